@@ -69,6 +69,8 @@ def test_the_ends_are_the_reconstructions_of_the_codes(layers, path):
         np.testing.assert_array_equal(found.bits[[0, -1]], codes.bits[[first, last]])
         energies = model.prior.energy(torch.from_numpy(found.bits).float()).detach()
         np.testing.assert_allclose(found.energy, energies, atol=1e-5)
+        ends = max(float(energies[0]), float(energies[-1]))
+        assert abs(found.barrier - (float(energies.max()) - ends)) < 1e-4
         differ = int((codes.bits[first] != codes.bits[last]).sum())
         if path == "flips" and differ:
             assert len(found.mean) == differ + 1
