@@ -1,6 +1,7 @@
 """Configuration of the documentation build (`make docs`)."""
 
 import re
+from pathlib import Path
 
 import discrete_vae
 from discrete_vae import __version__
@@ -22,8 +23,14 @@ extensions = [
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
+# Each name of the package itself, with a link to the page of the module that the stub takes it from.
+_STUB = Path(discrete_vae.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
+_NAMES = re.findall(r"^from \.(\w+) import (\w+) as", _STUB, re.MULTILINE)
 myst_substitutions = {
-    "names": ", ".join(f"{{py:obj}}`{name}`" for name in discrete_vae.__all__ if not name.startswith("_"))
+    "names": ", ".join(
+        f"{{py:obj}}`{name} <discrete_vae.{module}.{name}>`"
+        for module, name in sorted(_NAMES, key=lambda n: n[1])
+    )
 }
 myst_heading_anchors = 3
 
