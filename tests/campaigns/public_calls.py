@@ -282,6 +282,7 @@ def _others(prior: Any) -> list[Call]:
             _optional=("units",),
             _real=("logits",),
             _free=("bits",),
+            _gaps=("bits",),
         ),
         right_call(
             "HierarchicalPosterior",

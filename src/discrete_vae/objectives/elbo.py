@@ -292,7 +292,8 @@ def kl_to_boltzmann(
     log_z = check_log_partition(log_partition)
     group_of_unit, to_prior_order = _layout(groups, energy.num_units)
     logits = _gather([group.logits for group in groups], to_prior_order)
-    bits = check_unit_interval("bits", _gather([group.bits for group in groups], to_prior_order))
+    bits = _gather([group.bits for group in groups], to_prior_order)
+    check_unit_interval("bits", bits.detach().nan_to_num(nan=0.5))  # a NaN of a broken network comes out
     kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
     for group in groups:
         if group.kl_of_zeta is not None:
