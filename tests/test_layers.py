@@ -19,7 +19,7 @@ def modules():
     names = {path.stem for path in PACKAGE.glob("*.py")} | {
         path.parent.name for path in PACKAGE.glob("*/__init__.py")
     }
-    return names - {"__init__", "_version", "testing"}
+    return names - {"__init__", "testing"}
 
 
 def enforced_layers():

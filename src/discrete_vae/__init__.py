@@ -6,7 +6,7 @@ package costs no torch.
 
 import lazy_loader
 
-from discrete_vae._version import __version__
+__version__ = "0.1.0"
 
 __getattr__, _, _names = lazy_loader.attach_stub(__name__, __file__)
 __all__ = [*_names, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

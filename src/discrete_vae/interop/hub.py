@@ -16,7 +16,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError, printable
 from discrete_vae.model import DiscreteVAE
