@@ -13,7 +13,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.config import (
     BernoulliLikelihoodConfig,
     BetaBoundConfig,

@@ -18,7 +18,7 @@ from typing import Any, TextIO
 
 import click
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.cli.options import Verbs
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
 from discrete_vae.system import is_allocation_failure, out_of_memory, torch_is_loading, yielding_threads

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.errors import printable
 
 if TYPE_CHECKING:

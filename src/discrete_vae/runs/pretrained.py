@@ -14,7 +14,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes

@@ -18,7 +18,7 @@ import torch
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from discrete_vae._version import __version__
+from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
