@@ -19,8 +19,8 @@ from discrete_vae import (
 from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import log_partition_surrogate
+from discrete_vae.testing import enumerate_machine
 from discrete_vae.testing.contracts import check_energy
-from discrete_vae.testing.enumeration import enumerate_machine
 from tests.boltzmann.graphs import randomize
 
 SMALL = {

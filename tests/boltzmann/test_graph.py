@@ -22,8 +22,8 @@ from discrete_vae.boltzmann.graph import (
 )
 from discrete_vae.config import GraphBoltzmannConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.testing import all_states, enumerate_machine
 from discrete_vae.testing.contracts import check_energy
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
 from tests.boltzmann.graphs import (
     ODD_CYCLE,
     SMALL_GRAPHS,

@@ -6,8 +6,7 @@ import torch
 from discrete_vae import RBM
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import all_states, check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import products_of
 

@@ -9,10 +9,9 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, annealed_log_partition, exact_log_partition
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.log_partition.annealed import annealed_weights
 from discrete_vae.log_partition.bridge import tempered_work
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.log_partition.estimate import annealed_weights
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.boltzmann.graphs import small_graph
 from tests.boltzmann.products import PRODUCTS, operations_of
 from tests.log_partition.machines import random_rbm

@@ -7,7 +7,6 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, bennett_log_partition, exact_log_partition
 from discrete_vae.log_partition import bridge
-from discrete_vae.log_partition.annealed import annealed_log_partition
 from discrete_vae.log_partition.bridge import (
     LogPartitionWarning,
     bridge_term,
@@ -15,9 +14,9 @@ from discrete_vae.log_partition.bridge import (
     tempered_work,
     weighted_ratio,
 )
+from discrete_vae.log_partition.estimate import annealed_log_partition
 from discrete_vae.log_partition.exact import log_partition_surrogate
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 
 

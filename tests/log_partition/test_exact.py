@@ -8,7 +8,7 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, exact_log_partition
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing import enumerate_machine
 from tests.log_partition.machines import random_rbm
 
 

@@ -7,8 +7,7 @@ import torch
 
 from discrete_vae import BlockGibbs, annealed_log_partition, exact_log_partition
 from discrete_vae.log_partition.exact import enumerate_log_partition, log_partition_surrogate
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.boltzmann.graphs import SMALL_GRAPHS, random_graph, rbm_and_its_graph, small_graph
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.samplers.tempering import swap_probabilities
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 from tests.oracles.transitions import sweep_matrix
 
 # A joint state's number is the sum over replicas r of (number of the state at r) * 2^(units * r).

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+from discrete_vae.testing import all_states, enumerate_machine
+from discrete_vae.testing.reference import ALPHA, check_frequencies
 
 
 @torch.no_grad()

@@ -19,8 +19,8 @@ from discrete_vae import (
 )
 from discrete_vae.boltzmann import graph
 from discrete_vae.kernels import gibbs_torch
-from discrete_vae.log_partition.annealed import annealed_weights
 from discrete_vae.log_partition.bridge import bridge_terms, tempered_work
+from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.samplers.tempering import ModeJumps
 from tests.boltzmann.graphs import randomize
 

@@ -9,8 +9,8 @@ from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann import graph
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.samplers.moments import RunningMoments
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import ALPHA
+from discrete_vae.testing import enumerate_machine
+from discrete_vae.testing.reference import ALPHA
 from tests.boltzmann.graphs import small_graph
 
 FIELDS = ("mean", "mean_std_error", "pair", "pair_std_error")

@@ -17,8 +17,8 @@ from discrete_vae.samplers.trajectory import (
     TrajectoryTempering,
     TrajectoryWarning,
 )
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+from discrete_vae.testing import all_states, enumerate_machine
+from discrete_vae.testing.reference import ALPHA, check_frequencies
 from tests.boltzmann.graphs import randomize
 from tests.log_partition.machines import random_rbm, two_far_modes
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae.testing.goodness_of_fit import TooFewSamplesError, check_frequencies, check_mean
+from discrete_vae.testing import TooFewSamplesError, check_frequencies, check_mean
 
 
 def rejected(check, *arguments, **keywords):

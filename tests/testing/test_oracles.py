@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import RBM, SpikeExponential, SpikeSlab
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
+from discrete_vae.testing import all_states, enumerate_machine
 from tests.oracles.quadrature import joint_nodes, posterior_quadrature, unit_nodes
 
 

@@ -26,8 +26,7 @@ from discrete_vae.kernels.gibbs import check_logits
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.modes import local_minima
-from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering
+from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering, local_minima
 
 _STREAM = 0x62656E
 _MODES = 12  # local minima, whose pairs make the jumps between modes

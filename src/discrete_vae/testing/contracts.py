@@ -13,8 +13,12 @@ from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
-from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
+from discrete_vae.testing.reference import (
+    check_frequencies,
+    check_mean,
+    conditional_logits,
+    enumerate_machine,
+)
 
 # Smoothing transformations.
 

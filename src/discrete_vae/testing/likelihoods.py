@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+from discrete_vae.testing.reference import ALPHA, check_frequencies
 
 
 @dataclass(frozen=True, eq=False)

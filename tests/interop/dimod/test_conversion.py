@@ -8,7 +8,7 @@ from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import from_bqm, to_bqm
 from discrete_vae.interop.dimod.conversion import pairs_of
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")

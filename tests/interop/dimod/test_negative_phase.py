@@ -26,8 +26,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.samplers.gibbs import Sampler, TellsMetrics, UsesSolver
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")

@@ -6,8 +6,7 @@ import torch
 
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import randomize
 
 pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import check_frequencies
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 checks = pytest.importorskip("dimod.testing", reason="dimod is not installed (extra dwave)")
