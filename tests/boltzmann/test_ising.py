@@ -11,7 +11,7 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann.ising import IsingModel, fit_inverse_temperature
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing import all_states
+from discrete_vae.testing import all_states, enumerate_machine
 from tests.boltzmann.graphs import randomize, small_graph
 
 EDGES = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [1, 3]]

@@ -47,9 +47,9 @@ def test_power_of_frequencies():
 
 
 def test_too_little_data_fails():
-    with pytest.raises(TooFewSamplesError, match="at least 30"):
+    with pytest.raises(TooFewSamplesError):
         check_mean(torch.zeros(10, 1), torch.zeros(1))
-    with pytest.raises(TooFewSamplesError, match="above the resolution"):
+    with pytest.raises(TooFewSamplesError):
         check_mean(torch.randn(40, 1), torch.zeros(1), resolution=1e-3)
-    with pytest.raises(TooFewSamplesError, match="draws over"):
+    with pytest.raises(TooFewSamplesError):
         check_frequencies(torch.tensor([1, 1]), torch.tensor([0.5, 0.5]))

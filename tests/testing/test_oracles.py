@@ -26,7 +26,7 @@ def test_one_pair_by_hand():
 
 
 def test_too_many_units():
-    with pytest.raises(InvalidInputError, match="num_units must be at most 20; received 21"):
+    with pytest.raises(InvalidInputError, match="^num_units "):
         all_states(21)
 
 

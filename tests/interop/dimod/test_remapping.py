@@ -138,7 +138,7 @@ def test_modes_that_only_the_remapped_prior_has_are_counted():
 
 def test_laws_that_hardly_overlap_are_reported():
     ones, zeros = torch.ones(100, 2), torch.zeros(100, 2)
-    with pytest.warns(UserWarning, match=r"hardly overlaps with the original.*about 20\.0 nats"):
+    with pytest.warns(UserWarning, match=r"20\.0 nats"):
         estimate_divergence(lambda z: 20 * z.sum(1).double() - 20, ones, zeros)
 
 
@@ -190,30 +190,24 @@ class TestPlaces:
         weakest = int(machine.weight.abs().argmin())
         assert list(lost) == machine.edges[weakest].tolist()
 
-    @pytest.mark.parametrize("lattice", [("cube", 3), ("zephyr", 3), ("chimera", 1)])
-    def test_a_lattice_that_does_not_fit(self, lattice):
-        for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]])):
-            with pytest.raises(InvalidInputError, match="^lattice "):
-                places(machine, lattice=lattice)
-
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: remap(RBM(2, 2), [0], []), "^energy "),
-        (lambda: remap(make_machine(), [0], []), "^nodes "),
-        (
-            lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)),
-            "^candidates ",
+        (lambda: remap(RBM(2, 2), [0], []), "energy"),
+        (lambda: remap(make_machine(), [0], []), "nodes"),
+        (lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)), "candidates"),
+        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "z"),
+        (lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []), "nodes"),
+        (lambda: solver_graph(3), "solver"),
+        *(
+            (lambda machine=machine, lattice=lattice: places(machine, lattice=lattice), "lattice")
+            for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]]))
+            for lattice in (("cube", 3), ("zephyr", 3), ("chimera", 1))
         ),
-        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "^z "),
-        (
-            lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []),
-            "^nodes ",
-        ),
-        (lambda: solver_graph(3), "^solver "),
     ],
 )
 def test_what_does_not_fit_is_named(call, name):
-    with pytest.raises(InvalidInputError, match=name):
+    with pytest.raises(InvalidInputError) as caught:
         call()
+    assert caught.value.argument == name
