@@ -177,16 +177,8 @@ def comparable_log_partition(
     converge, its own error may miss what separates the modes. Then annealing is a second opinion, and the distance of
     the two counts as an error, in quadrature with both of theirs.
 
-    Args:
-        energy: The machine.
-        chains: (chain, unit), states of p in the modes that are known, such as those of training.
-        max_enumerated: Most units to enumerate.
-        std_error: Standard error that bridge sampling goes for, nats.
-        max_sweeps: Sweeps of bridge sampling, at most; None is 2,000.
-        num_chains: Chains of bridge sampling.
-        annealing: Chains and temperatures of annealing.
-        seed: Seed of all of it.
-        report: Called along bridge sampling with the sweeps done and the estimate so far.
+    Arguments are those of `estimate_log_partition`, with the chains of bridge sampling, and the chains and temperatures
+    of annealing; ``max_sweeps=None`` is 2,000.
     """
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
@@ -278,11 +270,7 @@ def annealed_log_partition(
 def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float], *, key: int) -> Tensor:
     """Logarithms of the chains' weights, (chain,) float64, nats; they wait for no accelerator.
 
-    Args:
-        energy: The machine.
-        z: States at the first temperature, (chain, unit).
-        ladder: Inverse temperatures in the order of the way.
-        key: Philox key of the chains.
+    States z are at the first temperature of the way, the ladder in its order; ``key`` is the Philox key of the chains.
     """
     log_weight = torch.zeros(len(z), dtype=torch.float64, device=z.device)
     for sweep, (here, there) in enumerate(pairwise(ladder), start=1):

@@ -25,9 +25,8 @@ def all_states(num_units: int) -> Tensor:
         [[0, 0], [1, 0], [0, 1], [1, 1]]
     """
     if num_units > MAX_UNITS:
-        raise InvalidInputError(
-            "num_units", f"must be at most {MAX_UNITS}", num_units, "Enumerate a smaller machine."
-        )
+        rule = f"must be at most {MAX_UNITS}"
+        raise InvalidInputError("num_units", rule, num_units, "Enumerate a smaller machine.")
     return ((torch.arange(1 << num_units)[:, None] >> torch.arange(num_units)) & 1).double()
 
 
