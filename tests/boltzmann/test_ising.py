@@ -12,7 +12,7 @@ from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann.ising import IsingModel, fit_inverse_temperature
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import all_states, enumerate_machine
-from tests.boltzmann.graphs import randomize, small_graph
+from tests.boltzmann.graphs import exact_draws, randomize, small_graph
 
 EDGES = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [1, 3]]
 
@@ -98,18 +98,11 @@ MACHINES = {
 }
 
 
-def draws(machine, t, num_samples, seed=0):
-    states = all_states(machine.num_units)
-    law = (-t * machine.energy(states)).softmax(0)
-    generator = torch.Generator().manual_seed(seed)
-    return states[torch.multinomial(law, num_samples, replacement=True, generator=generator)].float()
-
-
 @pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
 @pytest.mark.parametrize("t", [-0.5, 0.0, 0.3, 1.0, 3.0])
 def test_it_is_found_within_its_error(make, t):
     machine = make()
-    found = fit_inverse_temperature(machine, draws(machine, t, 5000))
+    found = fit_inverse_temperature(machine, exact_draws(machine, 5000, t=t))
     assert abs(found.value - t) < 5 * found.std_error  # false with probability 6e-7
     assert found.std_error < 0.1 * max(1, t)
     assert not abs(found.value - (t + 0.5)) < 5 * found.std_error  # planted: another temperature
@@ -117,7 +110,7 @@ def test_it_is_found_within_its_error(make, t):
 
 def test_the_error_is_that_of_repetitions():
     machine = MACHINES["rbm"]()
-    found = [fit_inverse_temperature(machine, draws(machine, 1.0, 400, seed)) for seed in range(200)]
+    found = [fit_inverse_temperature(machine, exact_draws(machine, 400, seed=seed)) for seed in range(200)]
     values = torch.tensor([each.value for each in found])
     stated = torch.tensor([each.std_error for each in found]).mean()
     assert float(values.std() / stated) == pytest.approx(1, abs=0.25)  # its own error is 5 %

@@ -11,18 +11,10 @@ from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.log_partition.bridge import tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
-from discrete_vae.testing import check_mean, enumerate_machine
-from tests.boltzmann.graphs import random_graph, small_graph
+from discrete_vae.testing import check_mean
+from tests.boltzmann.graphs import exact_draws, random_graph, small_graph
 from tests.boltzmann.products import PRODUCTS, operations_of
 from tests.log_partition.machines import random_rbm, two_far_modes
-
-
-def exact_draws(machine, number, seed=0):
-    exact = enumerate_machine(machine)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.multinomial(exact.prob.detach(), number, replacement=True, generator=generator)
-    return exact.states[chosen].float()
-
 
 MACHINES = [random_rbm(14, 14, 1.0), random_rbm(12, 30, 0.1), random_graph(18, 60, scale=1.0)]
 
@@ -56,7 +48,7 @@ def test_the_mean_weight_is_unbiased_with_few_temperatures(machine, reverse, num
     log_z = exact_log_partition(machine).value
     ratios = []
     for seed in range(60):
-        start = exact_draws(machine, number, seed) if reverse else None
+        start = exact_draws(machine, number, seed=seed) if reverse else None
         estimate = annealed_log_partition(
             machine, num_chains=number, num_temperatures=2, start=start, seed=seed
         )

@@ -12,13 +12,10 @@ from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.samplers import trajectory
 from discrete_vae.samplers.gibbs import pack_bits
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
-from discrete_vae.samplers.trajectory import (
-    TrajectoryTempering,
-    TrajectoryWarning,
-)
+from discrete_vae.samplers.trajectory import TrajectoryTempering, TrajectoryWarning
 from discrete_vae.testing import all_states, enumerate_machine
 from discrete_vae.testing.reference import ALPHA, check_frequencies
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import randomize, state_counts
 from tests.log_partition.machines import random_rbm, two_far_modes
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
@@ -118,7 +115,7 @@ def test_states_follow_p_while_the_weights_change():
     for share in (1.0, 0.9, 1.1):
         set_to_(chains.energy, goal, share)
         z = chains.step(20)
-        counts = torch.bincount((z.long() << torch.arange(6)).sum(-1), minlength=64)
+        counts = state_counts(z)
         check_frequencies(counts, enumerate_machine(chains.energy).prob.detach())
 
 

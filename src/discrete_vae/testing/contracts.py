@@ -1,4 +1,7 @@
-"""Laws of smoothing transformations, energies, posteriors and Gaussian layers; run them on your own before training."""
+"""Laws of smoothing transformations, energies, posteriors and Gaussian layers; run them on your own before training.
+
+Each function raises AssertionError where a law is broken, and says which.
+"""
 
 from __future__ import annotations
 
@@ -287,9 +290,6 @@ def check_posterior(posterior: Posterior, features: Tensor) -> None:
         posterior: Of at most 12 units; a copy of it is tried, in float64 and evaluation mode.
         features: (batch, feature), at least two rows.
 
-    Raises:
-        AssertionError: If a law is broken; says which.
-
     Examples:
         >>> from discrete_vae import HierarchicalPosterior, SpikeSlab
         >>> check_posterior(HierarchicalPosterior(3, [[0, 1], [2]], (5,), SpikeSlab()), torch.rand(4, 3))
@@ -307,11 +307,7 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
     for num_samples in (None, 1, 3):
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
         front = () if num_samples is None else (num_samples,)
-        for name in ("z", "zeta", "logits", "bits"):
-            part = getattr(sample, name)
-            assert part.shape == (*front, *shape), f"{name} has shape {tuple(part.shape)}"
-            assert part.dtype == features.dtype, f"{name} is {part.dtype}"
-            assert bool(part.isfinite().all()), f"{name} is not finite"
+        _check_parts(sample, (*front, *shape), features.dtype)
         _check_consistent(posterior, sample)
     assert torch.equal(
         posterior.rsample(features, generator=_seeded(1)).zeta,
@@ -319,6 +315,14 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
     ), "the generator does not govern the noise"
     parameters = [posterior.rsample(features, generator=_seeded(seed)).parameters for seed in (0, 1)]
     assert all(map(torch.equal, *parameters)), "the smoothing's parameters depend on more than the features"
+
+
+def _check_parts(sample: PosteriorSample, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    for name in ("z", "zeta", "logits", "bits"):
+        part = getattr(sample, name)
+        assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
+        assert part.dtype == dtype, f"{name} is {part.dtype}"
+        assert bool(part.isfinite().all()), f"{name} is not finite"
 
 
 def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
@@ -349,10 +353,7 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
     uniforms[2] = uniforms[0]
     given = features.detach().clone().requires_grad_()
     sample = posterior.sample_discretely(given, uniforms, generator=_seeded(7))
-    for name in ("z", "zeta", "logits", "bits"):
-        part = getattr(sample, name)
-        assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
-        assert part.dtype == features.dtype, f"{name} is {part.dtype}"
+    _check_parts(sample, shape, features.dtype)
     assert torch.equal(sample.z, (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)), (
         "z is not 1 where the uniform is below q"
     )
@@ -442,9 +443,6 @@ def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -
     Args:
         prior: In float64 and evaluation mode, with running statistics that are not all alike.
         seed: Seed of the points where it is tried.
-
-    Raises:
-        AssertionError: If a law is broken; names the layer.
     """
     generator = torch.Generator().manual_seed(seed)
     zeta = torch.rand(3, prior.num_latents, generator=generator, dtype=torch.float64).requires_grad_()

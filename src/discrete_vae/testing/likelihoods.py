@@ -74,9 +74,6 @@ def check_likelihood(
         sizes: Absolute values of the decoder's output at which `log_prob` must be finite in float32.
         seed: Seed of the outputs and draws that are tried.
 
-    Raises:
-        AssertionError: If a law is broken; says which.
-
     Examples:
         >>> from discrete_vae import BernoulliLikelihood
         >>> x = torch.tensor([[0.0, 1.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])

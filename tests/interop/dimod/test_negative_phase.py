@@ -22,7 +22,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.testing import check_frequencies, enumerate_machine
-from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph
+from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_counts
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
@@ -35,25 +35,25 @@ def make_machine():
     return randomize(GraphBoltzmann(5, [*ODD_CYCLE, [0, 2]]), seed=3)
 
 
-def counts_of(z):
-    return torch.bincount((z.long() << torch.arange(z.shape[1])).sum(1), minlength=2 ** z.shape[1])
-
-
 @pytest.mark.parametrize("c", [0.4, 2.5])
 def test_the_law_is_right_once_the_temperature_is_known(c):
     machine = make_machine()
     chains = DimodSampler(machine, 3000, solver=ExactDraws(c), seed=0)
     exact = enumerate_machine(machine).prob.detach()
     with pytest.raises(AssertionError):  # planted: the first samples are those of another temperature
-        check_frequencies(counts_of(chains.step(1)), exact)
+        check_frequencies(state_counts(chains.step(1)), exact)
     assert chains.sampled_at == pytest.approx(c, rel=0.1)
     for _ in range(7):
         chains.step(1)
     assert chains.solver_inverse_temperature == pytest.approx(c, rel=0.04)
-    check_frequencies(counts_of(chains.step(1)), exact, alpha=1e-6)
+    check_frequencies(state_counts(chains.step(1)), exact, alpha=1e-6)
 
 
-def test_without_correction_the_temperature_is_measured_alone():
+def test_weights_of_zero_tell_no_temperature_and_without_correction_it_is_measured_alone():
+    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
+    chains.step(1)
+    assert chains.solver_inverse_temperature == 1
+    assert "sampled_at_inverse_temperature" not in chains.metrics()
     chains = DimodSampler(make_machine(), 3000, solver=ExactDraws(0.4), correct_temperature=False)
     for _ in range(3):
         chains.step(1)
@@ -69,14 +69,7 @@ def test_sweeps_after_the_solver_lead_to_the_law():
     chains = DimodSampler(
         machine, 4000, solver=ExactDraws(0.2), correct_temperature=False, num_gibbs_sweeps=30, seed=0
     )
-    check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
-
-
-def test_weights_of_zero_tell_no_temperature():
-    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
-    chains.step(1)
-    assert chains.solver_inverse_temperature == 1
-    assert "sampled_at_inverse_temperature" not in chains.metrics()
+    check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
 
 
 def test_reads_beyond_the_solvers_limit_come_in_parts():
@@ -149,7 +142,7 @@ class TestGraphOfTheSolver:
         machine = randomize(GraphBoltzmann(5, RING, nodes=NODES))
         solver = self.solver()
         chains = DimodSampler(machine, 2000, solver=solver, correct_temperature=False, seed=0)
-        check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
+        check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
         assert list(solver.child.calls[0][2]) == list(NODES)  # each unit is its own qubit
 
     def test_what_it_lacks_is_counted(self):

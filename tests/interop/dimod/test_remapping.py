@@ -7,7 +7,7 @@ import torch
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import check_frequencies, enumerate_machine
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import exact_draws, randomize, state_counts
 
 pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
@@ -21,13 +21,6 @@ NODES = tuple(range(20, 28))
 
 def make_machine(scale=0.8):
     return randomize(GraphBoltzmann(8, EDGES, nodes=NODES), seed=2, scale=scale)
-
-
-def exact_samples(machine, count, seed=0):
-    law = enumerate_machine(machine)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.multinomial(law.prob.detach(), count, replacement=True, generator=generator)
-    return law.states[chosen].float()
 
 
 def marginal(machine, units):
@@ -61,7 +54,7 @@ CASES = {
 @pytest.mark.parametrize(("nodes", "edges"), CASES.values(), ids=CASES)
 def test_the_divergence_is_that_of_enumeration(nodes, edges):
     machine = make_machine()
-    found = remap(machine, *without(nodes, edges), z=exact_samples(machine, 8000))
+    found = remap(machine, *without(nodes, edges), z=exact_draws(machine, 8000))
     exact = exact_kl(machine, found)
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error + 1e-6
     shift = (enumerate_machine(found.energy).log_partition - enumerate_machine(machine).log_partition).item()
@@ -83,7 +76,7 @@ def test_a_unit_with_one_neighbor_costs_nothing():
     machine = randomize(GraphBoltzmann(3, [[0, 1], [1, 2]], nodes=[5, 6, 7]), seed=1)
     with torch.no_grad():
         machine.weight[1] = 3.0
-    found = remap(machine, [5, 6], [(5, 6)], z=exact_samples(machine, 2000))
+    found = remap(machine, [5, 6], [(5, 6)], z=exact_draws(machine, 2000))
     assert exact_kl(machine, found) < 1e-8
     assert found.divergence.kl == pytest.approx(0, abs=1e-5)
     assert found.dropped.kl > 1e-3
@@ -95,24 +88,23 @@ def test_without_gaps_nothing_changes():
     assert torch.equal(found.energy.weight, machine.weight)
     assert torch.equal(found.energy.bias, machine.bias)
     assert (found.divergence.kl, found.lost_units, found.lost_pairs) == (0.0, (), ())
-    z = exact_samples(machine, 10)
+    z = exact_draws(machine, 10)
     assert torch.equal(found.complete(z), z)
 
 
 @pytest.mark.parametrize("nodes", [(4,), (4, 5), (0, 6)])
 def test_lost_units_are_drawn_from_their_conditional(nodes):
     machine = make_machine()
-    found = remap(machine, *without(nodes), z=exact_samples(machine, 2000))
-    z = exact_samples(machine, 20_000, seed=1)
+    found = remap(machine, *without(nodes), z=exact_draws(machine, 2000))
+    z = exact_draws(machine, 20_000, seed=1)
     full = found.complete(z[:, list(found.units)], seed=3)
     assert torch.equal(full[:, list(found.units)], z[:, list(found.units)])
 
     def check(states):
-        cells = (states.long() << torch.arange(8)).sum(1)
-        check_frequencies(torch.bincount(cells, minlength=256), enumerate_machine(machine).prob.detach())
+        check_frequencies(state_counts(states), enumerate_machine(machine).prob.detach())
 
     check(full)
-    full[:, list(nodes)] = exact_samples(machine, 20_000, seed=2)[:, list(nodes)]
+    full[:, list(nodes)] = exact_draws(machine, 20_000, seed=2)[:, list(nodes)]
     with pytest.raises(AssertionError):  # planted: drawn without their neighbors
         check(full)
 
@@ -125,12 +117,12 @@ def two_clusters(strength):
 
 def test_modes_that_only_the_remapped_prior_has_are_counted():
     machine = two_clusters(1.5)
-    found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_samples(machine, 4000))
+    found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_draws(machine, 4000))
     exact = exact_kl(machine, found)
     assert exact > 0.4
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error
     # planted: by some of the prior's own samples alone, none of which has the new modes
-    z = exact_samples(machine, 100)
+    z = exact_draws(machine, 100)
     z = z[z[:, 2] == z[:, 3]]
     d = (found.energy.energy(z) - machine.energy(z)).detach()
     assert float(d.mean() + (-d).exp().mean().log()) < 0.7 * exact
@@ -184,7 +176,7 @@ class TestPlaces:
             cell.nodes,
             cell.edges,
             candidates=places(machine, num_symmetries=500),
-            z=exact_samples(machine, 500),
+            z=exact_draws(machine, 500),
         )
         (lost,) = found.lost_pairs
         weakest = int(machine.weight.abs().argmin())
