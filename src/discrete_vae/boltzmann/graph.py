@@ -149,8 +149,7 @@ class GraphBoltzmann(BoltzmannMachine):
 
         p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
         spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
-        first. dimod minimizes +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
-        reversed.
+        first; for the signs of dimod see `IsingModel`.
 
         Args:
             num_units: Number of units.
