@@ -16,7 +16,7 @@ from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import ConcatLinear
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.objectives import importance
-from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing import enumerate_machine
 from discrete_vae.training.step import RecordedStep
 
 NEVER = 10**9

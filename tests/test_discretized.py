@@ -21,8 +21,7 @@ from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.presets import load_experiment
 from discrete_vae.smoothing.spike import SharpLimit
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.transformations import SMOOTHINGS
 
 LIMITED = ("spike-exponential", "overlapping-exponential", "overlapping-power")

@@ -14,7 +14,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 
 ZETA = torch.tensor([[0.9, 0.0, 0.4, 0.7], [0.0, 0.3, 0.0, 1.0]])
 H = torch.linspace(-1, 1, 8).reshape(2, 2, 2)

@@ -18,8 +18,7 @@ from discrete_vae import (
 from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
 from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 

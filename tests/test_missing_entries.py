@@ -13,7 +13,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing import enumerate_machine
 from tests.oracles.quadrature import joint_nodes
 
 NAN = float("nan")

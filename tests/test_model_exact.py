@@ -17,8 +17,7 @@ from discrete_vae import (
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.exact_paths import STEPS, by_path, flat_gradient
 from tests.oracles.quadrature import exact_kl, joint_nodes, posterior_quadrature
 from tests.transformations import OVERLAPPING, SMOOTHINGS

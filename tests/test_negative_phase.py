@@ -64,8 +64,6 @@ def test_a_tensor_with_a_gradient_gives_both():
     model = build()
     given = elbo(model, log_partition=enumerate_log_partition(model.prior))
     torch.testing.assert_close(gradients(model, given.loss), gradients(model, elbo(model).loss))
-    with pytest.raises(InvalidInputError, match="log_partition must carry no gradient here"):
-        elbo(model, negative_phase=STATES, log_partition=enumerate_log_partition(model.prior))
 
 
 def test_weights_of_warm_up_reach_the_prior_too():
@@ -76,10 +74,23 @@ def test_weights_of_warm_up_reach_the_prior_too():
     torch.testing.assert_close(gradients(model, loss), gradients(model, expected), rtol=0, atol=1e-12)
 
 
-def test_a_value_alone_does_not_train_the_prior():
+def test_what_does_not_train_the_prior_or_is_no_state_is_named():
     model = build()
-    with pytest.raises(InvalidInputError, match="negative_phase must be given to train the prior"):
-        _ = elbo(model, log_partition=math.log(5)).loss
+    with_gradient = enumerate_log_partition(model.prior)
+    calls = {
+        "log_partition": [lambda: elbo(model, negative_phase=STATES, log_partition=with_gradient)],
+        "negative_phase": [
+            lambda: elbo(model, log_partition=math.log(5)).loss,
+            lambda: elbo(model, negative_phase=torch.zeros(3, 3)),
+            lambda: elbo(model, negative_phase=torch.full((2, 2), -1.0)),
+            lambda: elbo(model, negative_phase=torch.zeros(2)),
+        ],
+    }
+    for name, wrong in calls.items():
+        for call in wrong:
+            with pytest.raises(InvalidInputError) as caught:
+                call()
+            assert caught.value.argument == name
     model.prior.requires_grad_(False)
     assert bool(elbo(model, log_partition=math.log(5)).loss.isfinite())
 
@@ -89,9 +100,3 @@ def test_enumeration_unasked_ends_at_12_units(num_left, enumerated):
     model = build(num_left, 13)
     with torch.no_grad():
         assert bool(elbo(model).value.isfinite().all()) == enumerated
-
-
-@pytest.mark.parametrize("wrong", [torch.zeros(3, 3), torch.full((2, 2), -1.0), torch.zeros(2)])
-def test_wrong_states(wrong):
-    with pytest.raises(InvalidInputError, match="negative_phase must"):
-        elbo(build(), negative_phase=wrong)

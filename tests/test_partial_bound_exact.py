@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae.hierarchy.gaussian import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
 from tests.oracles.quadrature import normal_nodes
 from tests.test_hierarchy_exact import (

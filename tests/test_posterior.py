@@ -25,7 +25,7 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.posterior import check_groups, color_groups, contiguous_groups
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import check_frequencies
 
 
 def test_four_groups_of_the_papers_machine_are_two_on_each_side():

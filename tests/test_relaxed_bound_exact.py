@@ -10,8 +10,7 @@ from discrete_vae.objectives import importance
 from discrete_vae.objectives.elbo import Batch, loss_terms
 from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.posterior import LogitPaths
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.exact_paths import flat_gradient
 from tests.test_model_exact import (
     X,

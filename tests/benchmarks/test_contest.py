@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

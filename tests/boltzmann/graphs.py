@@ -1,8 +1,9 @@
-"""Graphs that the tests of several parts share: two with odd cycles, and every RBM as a graph."""
+"""Graphs that the tests of several parts share, with odd cycles and of RBMs; exact samples, and their counts."""
 
 import torch
 
 from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae.testing import enumerate_machine
 
 ODD_CYCLE = [[0, 1], [2, 1], [2, 3], [4, 3], [0, 4]]
 SMALL_GRAPHS = {
@@ -47,3 +48,15 @@ def random_graph(num_units, num_edges, *, seed=0, scale=0.4):
     pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_edges]]
     assert len(pairs) == num_edges
     return randomize(GraphBoltzmann(num_units, pairs), seed=seed, scale=scale)
+
+
+def exact_draws(machine, number, *, t=1.0, seed=0):
+    """Independent samples of p^t by enumeration, float32."""
+    law = enumerate_machine(machine)
+    prob, generator = (t * law.log_prob.detach()).softmax(0), torch.Generator().manual_seed(seed)
+    return law.states[torch.multinomial(prob, number, replacement=True, generator=generator)].float()
+
+
+def state_counts(z):
+    """How often each state occurs, numbered as in `all_states`."""
+    return torch.bincount((z.long() << torch.arange(z.shape[1])).sum(1), minlength=2 ** z.shape[1])

@@ -18,7 +18,7 @@ from discrete_vae import (
 )
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.numerics import full_precision
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 from tests.boltzmann.graphs import randomize
 from tests.devices.models import CHANGES, build, data
 from tests.kernels.test_gibbs_torch import MACHINES

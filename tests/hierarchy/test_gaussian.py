@@ -6,7 +6,7 @@ from torch.distributions import Normal, kl_divergence
 
 from discrete_vae.hierarchy.gaussian import Gaussian, GaussianNetwork
 from discrete_vae.kernels.registry import load
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 
 
 def pair(dtype=torch.float64):

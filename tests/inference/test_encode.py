@@ -8,7 +8,7 @@ from discrete_vae import DiscreteVAE, exact_log_partition
 from discrete_vae.config import LikelihoodConfig, ModelConfig, RBMConfig, members
 from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
 from discrete_vae.inference.score import mean_error
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 from tests.inference.models import small_model, some_bits
 
 

@@ -8,8 +8,7 @@ from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPost
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.generate import ClassModel, PriorStates, fit_class_model, generate
 from discrete_vae.samplers.gibbs import BlockGibbs
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
+from discrete_vae.testing import check_frequencies, enumerate_machine
 
 POWERS = 2 ** torch.arange(5)
 

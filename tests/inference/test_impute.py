@@ -27,8 +27,7 @@ from discrete_vae.inference.impute import (
     impute,
     truncated,
 )
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
+from discrete_vae.testing import check_frequencies, check_mean, enumerate_machine
 from tests.oracles.quadrature import joint_nodes, normal_nodes
 
 NAN = float("nan")

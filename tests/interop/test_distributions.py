@@ -1,3 +1,5 @@
+"""The smoothed Bernoulli: density, moments, KL and draws against its CDF and the noise."""
+
 import copy
 import pickle
 
@@ -39,16 +41,11 @@ def test_the_density_is_the_slope_of_the_cdf(name):
     zeta = interior(name)[:, None].expand(-1, 3).clone().requires_grad_()
     (slope,) = torch.autograd.grad(law.cdf(zeta).sum(), zeta)
     torch.testing.assert_close(law.log_prob(zeta.detach()).exp(), slope, rtol=1e-5, atol=1e-7)
-
-
-@pytest.mark.parametrize("name", SPIKES)
-def test_the_spike_is_the_jump_of_the_cdf(name):
-    law, tiny = law_of(name), torch.tensor(-1e-12, dtype=torch.float64)
-    jump = law.smoothing.cdf(0 * LOGITS, LOGITS, *law._parameters) - law.smoothing.cdf(
-        tiny.expand(3), LOGITS, *law._parameters
-    )
-    torch.testing.assert_close(law.log_prob(torch.zeros(3, dtype=torch.float64)).exp(), jump)
-    torch.testing.assert_close(jump, 1 - law.probs)
+    if name in SPIKES:  # the jump at 0
+        ends = torch.tensor([[-1e-12], [0.0]], dtype=torch.float64).expand(-1, 3)
+        (jump,) = law.smoothing.cdf(ends, LOGITS, *law._parameters).diff(dim=0)
+        torch.testing.assert_close(law.log_prob(0 * LOGITS).exp(), jump)
+        torch.testing.assert_close(jump, 1 - law.probs)
 
 
 @pytest.mark.parametrize("name", SMOOTHINGS)
@@ -65,9 +62,8 @@ def test_moments_and_entropy_are_expectations_over_the_noise(name):
                 law.entropy()
 
 
-@pytest.mark.parametrize("beta", [0.011, 0.3, 3.0, 30.0])
+@pytest.mark.parametrize("beta", [0.011, 0.3, 30.0])
 def test_moments_keep_their_digits_for_every_beta(beta):
-    # E = int x e^(beta (x-1)) / int e^(beta (x-1)), by Gauss-Legendre of 60 points
     law = SmoothedBernoulli(torch.tensor([40.0], dtype=torch.float64), SpikeExponential(beta=beta))
     rho = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
     beta64 = law.smoothing.beta.detach().double()
@@ -82,7 +78,6 @@ def test_moments_keep_their_digits_for_every_beta(beta):
         (SpikeExponential(beta=3.0), SpikeExponential(beta=1.0)),
         (SpikeExponential(beta=2.0), SpikeSlab()),
         (SpikeSlab(), SpikeExponential(beta=2.0)),
-        (SpikeSlab(), SpikeSlab()),
     ],
 )
 def test_kl_divergences_are_expectations(one, other):
@@ -161,7 +156,7 @@ def test_shapes_follow_torchs_conventions(name):
 def test_arguments_are_validated_as_torch_does():
     law = SmoothedBernoulli(LOGITS, SpikeSlab(), validate_args=True)  # torch.compile turns the default off
     for method in (law.log_prob, law.cdf):
-        with pytest.raises(ValueError, match="within the support"):
+        with pytest.raises(ValueError, match="support"):
             method(torch.tensor(1.5, dtype=torch.float64))
     free = SmoothedBernoulli(LOGITS, SpikeSlab(), validate_args=False)
     assert (free.log_prob(torch.tensor(1.5, dtype=torch.float64)) == -torch.inf).all()
@@ -178,28 +173,28 @@ def test_arguments_are_validated_as_torch_does():
 
 
 @pytest.mark.parametrize(
-    ("arguments", "name"),
+    ("call", "name"),
     [
-        ((LOGITS, SharpLimit()), "^smoothing "),
-        ((LOGITS, Bernoulli(0.5)), "^smoothing "),
-        ((LOGITS, SpikeGaussian(shifted=True)), "^smoothing "),
-        (([0.0], SpikeSlab()), "^logits "),
-        ((LOGITS, SpikeSlab(), LOGITS), "^parameters "),
-        ((LOGITS, SpikeGaussian(), LOGITS), "^parameters "),
-        (
-            (torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
-            "^loc and scale ",
+        *(
+            (lambda smoothing=smoothing: SmoothedBernoulli(LOGITS, smoothing), "smoothing")
+            for smoothing in (SharpLimit(), Bernoulli(0.5), SpikeGaussian(shifted=True))
         ),
+        (lambda: SmoothedBernoulli([0.0], SpikeSlab()), "logits"),
+        (lambda: SmoothedBernoulli(LOGITS, SpikeSlab(), LOGITS), "parameters"),
+        (lambda: SmoothedBernoulli(LOGITS, SpikeGaussian(), LOGITS), "parameters"),
+        (
+            lambda: SmoothedBernoulli(torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
+            "loc and scale",
+        ),
+        (lambda: SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5), "value"),
+        (lambda: SharpLimit().log_prob(torch.ones(1), torch.zeros(1)), "smoothing"),
+        (lambda: SharpLimit().conditional_moments(), "smoothing"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, name):
-    with pytest.raises(InvalidInputError, match=name):
-        SmoothedBernoulli(*arguments)
-
-
-def test_the_inverse_cdf_takes_tensors():
-    with pytest.raises(InvalidInputError, match="^value "):
-        SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5)
+def test_wrong_arguments_are_named(call, name):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == name
 
 
 def test_the_smoothings_parameter_learns_through_the_density():
@@ -214,10 +209,3 @@ def test_the_smoothings_parameter_learns_through_the_density():
         for sign in (1, -1)
     )
     assert found.item() == pytest.approx((above - below) / (2 * step), rel=1e-3)
-
-
-def test_the_limit_has_no_density():
-    with pytest.raises(InvalidInputError, match="^smoothing "):
-        SharpLimit().log_prob(torch.ones(1), torch.zeros(1))
-    with pytest.raises(InvalidInputError, match="^smoothing "):
-        SharpLimit().conditional_moments()

@@ -8,8 +8,7 @@ from discrete_vae import GraphBoltzmann
 from discrete_vae.boltzmann import graph as graph_module
 from discrete_vae.kernels import gibbs_graph, gibbs_torch
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
 from tests.oracles.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
 

@@ -7,8 +7,7 @@ from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import unit_words
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import TooFewSamplesError, check_frequencies, check_mean
+from discrete_vae.testing import TooFewSamplesError, check_frequencies, check_mean, enumerate_machine
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
 INVARIANCE = 1e-12

@@ -19,13 +19,6 @@ from tests.log_partition.machines import random_rbm
 SMALL = random_rbm(2, 2)
 
 
-def scaled(factor):
-    rbm = random_rbm(3, 3)
-    with torch.no_grad():
-        rbm.weight.mul_(factor)
-    return rbm
-
-
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -38,8 +31,10 @@ def scaled(factor):
         ("max_sweeps", lambda: bennett_log_partition(SMALL, max_sweeps=0)),
         ("seed", lambda: bennett_log_partition(SMALL, seed=-1)),
         ("start", lambda: bennett_log_partition(SMALL, start=torch.zeros(0, 4))),
-        ("energy.weight", lambda: bennett_log_partition(scaled(1e10), num_chains=40, max_sweeps=1000)),
-        ("energy.weight", lambda: bennett_log_partition(scaled(1e30), num_chains=40, max_sweeps=1000)),
+        (
+            "energy.weight",
+            lambda: bennett_log_partition(random_rbm(3, 3, 1e30), num_chains=40, max_sweeps=1000),
+        ),
         ("energy", lambda: exact_log_partition(random_rbm(25, 25, 0.1))),
         ("energy", lambda: estimate_log_partition(None)),
         ("max_enumerated", lambda: estimate_log_partition(SMALL, max_enumerated=25)),

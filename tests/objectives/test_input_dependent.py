@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, SpikeGaussian, kl_to_boltzmann
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.objectives import test_kl_boltzmann as of_kl
 from tests.objectives import test_reconstruction as of_reconstruction
 from tests.oracles.polynomial_posterior import PolynomialPosterior

@@ -7,8 +7,7 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, LatentGroup, SpikeSlab, kl_to_boltzmann
 from discrete_vae.numerics import replace_gradient
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean, enumerate_machine
 from tests.oracles import planted_faults
 from tests.oracles.polynomial_posterior import PolynomialPosterior
 from tests.oracles.quadrature import exact_kl

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import GraphBoltzmann, MixtureOfRamps, SpikeSlab, kl_to_boltzmann
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 from tests.boltzmann.graphs import randomize, rbm_and_its_graph
 from tests.objectives.test_kl_boltzmann import estimates, exact_value_and_gradient, flat_gradient, ours
 from tests.oracles.polynomial_posterior import PolynomialPosterior

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import SpikeSlab
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 from tests.oracles.polynomial_posterior import PolynomialPosterior
 from tests.transformations import OVERLAPPING, SMOOTHINGS, spike
 

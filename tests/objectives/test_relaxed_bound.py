@@ -14,7 +14,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.objectives.importance import mean_field_bound
-from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.testing import enumerate_machine
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))

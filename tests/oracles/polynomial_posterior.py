@@ -15,12 +15,8 @@ from tests.oracles.quadrature import PosteriorQuadrature, posterior_quadrature
 class PolynomialPosterior(nn.Module):
     """Logits l_i = a_i + sum_j C_ij zeta_j + D_ij zeta_j^2 over the units j of earlier groups.
 
-    Args:
-        groups: Unit indices of each group, in the order of sampling.
-        smoothing: The transformation, a part of this module.
-        offset: a, one number per unit.
-        seed: Seed of C and D, standard normal.
-        of_x: What a transformation that depends on x has of it: for each parameter one number per unit.
+    ``offset`` is a; C and D are standard normal; ``of_x`` has, for each parameter that a transformation has of x, one
+    number per unit.
     """
 
     def __init__(

@@ -28,14 +28,14 @@ LogitsFunction = Callable[[int, Tensor], Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class UnitNodes:
-    """Quadrature nodes of one unit, (node,) each.
+class Nodes:
+    """Quadrature nodes of one unit, (node,) each, or of several, with z and zeta (node, unit).
 
     Attributes:
         z: In {0,1}.
         zeta: Smoothed values.
-        weight: q(zeta | z, x) d zeta.
-        log_ratio: log q(zeta | z, x) - log r(zeta|z), nats; 0 where the transformation does not depend on x.
+        weight: q(zeta | z, x) d zeta, of several units the product.
+        log_ratio: log q(zeta | z, x) - log r(zeta|z), nats, of several units the sum; 0 where nothing depends on x.
     """
 
     z: Tensor
@@ -44,17 +44,11 @@ class UnitNodes:
     log_ratio: Tensor
 
 
-def unit_nodes(smoothing: Smoothing, num_nodes: int, parameters: Sequence[Tensor] = ()) -> UnitNodes:
-    """Nodes of one unit.
+def unit_nodes(smoothing: Smoothing, num_nodes: int, parameters: Sequence[Tensor] = ()) -> Nodes:
+    """Nodes of one unit, num_nodes for each z that has a density; for each z the weights sum to 1.
 
-    Args:
-        smoothing: A float64 transformation; weights are differentiable in its parameters.
-        num_nodes: Nodes for each z that has a density.
-        parameters: What the unit's law has of x, scalars, in which weights are differentiable too; none stand for the
-            prior's.
-
-    Returns:
-        The nodes; for each z the weights sum to 1.
+    Weights are differentiable in the parameters of the float64 transformation, and in those that the unit's law has of
+    x, scalars; none stand for the prior's.
     """
     of_prior = prior_parameters(smoothing)
     parameters = tuple(parameters) or of_prior
@@ -72,7 +66,7 @@ def unit_nodes(smoothing: Smoothing, num_nodes: int, parameters: Sequence[Tensor
             if parameters:
                 log_ratio = density.log() - _density(smoothing, zeta, logits, of_prior).log()
         nodes.append((torch.full_like(zeta, z), zeta, weight, log_ratio))
-    return UnitNodes(*(torch.cat(part) for part in zip(*nodes, strict=True)))
+    return Nodes(*(torch.cat(part) for part in zip(*nodes, strict=True)))
 
 
 def prior_parameters(smoothing: Smoothing) -> tuple[Tensor, ...]:
@@ -116,33 +110,12 @@ def _nodes_of_density(
     return (1 - points, widths) if at_one else (points, widths)
 
 
-@dataclass(frozen=True, eq=False)
-class JointNodes:
-    """Quadrature nodes of several units.
-
-    Attributes:
-        z: (node, unit).
-        zeta: (node, unit).
-        weight: prod_i q(zeta_i | z_i, x) d zeta_i, (node,).
-        log_ratio: sum_i log q(zeta_i | z_i, x) - log r(zeta_i|z_i), (node,), nats.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    weight: Tensor
-    log_ratio: Tensor
-
-
 def joint_nodes(
     smoothing: Smoothing, num_units: int, num_nodes: int, parameters: Sequence[Tensor] = ()
-) -> JointNodes:
+) -> Nodes:
     """The product grid of `unit_nodes` over units; (num_nodes + 1)^n nodes for a spike transformation.
 
-    Args:
-        smoothing: As in `unit_nodes`.
-        num_units: Number of units.
-        num_nodes: Of each.
-        parameters: What the units' laws have of x, (unit,) each; none stand for the prior's.
+    ``parameters`` are what the units' laws have of x, (unit,) each; none stand for the prior's.
     """
     units = [
         unit_nodes(smoothing, num_nodes, [value[unit] for value in parameters]) for unit in range(num_units)
@@ -153,19 +126,11 @@ def joint_nodes(
         columns = [getattr(unit, name)[index[:, place]] for place, unit in enumerate(units)]
         return torch.stack(columns, -1)
 
-    return JointNodes(on_grid("z"), on_grid("zeta"), on_grid("weight").prod(-1), on_grid("log_ratio").sum(-1))
+    return Nodes(on_grid("z"), on_grid("zeta"), on_grid("weight").prod(-1), on_grid("log_ratio").sum(-1))
 
 
 def normal_nodes(num_units: int, num_nodes: int) -> tuple[Tensor, Tensor]:
-    """Gauss-Hermite nodes of independent standard normal variables, float64.
-
-    Args:
-        num_units: Number of variables.
-        num_nodes: Nodes of each.
-
-    Returns:
-        (node, unit) and weights (node,), which sum to 1; num_nodes^num_units nodes.
-    """
+    """Gauss-Hermite nodes of independent standard normal variables, (node, unit), and weights (node,), of sum 1."""
     points, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(num_nodes))
     index = torch.cartesian_prod(*[torch.arange(num_nodes)] * num_units).reshape(-1, num_units)
     return points[index], (weights / weights.sum())[index].prod(-1)
@@ -181,7 +146,7 @@ class PosteriorQuadrature:
         log_q: log q(z | zeta of earlier groups), (node,).
     """
 
-    nodes: JointNodes
+    nodes: Nodes
     logits: Tensor
     log_q: Tensor
 
@@ -199,15 +164,8 @@ def posterior_quadrature(
 ) -> PosteriorQuadrature:
     """Evaluate q(z, zeta | x) = prod_j r(zeta_j|z_j) q(z_j | zeta_<j) on a product grid.
 
-    Args:
-        logits: Gives the logits of a group; sees zeros in place of units of the same and later groups.
-        groups: Unit indices of each group, in the order of sampling.
-        smoothing: A float64 transformation.
-        num_nodes: Nodes per unit and z.
-        parameters: What a transformation that depends on x has of it, (unit,) each, in the prior's order.
-
-    Returns:
-        The posterior on its nodes, differentiable in everything that logits and smoothing depend on.
+    ``logits`` gives the logits of a group, and sees zeros in place of units of the same and later groups. The result is
+    differentiable in all that logits, smoothing and ``parameters`` (see `joint_nodes`) depend on.
     """
     num_units = sum(len(group) for group in groups)
     nodes = joint_nodes(smoothing, num_units, num_nodes, parameters)

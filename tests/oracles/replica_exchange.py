@@ -10,7 +10,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.samplers.tempering import swap_probabilities
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 from tests.oracles.transitions import sweep_matrix
 
 # A joint state's number is the sum over replicas r of (number of the state at r) * 2^(units * r).
@@ -33,16 +33,9 @@ def joint_swap_matrix(
     parity: int,
     swapped_energy: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
-    """One round of exchanges of the pairs (r, r + 1), r of one parity.
+    """One round of exchanges of the pairs (r, r + 1), r of one parity, (joint state, joint state).
 
-    Args:
-        energy: A machine of very few units.
-        ladder: (replica,) float64.
-        parity: 0 or 1.
-        swapped_energy: What goes into the acceptance in place of the energy, (state, unit) -> (state,): a fault.
-
-    Returns:
-        (joint state, joint state) float64.
+    ``swapped_energy`` is what goes into the acceptance in place of the energy: a fault.
     """
     states, replicas = all_states(energy.num_units), len(ladder)
     of_state = (swapped_energy or energy.energy)(states).detach()

@@ -8,28 +8,17 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+from discrete_vae.testing import all_states, enumerate_machine
+from discrete_vae.testing.reference import ALPHA, check_frequencies
 
 
 @torch.no_grad()
 def sweep_matrix(
     energy: BoltzmannMachine, *, inverse_temperature: float = 1.0, clamped: Tensor | None = None
 ) -> Tensor:
-    """The transition matrix of one sweep, built from the float64 `block_logits` of every state.
+    """The transition matrix of one sweep, from the float64 `block_logits` of every state.
 
-    Args:
-        energy: A machine of few units.
-        inverse_temperature: Multiplies all logits.
-        clamped: (unit,) bool, True where a unit keeps its value.
-
-    Returns:
-        (state, state) float64, entry (a, b) the probability to go from a to b, states numbered as in `all_states`.
-
-    Examples:
-        >>> from discrete_vae import FactorialBernoulli
-        >>> sweep_matrix(FactorialBernoulli(1)).tolist()
-        [[0.5, 0.5], [0.5, 0.5]]
+    Clamped units keep their values. Entry (a, b) is the probability to go from a to b, states as in `all_states`.
     """
     states = all_states(energy.num_units)
     matrix = torch.eye(len(states), dtype=torch.float64)
@@ -56,18 +45,9 @@ def invariance_error(probabilities: Tensor, matrix: Tensor) -> float:
 def check_transitions(
     step: Callable[[Tensor], Tensor], matrix: Tensor, num_units: int, *, repeats: int, alpha: float = ALPHA
 ) -> None:
-    """Check a kernel's transitions out of every state against the exact matrix with one chi-square test.
+    """Check transitions, (chain, unit) -> (chain, unit) float32, out of every state against a matrix, by chi-square.
 
-    Args:
-        step: Makes one transition, (chain, unit) -> (chain, unit) float32.
-        matrix: (state, state), exact.
-        num_units: Number of units.
-        repeats: Chains that start in each state.
-        alpha: False-alarm rate (an upper bound: the row totals are fixed).
-
-    Raises:
-        TooFewSamplesError: If the counts are too small to mean anything.
-        AssertionError: If the transitions follow another law.
+    ``repeats`` chains start in each state. The false-alarm rate is an upper bound: the row totals are fixed.
     """
     states = all_states(num_units).float()
     after = step(states.repeat_interleave(repeats, 0))
@@ -81,18 +61,7 @@ def check_transitions(
 def check_sweeps(
     energy: BoltzmannMachine, step: Callable[[Tensor], Tensor], *, repeats: int, alpha: float = ALPHA
 ) -> None:
-    """The law that every machine's sweeps obey, whatever the kernel: they leave p(z) invariant and are counted so.
-
-    Args:
-        energy: A machine of few units.
-        step: One sweep of it at inverse temperature 1, (chain, unit) -> (chain, unit) float32.
-        repeats: Chains that start in each state.
-        alpha: False-alarm rate of the counts.
-
-    Raises:
-        TooFewSamplesError: If the counts are too small to mean anything.
-        AssertionError: If the exact matrix changes p(z) by more than 1e-12, or the step follows another matrix.
-    """
+    """The law of every machine's sweeps, whatever the kernel: they leave p(z) invariant to 1e-12 and are counted so."""
     matrix = sweep_matrix(energy)
     error = invariance_error(enumerate_machine(energy).prob, matrix)
     assert error < 1e-12, f"a sweep changes the probability of a state by {error:.2g}"

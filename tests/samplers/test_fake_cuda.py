@@ -1,7 +1,6 @@
 """Samplers and estimates of log Z on fake CUDA tensors: nothing mixes devices, and nothing waits for a value."""
 
 import copy
-from functools import partial
 
 import pytest
 import torch
@@ -19,8 +18,8 @@ from discrete_vae import (
 )
 from discrete_vae.boltzmann import graph
 from discrete_vae.kernels import gibbs_torch
-from discrete_vae.log_partition.annealed import annealed_weights
 from discrete_vae.log_partition.bridge import bridge_terms, tempered_work
+from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.samplers.tempering import ModeJumps
 from tests.boltzmann.graphs import randomize
 
@@ -73,20 +72,29 @@ def on_cuda(*tensors: torch.Tensor) -> bool:
     return all(tensor.device.type == "cuda" for tensor in tensors)
 
 
-@pytest.mark.parametrize("moved", ["before", "after", "both"])
+def chains_on_cuda(make, machine, moved):
+    """Chains of a machine that is moved before they are made or after, and perhaps with them."""
+    if moved == "before":
+        return make(to_cuda(machine))
+    energy = with_real_tensors(lambda: copy.deepcopy(machine))
+    chains = with_real_tensors(lambda: make(energy))
+    to_cuda(energy)
+    return chains.to("cuda") if moved == "both" else chains
+
+
+@pytest.mark.parametrize(
+    ("machine", "moved"),
+    [("rbm", "before"), ("rbm", "after"), ("graph", "before"), ("graph", "both"), ("factorial", "after")],
+)
 def test_block_gibbs(machine, moved):
-    options = {"start": torch.zeros(6, 9), "clamped": torch.arange(9) < 2, "inverse_temperature": 0.5}
-    for arguments in ({}, options):
-        if moved == "before":
-            chains = BlockGibbs(to_cuda(machine), 6, seed=1, **arguments)
-        else:
-            real = with_real_tensors(lambda: {"start": torch.zeros(6, 9), "clamped": torch.arange(9) < 2})
-            arguments = arguments | {name: real[name] for name in arguments if name in real}
-            energy = with_real_tensors(lambda: copy.deepcopy(machine))
-            chains = with_real_tensors(partial(BlockGibbs, energy, 6, seed=1, **arguments))
-            to_cuda(energy)
-        if moved == "both":
-            chains.to("cuda")
+    machine = MACHINES[machine]
+
+    def held(energy):
+        given = {"start": torch.zeros(6, 9), "clamped": torch.arange(9) < 2, "inverse_temperature": 0.5}
+        return BlockGibbs(energy, 6, seed=1, **given)
+
+    for make in (lambda energy: BlockGibbs(energy, 6, seed=1), held):
+        chains = chains_on_cuda(make, with_real_tensors(machine), moved)
         moments = RunningMoments(chains.energy, 6)
         z = chains.step(3, moments=moments)
         assert on_cuda(z, chains.z, *chains.buffers(), moments.value().pair)
@@ -96,18 +104,15 @@ def test_block_gibbs(machine, moved):
         assert on_cuda(chains.step(2))
 
 
-@pytest.mark.parametrize("moved", ["before", "after", "both"])
-@pytest.mark.parametrize("ladder", [None, (0.0, 0.5, 1.0)])
+@pytest.mark.parametrize(("moved", "ladder"), [("before", None), ("after", (0.0, 0.5, 1.0)), ("both", None)])
 def test_parallel_tempering(moved, ladder):
-    machine = with_real_tensors(MACHINES["rbm"])
-    if moved == "before":
-        chains = ParallelTempering(to_cuda(machine), 6, ladder, seed=1)
-    else:
-        chains = with_real_tensors(lambda: ParallelTempering(machine, 6, ladder, seed=1))
-        chains.jumps = with_real_tensors(lambda: ModeJumps(machine, torch.eye(9)))
-        to_cuda(machine)
-    if moved == "both":
-        chains.to("cuda")
+    def make(energy):
+        chains = ParallelTempering(energy, 6, ladder, seed=1)
+        if moved != "before":
+            chains.jumps = ModeJumps(energy, torch.eye(9))
+        return chains
+
+    chains = chains_on_cuda(make, with_real_tensors(MACHINES["rbm"]), moved)
     z = chains.step(9)
     assert on_cuda(z, chains.replicas, chains.swap_rates, *chains.buffers())
 

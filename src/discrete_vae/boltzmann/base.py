@@ -169,12 +169,10 @@ class BoltzmannMachine(nn.Module, ABC):
         """`free_energy` of checked arguments."""
         z = self._widen(z)
         block = self._num_blocks - 1 if block is None else block
+        t = inverse_temperature.to(z) if isinstance(inverse_temperature, Tensor) else inverse_temperature
         logits, energy = self.compute_block_logits(z, block), self.compute_energy_without(z, block)
-        if isinstance(inverse_temperature, Tensor):
-            scale = inverse_temperature.to(z)
-            logits, energy = scale[..., None] * logits, scale * energy
-        elif inverse_temperature != 1.0:
-            logits, energy = inverse_temperature * logits, inverse_temperature * energy
+        if isinstance(t, Tensor) or t != 1.0:
+            logits, energy = logits * (t[..., None] if isinstance(t, Tensor) else t), t * energy
         return energy - softplus(logits).sum(-1)
 
     def compute_negative_phase(self, z: Tensor) -> Tensor:
@@ -244,29 +242,23 @@ class FactorialBernoulli(BoltzmannMachine):
         return f"num_units={self.num_units}"
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """E(z) = -b^T z; see `BoltzmannMachine.energy`."""
         z = self._widen(z)
         return -(z @ self.bias.to(z.dtype))
 
     def block_place(self, block: int) -> slice:
-        """See `BoltzmannMachine.block_place`: all units."""
         return slice(self.num_units)
 
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
-        """0: there are no units outside the block."""
         return self._widen(z).new_zeros(z.shape[:-1])
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """The biases, whatever z; see `BoltzmannMachine.block_logits`."""
         z = self._widen(z)
         return self.bias.to(z.dtype).expand(z.shape)
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannMachine.pair_order`: there are no pairs."""
         return nn.Identity()
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannMachine.expected_energy`: there are no pairs, so bits and order do not matter."""
         return -(probabilities @ self.bias.to(probabilities.dtype))
 
 
@@ -352,9 +344,8 @@ def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
         raise InvalidInputError("inverse_temperature", rule, received, repair)
     for end in ((value,) if isinstance(value, float) else extremes(t)) or ():
         if not math.isfinite(end):
-            raise InvalidInputError(
-                "inverse_temperature", "must be finite", end, "Give a number from 0 to 1."
-            )
+            repair = "Give a number from 0 to 1."
+            raise InvalidInputError("inverse_temperature", "must be finite", end, repair)
     return value if isinstance(value, float) else t
 
 

@@ -149,8 +149,7 @@ class GraphBoltzmann(BoltzmannMachine):
 
         p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(sum_{edges ij} J_ij s_i s_j + h^T s): a positive coupling aligns
         spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
-        first. dimod minimizes +(sum J_ij s_i s_j + h^T s): its couplings and fields come here with their signs
-        reversed.
+        first; for the signs of dimod see `IsingModel`.
 
         Args:
             num_units: Number of units.
@@ -178,18 +177,15 @@ class GraphBoltzmann(BoltzmannMachine):
         return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
 
     def is_factorial(self) -> bool:
-        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
         return not bool(self.weight.any())
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.energy`."""
         z = self._widen(z)
         weight = self.weight.to(z.dtype).index_select(0, self._edge_order)
         fields = sparse_product(weight, z, self._edge_places, self.num_units, coalesced=True)
         return -((fields + self.bias.to(z.dtype)) * z).sum(-1)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannMachine.block_logits`."""
         z = self._widen(z)
         entries, units = self._entries[block], self.block_place(block)
         weight = self.weight.to(z.dtype).index_select(0, self.neighbor_edge[entries])
@@ -198,7 +194,6 @@ class GraphBoltzmann(BoltzmannMachine):
         return fields + self.bias.to(z.dtype)[units]
 
     def block_place(self, block: int) -> Tensor:
-        """See `BoltzmannMachine.block_place`."""
         return getattr(self, f"_block_{block}")
 
     def sum_pairs(self, z: Tensor) -> Tensor:
@@ -211,7 +206,6 @@ class GraphBoltzmann(BoltzmannMachine):
         return sums.view(*z.shape[:-2], len(self.edges))
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannMachine.pair_order`."""
         return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
@@ -259,12 +253,7 @@ _EXAMPLE = "For a triangle: [[0, 1], [1, 2], [0, 2]]."
 
 
 def check_edges(num_units: int, edges: Edges) -> Tensor:
-    """The edges of a graph as a tensor (edge, 2) int64, in the order and orientation that they are given in.
-
-    Args:
-        num_units: Number of units.
-        edges: The name of a graph of `TOPOLOGIES`, or pairs of different units from 0 to num_units - 1, each pair once.
-    """
+    """The edges, a name in `TOPOLOGIES` or pairs, as a tensor (edge, 2) int64, in the order and orientation given."""
     if isinstance(edges, str):
         if edges not in TOPOLOGIES:
             known = f"must be pairs of units or one of {', '.join(map(repr, TOPOLOGIES))}"
@@ -329,20 +318,15 @@ def _refuse(wrong: np.ndarray, pairs: np.ndarray, rule: str) -> None:
     """Name the first wrong pair, if there is one; wrong is (edge, 1 or 2)."""
     found = np.flatnonzero(wrong.any(1))
     if len(found):
-        index = int(found[0])
-        more = f" ({len(found) - 1} more such edges follow.)" if len(found) > 1 else ""
-        raise InvalidInputError(f"edges[{index}]", rule, pairs[index].tolist(), f"Change the edge.{more}")
+        repair = f"Change the edge. ({len(found)} in all are wrong.)"
+        raise InvalidInputError(f"edges[{found[0]}]", rule, pairs[found[0]].tolist(), repair)
 
 
 # Coloring: units of one color are never neighbors, so block Gibbs may draw them together.
 
 
 def adjacency(order: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The neighbors of each unit in ascending order, as compressed sparse rows.
-
-    Args:
-        order: (unit,) int64, the unit of each row, a permutation.
-        edges: (edge, 2) int64.
+    """The neighbors of each unit, ascending, as compressed sparse rows; row r is of unit order[r].
 
     Returns:
         Start of each row among the entries, (row + 1,); of each entry the neighbor and the edge, (entry,), int64.
@@ -357,16 +341,13 @@ def adjacency(order: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndar
 
 
 def greedy_coloring(num_units: int, edges: np.ndarray) -> np.ndarray:
-    """Color a graph by saturation degree; deterministic, and with two colors where these suffice.
+    """Colors from 0, (unit,) int64, by saturation degree; deterministic, and two where these suffice.
 
     The next unit is the one whose neighbors have the most colors so far, then the one with the most neighbors,
     then the first; it takes the lowest color that none of its neighbors has. Time grows as
     (units + edges) log(units + edges).
 
     Source: Brelaz 1979, "New methods to color the vertices of a graph" (DSATUR).
-
-    Returns:
-        (unit,) int64, colors from 0.
     """
     start, neighbor, _ = (part.tolist() for part in adjacency(np.arange(num_units), edges))
     degree = np.diff(start)
@@ -412,17 +393,14 @@ _LARGEST_PART = 1 << 24  # numbers that a product of gathered states holds at a 
 def sparse_product(
     values: Tensor, z: Tensor, places: Tensor, num_rows: int, *, coalesced: bool = False
 ) -> Tensor:
-    """y_r = sum over the entries (r, c, v) of v z_c.
+    """y_r = sum over the entries (r, c, v) of v z_c, (..., row), of states z (..., column) in the dtype of v.
 
     Args:
-        values: (entry,), of the dtype of z.
+        values: v, (entry,).
         z: (..., column).
         places: (2, entry) int64, rows and columns.
-        num_rows: Length of the result's last axis.
+        num_rows: Number of rows.
         coalesced: True if the rows ascend, and the columns within a row, which spares sorting them.
-
-    Returns:
-        (..., row).
     """
     flat = z.reshape(-1, z.shape[-1]).T.contiguous()
     return _SparseProduct.apply(values, flat, places, num_rows, coalesced).T.reshape(*z.shape[:-1], num_rows)  # pyright: ignore[reportOptionalMemberAccess]

@@ -83,11 +83,9 @@ class RBM(BoltzmannMachine):
         return torch.cat([values.sum(1), values.sum(0)])
 
     def is_factorial(self) -> bool:
-        """See `BoltzmannMachine.is_factorial`: where all weights are zero, as at the start."""
         return not bool(self.weight.any())
 
     def compute_energy(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.energy`."""
         z = self._widen(z)
         left, right = z[..., : self.num_left], z[..., self.num_left :]
         return -((left @ self.weight.to(z.dtype) * right).sum(-1) + z @ self.bias.to(z.dtype))
@@ -139,14 +137,7 @@ class RBM(BoltzmannMachine):
             return torch.sigmoid(self._logits_of_right(visible))
 
     def visible_given_hidden(self, hidden: Tensor) -> Tensor:
-        """p(z_L = 1 | z_R) = sigmoid(W z_R + b_L), with one product and a gradient.
-
-        Args:
-            hidden: States of the right side, (..., right), in {0,1}, or relaxed.
-
-        Returns:
-            (..., left), in [0, 1].
-        """
+        """p(z_L = 1 | z_R) = sigmoid(W z_R + b_L) of states (..., right): (..., left); see `hidden_given_visible`."""
         with full_precision(check_states("hidden", hidden, (..., self.num_right))):
             return torch.sigmoid(self._logits_of_left(hidden))
 
@@ -169,12 +160,7 @@ class RBM(BoltzmannMachine):
 
     @torch.no_grad()
     def sample_visible(self, hidden: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the left side given the right one, each unit from its own conditional; see `sample_hidden`.
-
-        Args:
-            hidden: States of the right side, (..., right), in {0,1}, or relaxed.
-            generator: Source of the noise; None means torch's global generator.
-        """
+        """Draw the left side, (..., left), given the right one, (..., right); see `sample_hidden`."""
         return _draw_bits(self.visible_given_hidden(hidden), generator)
 
     def _logits_of_left(self, right: Tensor) -> Tensor:
@@ -186,7 +172,6 @@ class RBM(BoltzmannMachine):
         return left @ self.weight.to(left.dtype) + self.bias[self.num_left :].to(left.dtype)
 
     def block_place(self, block: int) -> slice:
-        """See `BoltzmannMachine.block_place`."""
         return slice(self.num_left) if block == 0 else slice(self.num_left, self.num_units)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
@@ -205,7 +190,6 @@ class RBM(BoltzmannMachine):
         return -(z[..., others] @ self.bias[others].to(z.dtype))
 
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
-        """See `BoltzmannMachine.pair_order`."""
         group_of_unit = group_of_unit.cpu()  # where values can be looked at
         return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
@@ -218,7 +202,6 @@ class RBM(BoltzmannMachine):
         return energy.view(probabilities.shape[:-1])
 
     def compute_negative_phase(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.compute_negative_phase`."""
         z = self._widen(z)
         return _NegativePhase.apply(self.weight.to(z.dtype), self.bias.to(z.dtype), z[:, : self.num_left])
 

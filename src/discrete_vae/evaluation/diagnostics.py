@@ -15,7 +15,7 @@ from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
-from discrete_vae.samplers.modes import greedy_descent
+from discrete_vae.samplers.tempering import greedy_descent
 
 _HIGH_R_HAT = 1.05
 

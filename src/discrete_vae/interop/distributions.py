@@ -42,11 +42,6 @@ class SmoothedBernoulli(Distribution):
         smoothing: As given; a module, whose parameters are trained by whoever owns it.
         loc: Of spike-and-Gaussian, as scale; others have none.
 
-    Raises:
-        InvalidInputError: If logits or a parameter is not a floating-point tensor, they do not broadcast, or the
-            smoothing has no density.
-        ValueError: If validation is on and a parameter leaves its domain.
-
     Examples:
         >>> from discrete_vae import SpikeExponential
         >>> law = SmoothedBernoulli(torch.tensor([-1.0, 2.0]), SpikeExponential(beta=3.0, trainable=False))

@@ -15,19 +15,13 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
-from discrete_vae.checks import (
-    check_binary,
-    check_number,
-    check_positive_int,
-    check_tensor,
-)
+from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.modes import local_minima
-from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering
+from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering, local_minima
 
 _STREAM = 0x62656E
 _MODES = 12  # local minima, whose pairs make the jumps between modes
@@ -211,18 +205,12 @@ class BridgeRun:
         total = _total(halves)
         solved = solve_bridge(total, self.reference)
         if not math.isfinite(solved.value):
-            name, largest = max(
-                (
-                    (name, float(value.detach().abs().max()))
-                    for name, value in sampler.energy.named_parameters()
-                ),
-                key=lambda pair: pair[1],
-            )
+            sizes = {name: float(p.detach().abs().max()) for name, p in sampler.energy.named_parameters()}
+            name = max(sizes, key=lambda name: sizes[name])
             rule = "must be small enough for replicas at neighboring temperatures to overlap"
+            received = f"a largest absolute value of {sizes[name]:g}"
             repair = "Look for a diverged training step and restore an earlier state."
-            raise InvalidInputError(
-                f"energy.{name}", rule, f"a largest absolute value of {largest:g}", repair
-            )
+            raise InvalidInputError(f"energy.{name}", rule, received, repair)
         self.constants = solved.gaps
         correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
         self.stride = next(stride for stride, least in _STRIDES if correlation >= least)
@@ -314,13 +302,10 @@ def _total(parts: Sequence[BridgeSums]) -> BridgeSums:
 
 
 def bridge_terms(down: Tensor, up: Tensor, constants: Tensor, reference: Tensor) -> BridgeSums:
-    """Sums of one state of each chain and replica.
+    """Sums of one state of each chain and replica, from its works down and up the ladder, (chain, replica).
 
-    Args:
-        down: F_r - F_{r-1} of the state at replica r, (chain, replica); the first column is ignored.
-        up: F_{r+1} - F_r, (chain, replica); the last column is ignored.
-        constants: c, (gap,).
-        reference: Scale of the forward terms, (gap,), the same along a run.
+    The ends of the ladder have no work beyond, and theirs is ignored. ``reference`` scales the forward terms, (gap,),
+    the same along a run.
     """
     forward, backward = bridge_term(up[:, :-1], down[:, 1:], constants)
     forward = forward * (constants - reference).exp()
@@ -402,17 +387,17 @@ class RunCheck:
 
     def warning_text(self, std_error: float) -> str:
         """The numbers and the remedies."""
-        estimate = self.estimate
-        rates = estimate.swap_rates or (1.0,)
+        found = self.estimate
+        rates, trips = found.swap_rates or (1.0,), found.round_trips or 0.0
+        apart = max(self.drift, self.disagreement)
         text = (
-            f"log Z = {estimate.value:.4f} +- {estimate.std_error:.4f} nats after {estimate.num_sweeps} sweeps, where "
-            f"a standard error of {std_error:g} was asked for: {estimate.round_trips:.1f} round trips per chain "
-            f"({_ROUND_TRIPS:g} are wanted), exchange rates from {min(rates):.2f} to {max(rates):.2f}, the halves of "
-            f"the run {self.drift:.1f} and chains with different starts {self.disagreement:.1f} standard errors apart. "
+            f"log Z = {found.value:.4f} +- {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
+            f"{std_error:g} was asked for: {trips:.1f} round trips per chain ({_ROUND_TRIPS:g} are wanted), exchange "
+            f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {apart:.1f} standard errors apart. "
         )
         if min(rates) < LOW_RATE:
             text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
-        if (estimate.round_trips or 0.0) < _ROUND_TRIPS or max(self.drift, self.disagreement) > _APART:
+        if trips < _ROUND_TRIPS or apart > _APART:
             return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
         return text + "Raise max_sweeps or num_chains, or ask for less."
 
@@ -452,14 +437,13 @@ def solve_gaps(forward: Tensor, backward: Tensor, constants: Tensor) -> tuple[Te
     Source: Bennett 1976, eq. 8.
 
     Args:
-        forward: Sums of the first terms, times any constant, (chain, gap).
-        backward: Sums of as many second terms, times the same constant, (chain, gap).
+        forward: Sums of the first terms, (chain, gap).
+        backward: Sums of as many second terms, times the same constant.
         constants: c, (gap,), nats.
 
     Returns:
-        log Z_1 - log Z_0 of each gap, (gap,), nats; and what each chain adds to the deviation of their sum, (chain,),
-        nats, mean 0. Chains that are independent give the standard error by their spread, which then contains the
-        correlation along a chain and between its gaps.
+        log Z_1 - log Z_0 of each gap, (gap,), nats; and the influence of each chain on their sum, (chain,), mean 0.
+        Independent chains give the standard error by its spread, which contains all correlation within a chain.
     """
     of_0, of_1 = forward.mean(0), backward.mean(0)
     return constants + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
@@ -480,9 +464,8 @@ def weighted_ratio(
         num_down: Effective number of the latter.
 
     Returns:
-        The estimate, consistent, nats; what each state of machine 0 adds to the deviation of their mean, (state,), mean
-        0, for states that depend on each other; and the standard error that the states of machine 1 bring, as if the
-        effective number were of independent ones.
+        The estimate, consistent, nats; the influence of each state of machine 0, (state,), mean 0; and the standard
+        error that the states of machine 1 bring, as if the effective number were of independent ones.
     """
     shift = math.log(num_up / num_down)
     low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
@@ -512,13 +495,8 @@ def tempered_work(
     F_t = t E(z, block off) - sum_j softplus(t l_j), so one product with the weights serves all temperatures. Sums and
     differences are taken in float64: free energies of some hundred nats, rounded to float32 one by one, would cancel.
 
-    Args:
-        energy: The machine.
-        z: (..., unit), in {0,1}.
-        block: Index of the block that is summed out.
-        inverse_temperatures: At least two, each a number or (...).
-        energies: E(z), (...), where it is known: saves a second product with machines that have pairs outside the
-            block.
+    Each temperature is a number or (...), as z is (..., unit). ``energies``, E(z), where they are known, save a second
+    product with machines that have pairs outside the block.
 
     Returns:
         A float64 tensor (...) for each pair of neighbors, nats.

@@ -68,9 +68,6 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
 
     The gradient recomputes each chunk, so its memory does not grow with the number of states.
 
-    Args:
-        energy: As in `exact_log_partition`.
-
     Returns:
         A float64 scalar, nats; pass it to `kl_to_boltzmann` to train a small prior without chains.
 
@@ -83,12 +80,8 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
     """
     enumerated = num_enumerated_units(energy)
     if enumerated > MAX_ENUMERATED_UNITS:
-        raise InvalidInputError(
-            "energy",
-            f"must have at most {MAX_ENUMERATED_UNITS} units outside its largest block",
-            f"{enumerated}",
-            "Estimate log Z by sampling instead.",
-        )
+        rule = f"must have at most {MAX_ENUMERATED_UNITS} units outside its largest block"
+        raise InvalidInputError("energy", rule, enumerated, "Estimate log Z by sampling instead.")
     sizes = [len(block) for block in energy.blocks]
     largest = sizes.index(max(sizes))
     rest = [block for index, block in enumerate(energy.blocks) if index != largest]

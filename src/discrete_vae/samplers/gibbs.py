@@ -65,6 +65,7 @@ class MarkovChains(nn.Module, ABC):
     """
 
     energy: BoltzmannMachine
+    _packed: Tensor
 
     def __init__(self, energy: BoltzmannMachine, num_chains: int, seed: int) -> None:
         super().__init__()
@@ -89,6 +90,12 @@ class MarkovChains(nn.Module, ABC):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._lock = threading.RLock()
+
+    @property
+    def z(self) -> Tensor:
+        """A copy of the states, (chain, unit) float32 in {0,1}."""
+        self._follow()
+        return unpack_bits(self._packed, self.energy.num_units)
 
     def extra_repr(self) -> str:
         """The sizes."""
@@ -218,7 +225,6 @@ class BlockGibbs(MarkovChains):
 
     clamped: Tensor | None
     inverse_temperature: Tensor | None
-    _packed: Tensor
 
     def __init__(
         self,
@@ -251,12 +257,6 @@ class BlockGibbs(MarkovChains):
         }.items():
             self.register_buffer(name, value, persistent=False)
 
-    @property
-    def z(self) -> Tensor:
-        """A copy of the states, (chain, unit) float32 in {0,1}."""
-        self._follow()
-        return unpack_bits(self._packed, self.energy.num_units)
-
     @one_at_a_time
     def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
         """Run sweeps on all chains.
@@ -267,10 +267,6 @@ class BlockGibbs(MarkovChains):
 
         Returns:
             A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
-
-        Raises:
-            InvalidInputError: If num_sweeps is not a positive integer, moments are for another number of chains
-                or units, or the energy has a parameter that is not finite.
         """
         end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
         z = self.z

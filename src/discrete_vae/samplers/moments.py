@@ -96,11 +96,7 @@ class RunningMoments:
 
     @torch.no_grad()
     def add(self, z: Tensor) -> None:
-        """Count one state of every chain.
-
-        Args:
-            z: (chain, unit), in {0,1}.
-        """
+        """Count one state of every chain, (chain, unit), in {0,1}."""
         self.check_fits(z)
         z = check_binary("z", z).float()
         device = z.device
@@ -114,12 +110,9 @@ class RunningMoments:
         self.num_draws += 1
 
     def value(self) -> Moments:
-        """The averages so far, of one state per chain at least."""
+        """The averages so far, of at least one state per chain."""
         if not self.num_draws:
-            rule, repair = (
-                "must have counted at least one state of each chain",
-                "Run at least `every` sweeps.",
-            )
+            rule, repair = "must have counted a state of each chain", "Run at least `every` sweeps."
             raise InvalidInputError("moments", rule, 0, repair)
         mean, mean_std_error = self._average(self._units)
         pair, pair_std_error = self._average(self._pairs)

@@ -15,7 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms
 from discrete_vae.numerics import softplus_sum
-from discrete_vae.rng import key_to_seed
+from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
 from discrete_vae.samplers.moments import check_entry
 
@@ -282,13 +282,7 @@ def reduced_energy(
     """F_t of the units outside a block, t E(z, block off) - sum_j softplus(t l_j), (...) float64, without gradient.
 
     A sweep draws the first block before it reads it, so it acts on the other units alone, and their law is the one that
-    a move before a sweep has to keep.
-
-    Args:
-        energy: The machine.
-        z: (..., unit), in {0,1}.
-        block: Index of the block that is summed out.
-        inverse_temperature: t, (...); None is 1.
+    a move before a sweep has to keep. States z are (..., unit), t is (...); None is 1.
     """
     logits, off = energy.compute_block_logits(z, block), energy.compute_energy_without(z, block).double()
     if inverse_temperature is not None:
@@ -316,13 +310,7 @@ def swap_probabilities(energies: Tensor, inverse_temperatures: Tensor) -> Tensor
 
 
 def exchanged_order(order: Tensor, accepted: Tensor, parity: int) -> Tensor:
-    """Trade the entries of the accepted pairs among pairs (r, r + 1) with r of one parity.
-
-    Args:
-        order: The walker at each temperature, (chain, replica) int64.
-        accepted: (chain, replica - 1) bool; pairs of the other parity are ignored.
-        parity: 0 or 1.
-    """
+    """Trade the entries of the accepted pairs, (chain, replica - 1) bool, among pairs (r, r + 1), r of one parity."""
     lower, upper = order[:, :-1][:, parity::2], order[:, 1:][:, parity::2]
     accepted = accepted[:, parity::2]
     after = order.clone()
@@ -347,15 +335,9 @@ def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
     """Round trips that end now, (chain,), 0 or 1: of states that come back to the hottest replica from the coldest.
 
     Args:
-        order: The walker at each temperature, the hottest first, (chain, replica) int64, at least 2 replicas.
-        last_end: The end that each walker was at last, (chain, walker) uint8, 0 before the first visit to the hottest;
+        order: The walker at each temperature, the hottest first, (chain, replica), at least 2 replicas.
+        last_end: The end where each walker was last, (chain, walker) uint8, 0 before the first visit to the hottest;
             changed in place.
-
-    Examples:
-        >>> last_end = torch.zeros(1, 2, dtype=torch.uint8)
-        >>> orders = ([[0, 1]], [[1, 0]], [[0, 1]])  # walker 0 is hot, cold, and hot again
-        >>> [int(count_trips(torch.tensor(order), last_end)) for order in orders]
-        [0, 0, 1]
     """
     hot, cold = order[:, :1], order[:, -1:]
     back = (last_end.gather(1, hot) == _COLD).flatten()
@@ -401,21 +383,14 @@ def check_ladder(inverse_temperatures: object) -> Tensor:
 
 
 def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
-    """A ladder whose neighbors exchange at the target rate, from the rates measured on another one.
+    """A ladder, (replica,) float64, whose neighbors exchange at the target rate, from rates measured on another one.
 
     Two neighbors whose energies are normal with deviation s / (difference of t) exchange at the rate
     erfc(s / 2), so s = 2 erfc^-1(rate) is the length of a gap; lengths add up over gaps. The new replicas divide
-    the whole length equally, and there are as many as bring each gap closest to the target.
+    the whole length equally, and there are as many, from 2 to 256, as bring each gap closest to the target.
 
     Source: Rolfe 2017, section log-partition-function (rates near 0.5); the additive length is that of
     Gelman & Meng 1998 and the equal division that of Syed, Bouchard-Cote, Deligiannidis & Doucet 2022.
-
-    Args:
-        inverse_temperatures: (replica,), from 0 to 1.
-        swap_rates: (replica - 1,), rates between neighbors.
-
-    Returns:
-        (replica,) float64 with the same end points; at least 2 replicas, at most 256.
     """
     lengths = _lengths(swap_rates)
     total = torch.cat([torch.zeros(1, dtype=torch.float64), lengths.cumsum(0)])
@@ -433,10 +408,56 @@ def _lengths(rates: Tensor) -> Tensor:
     return 2 * torch.from_numpy(special.erfcinv(rates.numpy()))
 
 
-# Moves between known modes.
+# Local minima of the energy, and moves between them.
 
 
-_JUMP_STREAM = 0x6A756D70
+_DESCENT_STREAM, _JUMP_STREAM = 0x7175656E, 0x6A756D70
+_MAX_DESCENT_SWEEPS = 50
+
+
+@torch.no_grad()
+def greedy_descent(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] | None = None) -> Tensor:
+    """Go from states (state, unit) in {0,1} to local minima of the energy, which are local maxima of p(z), float32.
+
+    Each block in turn, or as ``order`` lists them, takes its most likely state given the others, until nothing changes
+    or 50 sweeps are done.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> rbm = RBM(1, 1)
+        >>> with torch.no_grad():
+        ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
+        >>> greedy_descent(rbm, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
+        [[0.0, 0.0], [1.0, 1.0]]
+    """
+    z = z.float().clone()
+    for _ in range(_MAX_DESCENT_SWEEPS):
+        before = z.clone()
+        for block in range(len(energy.blocks)) if order is None else order:
+            z[:, energy.block_place(block)] = (energy.compute_block_logits(z, block) > 0).float()
+        if torch.equal(before, z):
+            break
+    return z
+
+
+@torch.no_grad()
+def local_minima(
+    energy: BoltzmannMachine, num_states: int, *, num_starts: int = 4000, seed: int = 0
+) -> Tensor:
+    """Local minima of the energy, (state, unit) float32, the lowest first, by greedy descent from random states.
+
+    The starts go from nearly all off to nearly all on; one half of them descends in the order of the blocks, the
+    other in reverse. Where fewer different minima are found than asked for, they come several times.
+    """
+    device = energy.bias.device
+    generator = keyed_generator(seed, _DESCENT_STREAM, device=device)
+    density = torch.linspace(0.02, 0.98, (num_starts + 1) // 2, device=device).repeat(2)[:, None]
+    z = (torch.rand(len(density), energy.num_units, generator=generator, device=device) < density).float()
+    order = range(len(energy.blocks))
+    halves = zip(z.chunk(2), (order, order[::-1]), strict=True)
+    z = torch.cat([greedy_descent(energy, half, order=blocks) for half, blocks in halves]).unique(dim=0)
+    z = z[energy.compute_energy(z).argsort(stable=True)]
+    return z[torch.arange(num_states, device=device) % min(len(z), num_states)]
 
 
 class ModeJumps:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
-from discrete_vae.checks import check_positive_int, values_are_known
+from discrete_vae.checks import check_finite, check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
@@ -97,7 +97,6 @@ class TrajectoryTempering(MarkovChains):
         log Z = 3.4657 nats (+- 0.0000, trajectory tempering)
     """
 
-    _packed: Tensor
     _free: Tensor
     reservoir: Reservoir
 
@@ -120,12 +119,6 @@ class TrajectoryTempering(MarkovChains):
         self.ladder = SnapshotLadder(energy, first, num_chains, seed)
         z = fair_coins((1 + SETS) * num_chains, energy.num_units, key=self._key, device=device)
         self._start(z[:num_chains], z[num_chains:], float(SETS * num_chains))
-
-    @property
-    def z(self) -> Tensor:
-        """A copy of the states, (chain, unit) float32 in {0,1}."""
-        self._follow()
-        return unpack_bits(self._packed, self.energy.num_units)
 
     @property
     def num_rungs(self) -> int:
@@ -210,8 +203,8 @@ class TrajectoryTempering(MarkovChains):
             added += 1
         if added > _MANY and self.sweep > 0:
             warnings.warn(
-                f"the machine changed so much between two calls that {added} snapshots were put on the way: its chains "
-                "are in equilibrium again, but each one takes time. Where that happens often, lower the step size.",
+                f"the machine changed so much that {added} snapshots were put on the way: its chains are in "
+                "equilibrium again, but each one takes time. Where that happens often, lower the step size.",
                 TrajectoryWarning,
                 stacklevel=3,
             )
@@ -263,9 +256,8 @@ class TrajectoryTempering(MarkovChains):
             ("rung_of_upper", torch.float64, (num_chains, count - 1)),
         ):
             value = check_entry(name(entry), state[entry], dtype, shape)
-            if value.is_floating_point() and not bool(value.isfinite().all()):
-                received, repair = "NaN or an infinity", "Load the right file."
-                raise InvalidInputError(name(entry), "must be finite", received, repair)
+            if value.is_floating_point():
+                check_finite(name(entry), value, repair="Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
@@ -359,9 +351,7 @@ class SnapshotLadder(nn.Module):
     def add(self, energy: BoltzmannMachine, parameters: Tensor, start: Tensor) -> tuple[Tensor, float]:
         """Add a snapshot on top, with replicas that start in (chain, unit), and bring all replicas to equilibrium.
 
-        Returns:
-            States of the new snapshot, (set * chain, unit), and the number of independent ones that would give the same
-            error.
+        Returns states of the new snapshot, (set * chain, unit), and the number of independent ones with the same error.
         """
         z = [self.states(index, energy.num_units) for index in range(len(self))] + [start]
         machines, new = [*self._machines], len(self)

@@ -1,4 +1,7 @@
-"""Laws of smoothing transformations, energies, posteriors and Gaussian layers; run them on your own before training."""
+"""Laws of smoothing transformations, energies, posteriors and Gaussian layers; run them on your own before training.
+
+Each function raises AssertionError where a law is broken, and says which.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,12 @@ from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
-from discrete_vae.testing.enumeration import conditional_logits, enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies, check_mean
+from discrete_vae.testing.reference import (
+    check_frequencies,
+    check_mean,
+    conditional_logits,
+    enumerate_machine,
+)
 
 # Smoothing transformations.
 
@@ -25,16 +32,10 @@ _LOGITS = (*_BELOW, 0.7, 2.5, 8.0, 16.0, 30.0, 60.0, 110.0, 1000.0)
 
 def rho_grid(stride: int = 9973) -> Tensor:
     """The float32 numbers that uniform draws can take: all near both ends, every stride-th between."""
-    edge = 4096
-    ticks = torch.cat(
-        [
-            torch.arange(1, edge),
-            torch.arange(edge, (1 << 24) - edge, stride),
-            (1 << 24) - torch.arange(1, edge),
-        ]
-    )
-    ticks = ticks.unique()
-    return torch.cat([torch.tensor([2.0**-25]), ticks.float() * 2.0**-24])
+    edge, end = 4096, 1 << 24
+    near = torch.arange(1, edge)
+    ticks = torch.cat([near, torch.arange(edge, end - edge, stride), end - near]).unique()
+    return torch.cat([torch.tensor([2.0**-25]), ticks.float() / end])
 
 
 def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
@@ -61,14 +62,9 @@ def check_float32(
 ) -> None:
     """Check draws in float32 as training makes them: finite, as are all gradients, and zeta the same as from icdf.
 
-    zeta increases in rho as far as F tells, and is inverted by the CDF.
-
-    Args:
-        smoothing: A float32 transformation; one that depends on x is tried with several parameters.
-        tolerance: Largest |F(zeta) - rho| where zeta is not at an atom of its law.
-        rho: Values to try; None means `rho_grid`.
-        num_ulps: By how many units in its last place zeta may be off besides. Above 0 where F is so steep that it
-            jumps by more than the tolerance from one float32 number to the next; the CDF is then taken in float64.
+    zeta increases in ``rho`` (None is `rho_grid`) as far as F tells, and F(zeta) is rho within the tolerance, where
+    zeta is not at an atom. Where F is so steep that it jumps by more than that from one float32 number to the next,
+    zeta may be off by ``num_ulps`` units in its last place, and F is taken in float64.
     """
     rho = rho_grid() if rho is None else rho
     low, high = smoothing.support
@@ -180,8 +176,7 @@ def check_pair_gradient(smoothing: Smoothing, *, num_draws: int = 100_000) -> No
     Pair terms of the prior's energy need it, where f is the probability of a later unit. It is q (1 - q) E[f | z=1] for
     any smooth f, at each logit; draws are those at equally spaced rho.
 
-    Raises:
-        AssertionError: If it deviates by more than 1e-3, or six standard errors of as many independent draws.
+    It may deviate by 1e-3 and six standard errors of as many independent draws.
     """
     smoothing = smoothing.double()
     rho = (torch.arange(num_draws, dtype=torch.float64) + 0.5) / num_draws
@@ -238,8 +233,7 @@ def check_joint_law(
 def check_energy(energy: BoltzmannMachine) -> None:
     """Check blocks, conditionals, free energies and gradients of a machine of at most 12 units by enumeration.
 
-    Raises:
-        AssertionError: If one of them deviates by more than 1e-10.
+    The tolerance is 1e-10; an AssertionError says which deviates.
     """
     energy = energy.double()
     machine = enumerate_machine(energy)
@@ -252,22 +246,16 @@ def check_energy(energy: BoltzmannMachine) -> None:
         for place, unit in enumerate(block.tolist()):
             torch.testing.assert_close(logits[:, place], conditional_logits(energy, unit), rtol=0, atol=1e-10)
         free = energy.free_energy(machine.states, index)
-        torch.testing.assert_close(
-            -free, _sum_out(machine.states, -energy.energy(machine.states), block), rtol=0, atol=1e-10
-        )
+        negative = -energy.energy(machine.states)
+        summed = _sum_out(machine.states, negative, block)
+        torch.testing.assert_close(-free, summed, rtol=0, atol=1e-10)
         tempered = energy.free_energy(machine.states, index, torch.full((len(machine.states),), 0.3))
-        torch.testing.assert_close(
-            -tempered,
-            _sum_out(machine.states, -0.3 * energy.energy(machine.states), block),
-            rtol=0,
-            atol=1e-6,
-        )
+        summed = _sum_out(machine.states, 0.3 * negative, block)
+        torch.testing.assert_close(-tempered, summed, rtol=0, atol=1e-6)
     last = len(energy.blocks) - 1
     for scale in (1.0, 0.3):
-        torch.testing.assert_close(
-            energy.free_energy(machine.states, inverse_temperature=scale),
-            energy.free_energy(machine.states, last, scale),
-        )
+        free = energy.free_energy(machine.states, inverse_temperature=scale)
+        torch.testing.assert_close(free, energy.free_energy(machine.states, last, scale))
     # the gradient of log Z is -E_p[d(marginal energy)/dtheta], with the law of z held fixed
     negative = -(machine.prob.detach() * energy.free_energy(machine.states)).sum()
     for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
@@ -302,9 +290,6 @@ def check_posterior(posterior: Posterior, features: Tensor) -> None:
         posterior: Of at most 12 units; a copy of it is tried, in float64 and evaluation mode.
         features: (batch, feature), at least two rows.
 
-    Raises:
-        AssertionError: If a law is broken; says which.
-
     Examples:
         >>> from discrete_vae import HierarchicalPosterior, SpikeSlab
         >>> check_posterior(HierarchicalPosterior(3, [[0, 1], [2]], (5,), SpikeSlab()), torch.rand(4, 3))
@@ -322,11 +307,7 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
     for num_samples in (None, 1, 3):
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
         front = () if num_samples is None else (num_samples,)
-        for name in ("z", "zeta", "logits", "bits"):
-            part = getattr(sample, name)
-            assert part.shape == (*front, *shape), f"{name} has shape {tuple(part.shape)}"
-            assert part.dtype == features.dtype, f"{name} is {part.dtype}"
-            assert bool(part.isfinite().all()), f"{name} is not finite"
+        _check_parts(sample, (*front, *shape), features.dtype)
         _check_consistent(posterior, sample)
     assert torch.equal(
         posterior.rsample(features, generator=_seeded(1)).zeta,
@@ -334,6 +315,14 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
     ), "the generator does not govern the noise"
     parameters = [posterior.rsample(features, generator=_seeded(seed)).parameters for seed in (0, 1)]
     assert all(map(torch.equal, *parameters)), "the smoothing's parameters depend on more than the features"
+
+
+def _check_parts(sample: PosteriorSample, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    for name in ("z", "zeta", "logits", "bits"):
+        part = getattr(sample, name)
+        assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
+        assert part.dtype == dtype, f"{name} is {part.dtype}"
+        assert bool(part.isfinite().all()), f"{name} is not finite"
 
 
 def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
@@ -364,10 +353,7 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
     uniforms[2] = uniforms[0]
     given = features.detach().clone().requires_grad_()
     sample = posterior.sample_discretely(given, uniforms, generator=_seeded(7))
-    for name in ("z", "zeta", "logits", "bits"):
-        part = getattr(sample, name)
-        assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
-        assert part.dtype == features.dtype, f"{name} is {part.dtype}"
+    _check_parts(sample, shape, features.dtype)
     assert torch.equal(sample.z, (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)), (
         "z is not 1 where the uniform is below q"
     )
@@ -457,9 +443,6 @@ def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -
     Args:
         prior: In float64 and evaluation mode, with running statistics that are not all alike.
         seed: Seed of the points where it is tried.
-
-    Raises:
-        AssertionError: If a law is broken; names the layer.
     """
     generator = torch.Generator().manual_seed(seed)
     zeta = torch.rand(3, prior.num_latents, generator=generator, dtype=torch.float64).requires_grad_()

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.testing.goodness_of_fit import ALPHA, check_frequencies
+from discrete_vae.testing.reference import ALPHA, check_frequencies
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,9 +73,6 @@ def check_likelihood(
         support: Of a feature.
         sizes: Absolute values of the decoder's output at which `log_prob` must be finite in float32.
         seed: Seed of the outputs and draws that are tried.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
 
     Examples:
         >>> from discrete_vae import BernoulliLikelihood
@@ -139,9 +136,8 @@ def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, su
         _assert_close(got, want, 1e-7, f"log p without feature {index} is not the marginal")
         slope, wanted = (torch.autograd.grad(y.sum(), parameters, retain_graph=True)[0] for y in (got, want))
         _assert_close(slope, wanted, 1e-7, f"the gradient without feature {index} is not the marginal's")
-    nothing = likelihood.log_prob(
-        parameters, torch.full_like(x, torch.nan), torch.zeros_like(x, dtype=torch.bool)
-    )
+    hidden = torch.zeros_like(x, dtype=torch.bool)
+    nothing = likelihood.log_prob(parameters, torch.full_like(x, torch.nan), hidden)
     assert torch.equal(nothing, torch.zeros_like(nothing)), "log p of nothing is not 0"
 
 
@@ -174,30 +170,19 @@ def check_distribution(
     """`log_prob`, `mean` and `mode` are those of `distribution` and of the sums over the support."""
     law = likelihood.distribution(parameters)
     shape = (*parameters.shape[:1], *likelihood.event_shape)
-    assert law.batch_shape == shape, (
-        f"the distribution's batch shape is {tuple(law.batch_shape)}, not {shape}"
-    )
+    assert law.batch_shape == shape, f"the distribution has batch shape {tuple(law.batch_shape)}, not {shape}"
     assert law.event_shape == (), "the distribution has event axes"
     axes = tuple(range(1, x.dim()))
-    _assert_close(
-        likelihood.log_prob(parameters, x),
-        law.log_prob(x).sum(axes),
-        tolerance,
-        "log_prob is not the distribution's",
-    )
+    got, want = likelihood.log_prob(parameters, x), law.log_prob(x).sum(axes)
+    _assert_close(got, want, tolerance, "log_prob is not the distribution's")
     probabilities = feature_probabilities(likelihood, parameters, support)
     values = support.values.reshape(-1, *[1] * x.dim())
-    _assert_close(
-        likelihood.mean(parameters),
-        (probabilities * values).sum(0),
-        max(tolerance, 1e-7),
-        "mean is not the expectation",
-    )
+    got, want = likelihood.mean(parameters), (probabilities * values).sum(0)
+    _assert_close(got, want, max(tolerance, 1e-7), "mean is not the expectation")
     mode = likelihood.mode(parameters)
     if support.discrete:
-        assert torch.equal(mode, support.values[probabilities.argmax(0)]), (
-            "mode is not the most probable value"
-        )
+        most_probable = support.values[probabilities.argmax(0)]
+        assert torch.equal(mode, most_probable), "mode is not the most probable value"
     else:
         at_mode, best = law.log_prob(mode).exp() * support.weight, probabilities.max(0).values
         assert bool((at_mode >= best * (1 - 1e-9)).all()), "mode is not the most probable value"
@@ -326,7 +311,7 @@ def check_initialization(likelihood: Likelihood, x: Tensor) -> None:
         assert all([*same, torch.equal(other_start, starts[0])]), "unobserved entries reach the statistics"
     finite = [*states[0].values(), starts[0]]
     assert all(bool(v.isfinite().all()) for v in finite), (
-        "a feature never observed leaves no finite statistics"
+        "a feature never observed leaves infinite statistics"
     )
     likelihood.initialize_(x[:1].expand_as(x))
     constant = likelihood.log_prob(start.expand(len(x), *start.shape), x[:1].expand_as(x))

@@ -30,9 +30,6 @@ def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | 
         input_shape: Shape of what it reads of one example: the likelihood's `input_shape`.
         x: (batch, *input_shape), what to read, at least two different rows; None draws from a normal law.
 
-    Raises:
-        AssertionError: If a law is broken; says which.
-
     Examples:
         >>> check_encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8))
     """
@@ -54,9 +51,6 @@ def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence
         module: The decoder.
         num_latents: Length of what it reads: the hierarchy's `decoder_size`.
         parameter_shape: Shape of what it gives for one row: the likelihood's `parameter_shape`.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
 
     Examples:
         >>> check_decoder(nn.Sequential(nn.Linear(10, 64), nn.Unflatten(1, (1, 8, 8))), 10, (1, 8, 8))
@@ -84,9 +78,6 @@ def check_network(factory: NetworkFactory) -> None:
 
     Args:
         factory: (sizes of the inputs, size of the output) -> network, see `NetworkFactory`.
-
-    Raises:
-        AssertionError: If a law is broken; says which.
 
     Examples:
         >>> from functools import partial

@@ -8,7 +8,7 @@ from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import from_bqm, to_bqm
 from discrete_vae.interop.dimod.conversion import pairs_of
-from discrete_vae.testing.enumeration import all_states
+from discrete_vae.testing import all_states
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
@@ -34,8 +34,7 @@ def weights_by_pair(machine):
 
 
 @pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize("vartype", ["BINARY", "SPIN"])
-@pytest.mark.parametrize("t", [1.0, 0.37])
+@pytest.mark.parametrize(("vartype", "t"), [("BINARY", 0.37), ("SPIN", 1.0)])
 def test_energies_of_all_states_are_equal(make, vartype, t):
     machine = make()
     z = all_states(machine.num_units)
@@ -101,55 +100,31 @@ def test_labels_follow_the_machine():
     assert from_bqm(to_bqm(GraphBoltzmann(5, ODD_CYCLE, nodes=range(5, 10)))).labels == (5, 6, 7, 8, 9)
 
 
-def test_weights_are_copied_not_shared():
-    rbm = MACHINES["rbm"]()
-    bqm = to_bqm(rbm)
-    before = bqm.get_linear(0)
-    with torch.no_grad():
-        rbm.bias.zero_()
-    assert bqm.get_linear(0) == before != 0
-
-
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: to_bqm(3), "^energy "),
-        (lambda: to_bqm(RBM(1, 1), vartype="QUBO"), "^vartype "),
-        (lambda: to_bqm(RBM(1, 1), labels="aa"), "^labels "),
-        (lambda: to_bqm(RBM(1, 1), labels=2), "^labels "),
-        (lambda: to_bqm(RBM(1, 1), labels=[[1], [2]]), "^labels "),
-        (
-            lambda: from_bqm(to_bqm(RBM(1, 1)), dtype="float32"),
-            "^dtype ",
+        (lambda: to_bqm(3), "energy"),
+        (lambda: to_bqm(randomize(RBM(1, 1), scale=torch.nan)), "energy.bias"),
+        (lambda: to_bqm(RBM(1, 1), vartype="QUBO"), "vartype"),
+        *(
+            (lambda labels=labels: to_bqm(RBM(1, 1), labels=labels), "labels")
+            for labels in ("aa", 2, [[1], [2]])
         ),
-        (
-            lambda: from_bqm(to_bqm(RBM(1, 1)), dtype=torch.int64),
-            "^dtype ",
+        (lambda: to_bqm(RBM(1, 1), inverse_temperature=float("nan")), "inverse_temperature"),
+        *(
+            (lambda dtype=dtype: from_bqm(to_bqm(RBM(1, 1)), dtype=dtype), "dtype")
+            for dtype in ("f", torch.int64)
         ),
-        (lambda: from_bqm(to_bqm(RBM(1, 1)), min_density="all"), "^min_density "),
-        (
-            lambda: to_bqm(RBM(1, 1), inverse_temperature=float("nan")),
-            "^inverse_temperature ",
-        ),
-        (lambda: from_bqm({}), "^bqm "),
-        (lambda: from_bqm(dimod.BinaryQuadraticModel("SPIN")), "^bqm "),
-        (
-            lambda: from_bqm(dimod.BinaryQuadraticModel({0: 1e300}, {}, 0.0, "SPIN")),
-            "^bqm ",
-        ),
+        (lambda: from_bqm(to_bqm(RBM(1, 1)), min_density="all"), "min_density"),
+        (lambda: from_bqm({}), "bqm"),
+        (lambda: from_bqm(dimod.BinaryQuadraticModel("SPIN")), "bqm"),
+        (lambda: from_bqm(dimod.BinaryQuadraticModel({0: 1e300}, {}, 0.0, "SPIN")), "bqm"),
     ],
 )
 def test_what_does_not_fit_is_named(call, name):
-    with pytest.raises(InvalidInputError, match=name):
+    with pytest.raises(InvalidInputError) as caught:
         call()
-
-
-def test_a_weight_that_is_not_finite_is_named():
-    rbm = RBM(1, 1)
-    with torch.no_grad():
-        rbm.weight.fill_(torch.nan)
-    with pytest.raises(InvalidInputError, match=r"^energy\.weight "):
-        to_bqm(rbm)
+    assert caught.value.argument == name
 
 
 def test_dimods_own_kinds_of_variables_are_taken():

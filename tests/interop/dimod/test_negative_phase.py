@@ -1,13 +1,10 @@
 """dimod solvers as chains: the law after correction, state, runs, refusals, a process without the extra."""
 
-import copy
+import importlib
 import json
-import pickle
-import subprocess
 import sys
 import warnings
 
-import numpy as np
 import pytest
 import torch
 
@@ -21,18 +18,14 @@ from discrete_vae import (
     load_run,
     train,
 )
-from discrete_vae.config import DimodSamplerConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
 from discrete_vae.overrides import apply_overrides
-from discrete_vae.samplers.gibbs import Sampler, TellsMetrics, UsesSolver
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
-from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph
+from discrete_vae.testing import check_frequencies, enumerate_machine
+from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_counts
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
-pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 
 from discrete_vae.interop.dimod import register_solver  # noqa: E402
 from tests.interop.dimod.solvers import ExactDraws, Seedless  # noqa: E402
@@ -42,33 +35,25 @@ def make_machine():
     return randomize(GraphBoltzmann(5, [*ODD_CYCLE, [0, 2]]), seed=3)
 
 
-def counts_of(z):
-    return torch.bincount((z.long() << torch.arange(z.shape[1])).sum(1), minlength=2 ** z.shape[1])
-
-
-def test_satisfies_the_protocols_and_its_config_builds_it():
-    chains = instantiate(DimodSamplerConfig(num_chains=3), energy=make_machine(), seed=1)
-    assert isinstance(chains, Sampler)
-    assert isinstance(chains, TellsMetrics)
-    assert isinstance(chains, UsesSolver)
-    assert chains.step(5).shape == (3, 5)
-
-
 @pytest.mark.parametrize("c", [0.4, 2.5])
 def test_the_law_is_right_once_the_temperature_is_known(c):
     machine = make_machine()
     chains = DimodSampler(machine, 3000, solver=ExactDraws(c), seed=0)
     exact = enumerate_machine(machine).prob.detach()
     with pytest.raises(AssertionError):  # planted: the first samples are those of another temperature
-        check_frequencies(counts_of(chains.step(1)), exact)
+        check_frequencies(state_counts(chains.step(1)), exact)
     assert chains.sampled_at == pytest.approx(c, rel=0.1)
     for _ in range(7):
         chains.step(1)
     assert chains.solver_inverse_temperature == pytest.approx(c, rel=0.04)
-    check_frequencies(counts_of(chains.step(1)), exact, alpha=1e-6)
+    check_frequencies(state_counts(chains.step(1)), exact, alpha=1e-6)
 
 
-def test_without_correction_the_temperature_is_measured_alone():
+def test_weights_of_zero_tell_no_temperature_and_without_correction_it_is_measured_alone():
+    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
+    chains.step(1)
+    assert chains.solver_inverse_temperature == 1
+    assert "sampled_at_inverse_temperature" not in chains.metrics()
     chains = DimodSampler(make_machine(), 3000, solver=ExactDraws(0.4), correct_temperature=False)
     for _ in range(3):
         chains.step(1)
@@ -84,30 +69,7 @@ def test_sweeps_after_the_solver_lead_to_the_law():
     chains = DimodSampler(
         machine, 4000, solver=ExactDraws(0.2), correct_temperature=False, num_gibbs_sweeps=30, seed=0
     )
-    check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
-
-
-def test_weights_of_zero_tell_no_temperature():
-    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
-    chains.step(1)
-    assert chains.solver_inverse_temperature == 1
-    assert "sampled_at_inverse_temperature" not in chains.metrics()
-
-
-def test_changed_weights_are_seen_and_samples_are_copies():
-    rbm = randomize(RBM(3, 2))
-    chains = DimodSampler(rbm, 50, solver=ExactDraws(), correct_temperature=False)
-    z = chains.step(1)
-    z.fill_(7)
-    chains.z.fill_(7)
-    assert int(chains.z.max()) == 1
-    with torch.no_grad():
-        rbm.bias.fill_(100.0)
-    assert bool((chains.step(1) == 1).all())
-    with torch.no_grad():
-        rbm.bias.fill_(-100.0)
-    assert bool((chains.z == 1).all())  # of before
-    assert bool((chains.step(1) == 0).all())
+    check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
 
 
 def test_reads_beyond_the_solvers_limit_come_in_parts():
@@ -118,24 +80,16 @@ def test_reads_beyond_the_solvers_limit_come_in_parts():
     assert len({seed for _, seed, _ in solver.calls}) == 3
 
 
-def test_steps_have_seeds_of_their_own_and_repeat():
-    one, two = (DimodSampler(make_machine(), 20, solver=ExactDraws(), seed=5) for _ in range(2))
-    first, second = one.step(1), one.step(1)
-    assert not torch.equal(first, second)
-    assert torch.equal(two.step(1), first)
-
-
 class TestState:
-    @pytest.mark.parametrize("solver", ["simulated-annealing", "exact"])
-    def test_going_on_is_bit_for_bit(self, solver):
+    def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own(self):
         def fresh(seed=9):
-            made = ExactDraws(0.5) if solver == "exact" else solver
-            return DimodSampler(make_machine(), 30, solver=made, seed=seed, num_gibbs_sweeps=1)
+            return DimodSampler(make_machine(), 30, solver=ExactDraws(0.5), seed=seed, num_gibbs_sweeps=1)
 
         chains = fresh()
         chains.step(3)
         state, before = chains.state_dict(), chains.z
         wanted = [chains.step(3) for _ in range(2)]
+        assert not torch.equal(*wanted)
         other = fresh(seed=0)
         other.load_state_dict(state)
         assert torch.equal(other.z, before)
@@ -144,27 +98,11 @@ class TestState:
 
     def test_a_solver_without_a_seed_says_that_runs_do_not_repeat(self):
         chains = DimodSampler(make_machine(), 30, solver=Seedless())
-        with pytest.warns(
-            UserWarning, match="takes no seed: a run that is resumed goes on with other samples"
-        ):
+        with pytest.warns(UserWarning, match="seed"):
             chains.step(1)
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             chains.step(1)  # once is enough
-
-    def test_a_damaged_state_is_refused(self):
-        chains = DimodSampler(make_machine(), 30)
-        state = chains.state_dict()
-        state["temperature"] = torch.tensor([np.nan, 1.0], dtype=torch.float64)
-        with pytest.raises(InvalidInputError, match=r"^state\['temperature'\] "):
-            chains.load_state_dict(state)
-
-    def test_copies_open_the_solver_anew(self):
-        chains = DimodSampler(make_machine(), 10, seed=2)
-        chains.step(2)
-        for twin in (copy.deepcopy(chains), pickle.loads(pickle.dumps(chains))):
-            state = copy.deepcopy(chains.state_dict())
-            assert torch.equal(twin.step(2), DimodSampler.step(_loaded(state), 2))
 
     def test_chains_of_ones_own_start_where_it_stands(self):
         chains = DimodSampler(make_machine(), 10, solver=ExactDraws())
@@ -174,15 +112,9 @@ class TestState:
         assert torch.equal(local.z, z)
 
 
-def _loaded(state):
-    chains = DimodSampler(make_machine(), 10)
-    chains.load_state_dict(state)
-    return chains
-
-
 def test_broken_chains_are_reported():
     chains = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.25))
-    with pytest.warns(UserWarning, match="25% of the chains of qubits are broken"):
+    with pytest.warns(UserWarning, match="25%"):
         chains.step(1)
     assert chains.metrics()["chain_break_fraction"] == 0.25
     quiet = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.02))
@@ -192,7 +124,7 @@ def test_broken_chains_are_reported():
 
 def test_a_reversed_sign_is_reported():
     chains = DimodSampler(make_machine(), 500, solver=ExactDraws(sign=-1.0))
-    with pytest.warns(UserWarning, match="prefer high energies"):
+    with pytest.warns(UserWarning, match="energies"):
         chains.step(1)
     assert chains.solver_inverse_temperature == 1
 
@@ -210,20 +142,20 @@ class TestGraphOfTheSolver:
         machine = randomize(GraphBoltzmann(5, RING, nodes=NODES))
         solver = self.solver()
         chains = DimodSampler(machine, 2000, solver=solver, correct_temperature=False, seed=0)
-        check_frequencies(counts_of(chains.step(1)), enumerate_machine(machine).prob.detach())
+        check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
         assert list(solver.child.calls[0][2]) == list(NODES)  # each unit is its own qubit
 
     def test_what_it_lacks_is_counted(self):
-        machine = GraphBoltzmann(5, RING, nodes=NODES)
-        for solver, what in (
-            (self.solver(EDGES[1:]), r"0 units and 1 pairs that it lacks, first edge \(3, 10\)"),
-            (self.solver(EDGES[2:]), "0 units and 2 pairs"),
+        machine, loner = GraphBoltzmann(5, RING, nodes=NODES), GraphBoltzmann(2, [], nodes=[3, 5])
+        for energy, solver, words in (
+            (machine, self.solver(EDGES[1:]), ("0 units and 1 pairs", "edge (3, 10)")),
+            (machine, self.solver(EDGES[2:]), ("0 units and 2 pairs",)),
+            (loner, self.solver(), ("1 units and 0 pairs", "node 5")),
         ):
-            with pytest.raises(InvalidInputError, match=what):
-                DimodSampler(machine, 10, solver=solver).connect()
-        loner = GraphBoltzmann(2, [], nodes=[3, 5])
-        with pytest.raises(InvalidInputError, match="1 units and 0 pairs that it lacks, first node 5"):
-            DimodSampler(loner, 10, solver=self.solver()).connect()
+            with pytest.raises(InvalidInputError) as caught:
+                DimodSampler(energy, 10, solver=solver).connect()
+            assert caught.value.argument == "energy"
+            assert all(word in str(caught.value) for word in words)
 
 
 class Lists(ExactDraws):
@@ -234,31 +166,20 @@ class Lists(ExactDraws):
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
-        ({"solver": "anneal"}, "^solver "),
-        ({"solver": 3}, "^solver "),
-        ({"solver": dimod.ExactSolver()}, r"^parameters\['num_reads'\] "),
-        (
-            {"parameters": {"annealing_time": 5}},
-            r"^parameters\['annealing_time'\] ",
-        ),
-        (
-            {"parameters": {"num_reads": 5}},
-            r"^parameters\['num_reads'\] ",
-        ),
-        ({"solver": Lists()}, "^samples of Lists "),
-        ({"solver": "qpu"}, "^the library dwave.system "),
+        ({"solver": "anneal"}, "solver"),
+        ({"solver": 3}, "solver"),
+        ({"solver": dimod.ExactSolver()}, "parameters['num_reads']"),
+        ({"parameters": {"annealing_time": 5}}, "parameters['annealing_time']"),
+        ({"parameters": {"num_reads": 5}}, "parameters['num_reads']"),
+        ({"parameters": {"beta_range": "cold"}}, "parameters"),
+        ({"solver": Lists()}, "samples of Lists"),
+        ({"solver": "qpu"}, "the library dwave.system"),
     ],
 )
 def test_what_does_not_fit_is_named(settings, name):
-    with pytest.raises(InvalidInputError, match=name):
+    with pytest.raises(InvalidInputError) as caught:
         DimodSampler(make_machine(), 10, **settings).step(1)
-
-
-def test_numbers_are_checked_at_once():
-    with pytest.raises(InvalidInputError, match="^num_gibbs_sweeps "):
-        DimodSampler(make_machine(), 10, num_gibbs_sweeps=-1)
-    with pytest.raises(InvalidInputError, match="^num_chains "):
-        DimodSampler(make_machine(), 0)
+    assert caught.value.argument == name
 
 
 def test_a_registered_solver_has_a_name():
@@ -283,12 +204,8 @@ SETTINGS = {
 
 
 def configured(**changed):
-    settings = SETTINGS | {
-        name.replace("__", ".").replace("_", "-"): value for name, value in changed.items()
-    }
-    return apply_overrides(
-        load_experiment("digits", "smoke"), [(name, [value]) for name, value in settings.items()]
-    )
+    settings = [(name, [value]) for name, value in (SETTINGS | changed).items()]
+    return apply_overrides(load_experiment("digits", "smoke"), settings)
 
 
 def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkeypatch):
@@ -324,20 +241,16 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
 @pytest.mark.parametrize(
     ("changed", "name"),
     [
-        ({"training__sampler__solver": "quantum"}, "^solver "),
-        ({"training__sampler__parameters": '{"speed": 1}'}, r"^parameters\['speed'\] "),
-        (
-            {"training__sampler__parameters": '{"beta_range": "cold"}'},
-            "^parameters ",
-        ),
-        ({"training__sampler__parameters": "cold"}, "parameters "),
-        ({"training__sampler__parameters": '{"cold"'}, "parameters "),
-        ({"training__sampler__num_gibbs_sweeps": "-1"}, "num-gibbs-sweeps"),
+        ({"solver": "quantum"}, "solver"),
+        ({"parameters": '{"speed": 1}'}, "parameters"),
+        ({"parameters": "cold"}, "parameters"),
+        ({"num-gibbs-sweeps": "-1"}, "num-gibbs-sweeps"),
     ],
 )
 def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_path, changed, name):
+    settings = {f"training.sampler.{key}": value for key, value in changed.items()}
     with pytest.raises(InvalidInputError, match=name):
-        train(configured(**changed), load_dataset("digits"), tmp_path / "run")
+        train(configured(**settings), load_dataset("digits"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -350,27 +263,17 @@ def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_p
         lambda: places(small_graph("Chimera cell")),
     ],
 )
-def test_errors_name_it(call, monkeypatch):
+def test_a_missing_extra_is_named(call, monkeypatch):
     for name in ("dimod", "dwave", "dwave.graphs", "dwave.samplers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InvalidInputError, match=r"pip install 'discrete-vae\[dwave\]'"):
+    with pytest.raises(InvalidInputError, match=r"discrete-vae\[dwave\]"):
         call()
 
 
-def test_samples_of_before_are_there_in_a_process_without_dimod():
-    script = """
-import sys
-sys.modules["dimod"] = None
-from discrete_vae import RBM
-from discrete_vae.interop.dimod import DimodSampler
-chains = DimodSampler(RBM(2, 1), 3)
-assert chains.z.shape == (3, 3)
-assert chains.local_chains().step(1).shape == (3, 3)
-try:
-    from discrete_vae.interop.dimod import BlockGibbsSampler
-except ImportError as error:
-    assert "discrete-vae[dwave]" in str(error)
-else:
-    raise AssertionError("imported")
-"""
-    subprocess.run([sys.executable, "-c", script], check=True)
+def test_samples_of_before_are_there_without_dimod(monkeypatch):
+    monkeypatch.setitem(sys.modules, "dimod", None)
+    chains = DimodSampler(RBM(2, 1), 3)
+    assert chains.z.shape == chains.local_chains().step(1).shape == (3, 3)
+    monkeypatch.delitem(sys.modules, "discrete_vae.interop.dimod.samplers", raising=False)
+    with pytest.raises(ImportError, match=r"discrete-vae\[dwave\]"):
+        importlib.import_module("discrete_vae.interop.dimod.samplers")

@@ -6,9 +6,8 @@ import torch
 
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.testing.enumeration import enumerate_machine
-from discrete_vae.testing.goodness_of_fit import check_frequencies
-from tests.boltzmann.graphs import randomize
+from discrete_vae.testing import check_frequencies, enumerate_machine
+from tests.boltzmann.graphs import exact_draws, randomize, state_counts
 
 pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
@@ -22,13 +21,6 @@ NODES = tuple(range(20, 28))
 
 def make_machine(scale=0.8):
     return randomize(GraphBoltzmann(8, EDGES, nodes=NODES), seed=2, scale=scale)
-
-
-def exact_samples(machine, count, seed=0):
-    law = enumerate_machine(machine)
-    generator = torch.Generator().manual_seed(seed)
-    chosen = torch.multinomial(law.prob.detach(), count, replacement=True, generator=generator)
-    return law.states[chosen].float()
 
 
 def marginal(machine, units):
@@ -62,7 +54,7 @@ CASES = {
 @pytest.mark.parametrize(("nodes", "edges"), CASES.values(), ids=CASES)
 def test_the_divergence_is_that_of_enumeration(nodes, edges):
     machine = make_machine()
-    found = remap(machine, *without(nodes, edges), z=exact_samples(machine, 8000))
+    found = remap(machine, *without(nodes, edges), z=exact_draws(machine, 8000))
     exact = exact_kl(machine, found)
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error + 1e-6
     shift = (enumerate_machine(found.energy).log_partition - enumerate_machine(machine).log_partition).item()
@@ -84,7 +76,7 @@ def test_a_unit_with_one_neighbor_costs_nothing():
     machine = randomize(GraphBoltzmann(3, [[0, 1], [1, 2]], nodes=[5, 6, 7]), seed=1)
     with torch.no_grad():
         machine.weight[1] = 3.0
-    found = remap(machine, [5, 6], [(5, 6)], z=exact_samples(machine, 2000))
+    found = remap(machine, [5, 6], [(5, 6)], z=exact_draws(machine, 2000))
     assert exact_kl(machine, found) < 1e-8
     assert found.divergence.kl == pytest.approx(0, abs=1e-5)
     assert found.dropped.kl > 1e-3
@@ -96,24 +88,23 @@ def test_without_gaps_nothing_changes():
     assert torch.equal(found.energy.weight, machine.weight)
     assert torch.equal(found.energy.bias, machine.bias)
     assert (found.divergence.kl, found.lost_units, found.lost_pairs) == (0.0, (), ())
-    z = exact_samples(machine, 10)
+    z = exact_draws(machine, 10)
     assert torch.equal(found.complete(z), z)
 
 
 @pytest.mark.parametrize("nodes", [(4,), (4, 5), (0, 6)])
 def test_lost_units_are_drawn_from_their_conditional(nodes):
     machine = make_machine()
-    found = remap(machine, *without(nodes), z=exact_samples(machine, 2000))
-    z = exact_samples(machine, 20_000, seed=1)
+    found = remap(machine, *without(nodes), z=exact_draws(machine, 2000))
+    z = exact_draws(machine, 20_000, seed=1)
     full = found.complete(z[:, list(found.units)], seed=3)
     assert torch.equal(full[:, list(found.units)], z[:, list(found.units)])
 
     def check(states):
-        cells = (states.long() << torch.arange(8)).sum(1)
-        check_frequencies(torch.bincount(cells, minlength=256), enumerate_machine(machine).prob.detach())
+        check_frequencies(state_counts(states), enumerate_machine(machine).prob.detach())
 
     check(full)
-    full[:, list(nodes)] = exact_samples(machine, 20_000, seed=2)[:, list(nodes)]
+    full[:, list(nodes)] = exact_draws(machine, 20_000, seed=2)[:, list(nodes)]
     with pytest.raises(AssertionError):  # planted: drawn without their neighbors
         check(full)
 
@@ -126,12 +117,12 @@ def two_clusters(strength):
 
 def test_modes_that_only_the_remapped_prior_has_are_counted():
     machine = two_clusters(1.5)
-    found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_samples(machine, 4000))
+    found = remap(machine, range(6), machine.edges.tolist()[:-1], z=exact_draws(machine, 4000))
     exact = exact_kl(machine, found)
     assert exact > 0.4
     assert abs(found.divergence.kl - exact) < 5 * found.divergence.std_error
     # planted: by some of the prior's own samples alone, none of which has the new modes
-    z = exact_samples(machine, 100)
+    z = exact_draws(machine, 100)
     z = z[z[:, 2] == z[:, 3]]
     d = (found.energy.energy(z) - machine.energy(z)).detach()
     assert float(d.mean() + (-d).exp().mean().log()) < 0.7 * exact
@@ -139,7 +130,7 @@ def test_modes_that_only_the_remapped_prior_has_are_counted():
 
 def test_laws_that_hardly_overlap_are_reported():
     ones, zeros = torch.ones(100, 2), torch.zeros(100, 2)
-    with pytest.warns(UserWarning, match=r"hardly overlaps with the original.*about 20\.0 nats"):
+    with pytest.warns(UserWarning, match=r"20\.0 nats"):
         estimate_divergence(lambda z: 20 * z.sum(1).double() - 20, ones, zeros)
 
 
@@ -185,36 +176,30 @@ class TestPlaces:
             cell.nodes,
             cell.edges,
             candidates=places(machine, num_symmetries=500),
-            z=exact_samples(machine, 500),
+            z=exact_draws(machine, 500),
         )
         (lost,) = found.lost_pairs
         weakest = int(machine.weight.abs().argmin())
         assert list(lost) == machine.edges[weakest].tolist()
 
-    @pytest.mark.parametrize("lattice", [("cube", 3), ("zephyr", 3), ("chimera", 1)])
-    def test_a_lattice_that_does_not_fit(self, lattice):
-        for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]])):
-            with pytest.raises(InvalidInputError, match="^lattice "):
-                places(machine, lattice=lattice)
-
 
 @pytest.mark.parametrize(
     ("call", "name"),
     [
-        (lambda: remap(RBM(2, 2), [0], []), "^energy "),
-        (lambda: remap(make_machine(), [0], []), "^nodes "),
-        (
-            lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)),
-            "^candidates ",
+        (lambda: remap(RBM(2, 2), [0], []), "energy"),
+        (lambda: remap(make_machine(), [0], []), "nodes"),
+        (lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)), "candidates"),
+        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "z"),
+        (lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []), "nodes"),
+        (lambda: solver_graph(3), "solver"),
+        *(
+            (lambda machine=machine, lattice=lattice: places(machine, lattice=lattice), "lattice")
+            for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]]))
+            for lattice in (("cube", 3), ("zephyr", 3), ("chimera", 1))
         ),
-        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "^z "),
-        (
-            lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []),
-            "^nodes ",
-        ),
-        (lambda: solver_graph(3), "^solver "),
     ],
 )
 def test_what_does_not_fit_is_named(call, name):
-    with pytest.raises(InvalidInputError, match=name):
+    with pytest.raises(InvalidInputError) as caught:
         call()
+    assert caught.value.argument == name

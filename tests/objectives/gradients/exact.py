@@ -29,7 +29,7 @@ from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
-from discrete_vae.testing.enumeration import all_states, enumerate_machine
+from discrete_vae.testing import all_states, enumerate_machine
 from tests.oracles.quadrature import posterior_quadrature
 
 NUM_FEATURES = 5

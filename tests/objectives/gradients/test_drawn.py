@@ -12,7 +12,7 @@ from discrete_vae import (
     RunningMean,
 )
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.testing.goodness_of_fit import check_mean
+from discrete_vae.testing import check_mean
 from tests import test_model_exact as plain
 from tests.exact_paths import flat_gradient
 from tests.test_hierarchy_exact import X, build, exact_terms

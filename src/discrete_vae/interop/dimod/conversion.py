@@ -155,8 +155,8 @@ def pairs_of(energy: BoltzmannMachine) -> np.ndarray:
         return np.stack([sides[0], sides[1] + energy.num_left], axis=1)
     if isinstance(energy, FactorialBernoulli):
         return np.empty((0, 2), np.int64)
-    repair = "Copy its weights into a GraphBoltzmann."
     rule = "must be an RBM, a GraphBoltzmann or a FactorialBernoulli"
+    repair = "Copy its weights into a GraphBoltzmann."
     raise InvalidInputError("energy", rule, f"a {type(energy).__name__}", repair)
 
 

@@ -21,7 +21,7 @@ from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pa
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits
 from discrete_vae.samplers.moments import check_entry
 
 if TYPE_CHECKING:
@@ -61,6 +61,7 @@ class DimodSampler(MarkovChains):
         seed: Integer from 0 to 2^64 - 1.
 
     Attributes:
+        z: A copy of the last samples, (chain, unit) float32 in {0,1}; fair coins before the first step.
         calls: Number of steps so far.
         sampled_at: The inverse temperature that the last samples had, before the sweeps after; NaN where it could not
             be told. 1 is right.
@@ -78,7 +79,6 @@ class DimodSampler(MarkovChains):
         torch.Size([4, 5])
     """
 
-    _packed: Tensor
     _filter: Tensor
 
     def __init__(
@@ -109,12 +109,6 @@ class DimodSampler(MarkovChains):
         self.register_buffer("_filter", start, persistent=False)
 
     @property
-    def z(self) -> Tensor:
-        """A copy of the last samples, (chain, unit) float32 in {0,1}; fair coins before the first step."""
-        self._follow()
-        return unpack_bits(self._packed, self.energy.num_units)
-
-    @property
     def solver_inverse_temperature(self) -> float:
         """c: the solver draws exp(-c E_bqm), as far as it is known."""
         return math.exp(float(self._filter[0]))
@@ -141,9 +135,8 @@ class DimodSampler(MarkovChains):
         if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS:
             self._warn(
                 "breaks",
-                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes over them follow "
-                "no Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph, which "
-                "needs no chains.",
+                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes follow no "
+                "Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph.",
             )
         z = z.to(self.energy.bias.device)
         self._measure(z)
@@ -187,7 +180,7 @@ class DimodSampler(MarkovChains):
         if found.value + 5 * found.std_error < 0:
             self._warn(
                 "sign",
-                f"the solver's samples have an inverse temperature of {found.value:.2f} +- {found.std_error:.2f}: they "
+                f"the solver's samples have the inverse temperature {found.value:.2f} +- {found.std_error:.2f}: they "
                 "prefer high energies. Look for a reversed sign; a dimod sampler draws exp(-E_bqm).",
             )
         level, variance = self._filter.tolist()
@@ -326,9 +319,8 @@ class Solver:
     ) -> tuple[Tensor, float | None]:
         """Draw reads, in as many calls as the solver's limit makes necessary, each with a seed of its own.
 
-        Returns:
-            (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables; and the mean share of
-            broken chains, None where the solver does not tell.
+        Returns them, (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables, and the mean
+        share of broken chains, None where the solver does not tell.
         """
         parts: list[np.ndarray] = []
         broken: list[np.ndarray] = []
@@ -345,20 +337,19 @@ class Solver:
                 record = answer.record  # waits for the answer
             subject, counts = f"samples of {self.name}", record.num_occurrences
             if set(answer.variables) != set(bqm.variables):
-                received, repair = (
-                    f"{len(answer.variables)} variables",
-                    "Look at what the sampler does to the model.",
+                received = f"{len(answer.variables)} variables"
+                rule, repair = (
+                    f"must have the model's {bqm.num_variables}",
+                    "Look at what it does to the model.",
                 )
-                rule = f"must have the model's {bqm.num_variables} variables"
                 raise InvalidInputError(subject, rule, received, repair)
             if int(counts.sum()) != settings["num_reads"]:
                 rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"
-                repair = "A solver of which each read is one draw is needed, not one that lists states."
+                repair = "Each read must be one draw: a solver that lists states is none."
                 raise InvalidInputError(subject, rule, received, repair)
             columns = [answer.variables.index(label) for label in bqm.variables]
-            parts.append(
-                np.repeat(record.sample[:, columns] > 0, counts, axis=0)
-            )  # states read twice are there twice
+            # states that were read twice are there twice
+            parts.append(np.repeat(record.sample[:, columns] > 0, counts, axis=0))
             if "chain_break_fraction" in record.dtype.names:
                 broken.append(np.repeat(record.chain_break_fraction, counts))
         z = torch.from_numpy(np.concatenate(parts).astype(np.float32))

@@ -311,7 +311,9 @@ def losses(
 
 
 _MOST_TOGETHER = 12
-_PSEUDO_SAMPLES = 4.0  # of least squares, on the side of mean field: samples of frozen units tell little
+_PSEUDO_SAMPLES = (
+    4.0  # of least squares, on the side of mean field: samples of units that hardly change tell little
+)
 
 
 class _Cluster:
