@@ -26,8 +26,8 @@ from discrete_vae.overrides import (
     swapped_sizes,
 )
 from discrete_vae.presets import SIZES, load_experiment, own_data
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.loop import run_steps
 
 DIGITS = load_experiment("digits")

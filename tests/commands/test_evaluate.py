@@ -9,7 +9,7 @@ from importlib import import_module
 import pytest
 import torch
 
-from discrete_vae.cli.summaries import below_baseline
+from discrete_vae.cli.options import below_baseline
 from discrete_vae.config import instantiate
 from discrete_vae.evaluation.evaluate import IndependentFeatures
 from discrete_vae.inference.evaluate_run import evaluate_run

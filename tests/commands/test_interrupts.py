@@ -9,8 +9,8 @@ import threading
 import pytest
 
 from discrete_vae.cli import ended_by_interrupts, stop_on_signals
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import MetricsLog
-from discrete_vae.training.logging import TrainingProgress
 from tests.commands.conftest import TINY, snapshot
 from tests.training.tiny import without_times
 

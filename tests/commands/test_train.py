@@ -358,7 +358,7 @@ def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
 
 
 def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch):
-    from discrete_vae.training.logging import TrainingProgress
+    from discrete_vae.runs.progress import TrainingProgress
 
     def interrupt(self, step):
         if step == 5:

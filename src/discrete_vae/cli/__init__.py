@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import platform
 import signal
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings(), _safe_output():
+    with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
         warnings.showwarning = _show_warning
         try:
             with ended_by_sigterm():
@@ -161,6 +162,31 @@ def _discard_output() -> None:
         return
     with suppress(OSError):  # a stream that is no file
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+@contextmanager
+def _compiling_is_said() -> Iterator[None]:
+    """Say once that kernels are compiled, which takes some seconds and is kept for later commands."""
+    handler, log = _SaysOnce(), logging.getLogger("discrete_vae.kernels")
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+class _SaysOnce(logging.Handler):
+    """Takes what compiles, and says the first time that it does."""
+
+    is_said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.is_said:
+            self.is_said = True
+            _say("Compiling for this machine; later commands find it done.")
 
 
 class _Printable:

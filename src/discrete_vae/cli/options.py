@@ -22,6 +22,8 @@ from discrete_vae.system import check_device, computing_on, user_path
 if TYPE_CHECKING:
     import torch
 
+    from discrete_vae.evaluation.evaluate import IndependentFeatures
+
 
 VERBS = {
     "list": ("train:run_list", "experiments, data sets, components, trained models and figures"),
@@ -401,3 +403,20 @@ def say_device(device: torch.device) -> None:
 
     if rank() == 0:
         print(computing_on(device), file=sys.stderr)
+
+
+def say_while_torch_loads(text: str) -> None:
+    """Say on standard error what a command is about to do, in the first process, unless it can begin at once."""
+    if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
+
+
+def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
+    """A warning about a model that explains less than independent features; empty for a better one."""
+    if value >= baseline.value:
+        return ""
+    return (
+        f"Warning: the {name} is {baseline.value - value:.2f} nats below that of independent features: by this measure "
+        "the model has learned less than each feature tells on its own. Train longer (--training.num-epochs), or try a "
+        "smaller model or another step size (--training.optimizer.learning-rate)."
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discrete_vae.cli.options import (
+    below_baseline,
     data_dir_option,
     not_one_of,
     number,
@@ -29,13 +31,12 @@ from discrete_vae.cli.trained import (
     trained_runs,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.figures.registry import FIGURES
-from discrete_vae.presets import cite, experiment_names, load_experiment
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
+    from discrete_vae.evaluation.evaluate import Evaluation
     from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.samplers.gibbs import Sampler
     from discrete_vae.training.refit import Refit
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 def run_cite(name: str | None) -> None:
     """Print BibTeX of the library and of the papers whose parts are in use."""
+    from discrete_vae.presets import cite, experiment_names, load_experiment
+
     if name is None:
         print(cite(None))
     elif Path(name).expanduser().exists():
@@ -93,7 +96,6 @@ def run_evaluate(
     run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
 ) -> None:
     """Evaluate a run on its test data."""
-    from discrete_vae.cli.summaries import evaluation_table
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
     from discrete_vae.distributed import compute_on_rank_zero, world_size
@@ -123,7 +125,7 @@ def run_evaluate(
     if not run.is_first_process:
         return
     print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
-    print(evaluation_table(found.result), flush=True)
+    print(_evaluation_table(found.result), flush=True)
     try:
         run.keep(results, found.fields)
         if found.parts is not None:
@@ -132,6 +134,55 @@ def run_evaluate(
         if rows is not None:
             say_written(rows.write(found.result.columns()))
     print(f"Next: dvae sample {run.words}")
+
+
+def _evaluation_table(result: Evaluation) -> str:
+    """One quantity per line, in nats per example, and below them what the numbers mean."""
+    likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
+    limit, baseline = result.log_likelihood_limit, result.independent_features
+    lines = [
+        "  nats per example",
+        _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+    ]
+    if limit is not None:
+        lines.append(_row("  sharp limit", limit.value, limit.std_error, "the limit zeta = z"))
+    lines += [
+        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"{elbo.num_samples} draws per example"),
+        _row("  reconstruction", elbo.reconstruction),
+        _row("  KL discrete", elbo.kl_discrete),
+        _row("  KL continuous", elbo.kl_continuous),
+    ]
+    if baseline is not None:
+        lines.append(
+            _row("independent features", baseline.value, baseline.std_error, "each feature on its own")
+        )
+    lines.append(_row("log Z", prior.best.value, prior.best.std_error, prior.best.method))
+    lines += [
+        _row("  check", check.value, check.std_error, check.method)
+        for check in (prior.forward, prior.reverse)
+        if check is not None
+    ]
+    notes = (
+        f"The log-likelihood averages {likelihood.num_samples} importance samples per example: their own error is "
+        f"{_error(likelihood.monte_carlo_std_error)}, the median effective number {likelihood.median_ess:.1f}, and "
+        f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
+        + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
+    )
+    lines += ["", wrapped(notes, "  ")]
+    if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
+        lines += ["", wrapped(warning, "  ")]
+    return "\n".join(lines)
+
+
+def _row(name: str, value: float, error: float | None = None, note: str = "") -> str:
+    row = f"  {name:20} {value:11.3f}"
+    return row if error is None else f"{row} +- {_error(error):9}  {note}".rstrip()
+
+
+def _error(error: float) -> str:
+    if math.isnan(error):
+        return "unknown"
+    return "0 (exact)" if error == 0 else f"{error:.3f}"
 
 
 # dvae figure: one figure of a run by name, with the table of its numbers beside it.
@@ -159,6 +210,8 @@ def run_figure(
     **named: Any,
 ) -> None:
     """Draw a figure and write its table."""
+    from discrete_vae.figures.registry import FIGURES
+
     if name is None:
         print_figures()
         return
@@ -192,6 +245,8 @@ def run_figure(
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
+    from discrete_vae.figures.registry import FIGURES
+
     print("Figures of a run: dvae figure NAME RUN")
     for name, entry in FIGURES.items():
         print(wrapped(entry.about, f"  {name:25} "))
@@ -299,7 +354,7 @@ _REFIT_MORE = (
 @data_dir_option
 def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
-    from discrete_vae.training.logging import TrainingProgress
+    from discrete_vae.runs.progress import TrainingProgress
     from discrete_vae.training.preflight import training_threads
     from discrete_vae.training.refit import RunRefit
 
@@ -421,7 +476,7 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
 
     from discrete_vae.report import make_report
     from discrete_vae.runs.output import OutputFile
-    from discrete_vae.training.logging import progress_console
+    from discrete_vae.runs.progress import progress_console
 
     place = run.place(run.directory.path / "report.html") if out is None else out
     page = OutputFile(place, endings=(".html", ".htm"))

@@ -17,10 +17,15 @@ import click
 
 from discrete_vae.cli.options import (
     accept_changed_config_option,
+    below_baseline,
+    choose_device,
+    computing_on,
     data_dir_option,
     device_option,
     one_of,
     option,
+    say_device,
+    say_while_torch_loads,
     seed,
     size,
     together,
@@ -29,7 +34,6 @@ from discrete_vae.cli.options import (
     width,
     wrapped,
 )
-from discrete_vae.cli.runs import print_figures
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import Slot, read_value, settings_of, slots
@@ -46,6 +50,7 @@ if TYPE_CHECKING:
     from discrete_vae.presets import Size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.describe import ParameterRow
+    from discrete_vae.training.step import Precision
 
 
 # The experiment of dvae train and dvae validate.
@@ -96,6 +101,7 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
     if arguments.experiment is not None:
         config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
         return config, lambda: load_data(config, data_dir)
+    say_while_torch_loads(f"Reading {arguments.data}")
     from discrete_vae.own_data import read_own_experiment  # needs torch
 
     assert arguments.data is not None
@@ -175,11 +181,20 @@ def run_train(
 ) -> int:
     """Train, or resume; returns the exit status."""
     from discrete_vae.cli import stop_on_signals
-    from discrete_vae.cli.options import choose_device
-    from discrete_vae.cli.summaries import headline
+
+    if resume:
+        folder = _run_dir(arguments, resume) if run_dir is None else run_dir
+        say_while_torch_loads(f"Going on with the run {folder}")
+    elif accept_changed_config:
+        repair = "Leave it out: a new run writes its own config.json."
+        raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+    else:
+        config, load = resolve(arguments)
+        folder = _run_dir(arguments) if run_dir is None else run_dir
+        say_while_torch_loads(f"Training {config.name}, size {config.size}; results go to {folder}")
+
     from discrete_vae.cli.trained import open_run
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
-    from discrete_vae.interop.tensorboard import TensorBoardLogger
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
     from discrete_vae.training.loop import run_steps
@@ -192,18 +207,17 @@ def run_train(
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
     if resume:
-        run = open_run(_run_dir(arguments, resume) if run_dir is None else run_dir)
+        run = open_run(folder)
         config = _resumed_config(run, arguments, accept_changed_config)
         dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
     else:
-        if accept_changed_config:
-            repair = "Leave it out: a new run writes its own config.json."
-            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
-        config, load = resolve(arguments)
-        folder = _run_dir(arguments) if run_dir is None else run_dir
         run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
         dataset, begun = load(), {}
-    events = None if logger is None else TensorBoardLogger(run.tensorboard_path)
+    events = None
+    if logger is not None:
+        from discrete_vae.interop.tensorboard import TensorBoardLogger
+
+        events = TensorBoardLogger(run.tensorboard_path)
     with (
         stop_on_signals() as stop,
         training_threads(config, begun),
@@ -216,7 +230,7 @@ def run_train(
             if done < num_steps:
                 _say_other_device(begun, where)
                 precision = choose_precision(config, device=where, begun=begun)
-                print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
+                print(_headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
         try:
             result = run_steps(
                 config,
@@ -246,6 +260,83 @@ def run_train(
     return 0
 
 
+def _headline(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    run: RunDirectory,
+    done: int,
+    num_steps: int,
+    device: torch.device,
+    precision: Precision,
+) -> str:
+    """Lines about data, steps, folder, how values are read, and where it computes."""
+    num_examples = config.training.num_examples
+    count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
+    what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
+    start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
+    lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
+    if num_examples is not None:
+        lines.append(
+            "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
+        )
+    if dataset.dynamic:
+        says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
+        own = config.data.kind == "file"
+        lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
+    train, *others = dataset.summaries.values()
+    values = sum(others, train)
+    if values.num_missing:
+        share = 100 * values.num_missing / values.num_values
+        are = "is" if values.num_missing == 1 else "are"
+        where = "" if train.num_missing else ", none of them in the examples to train on"
+        lines.append(
+            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
+            "model reads which are there, and learns from these."
+        )
+    if config.model.likelihood.kind == "gaussian":
+        lines += _constant(dataset, config)
+    if getattr(config.model.likelihood, "shorten_tails", False):
+        lines.append(_long_tails(dataset))
+    lines.append(computing_on(device))
+    lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
+    return "\n".join(lines)
+
+
+def _long_tails(dataset: DataSplits) -> str:
+    """The features that are read on another scale."""
+    from discrete_vae.likelihoods.scaling import long_tails
+
+    found = long_tails(dataset.train).nonzero()[:, 0].tolist()
+    return (
+        f"{len(found)} of {dataset.num_features} features have long tails{_named(dataset, found)} and are read on a "
+        "scale of asinh, as if their logarithms were taken: --model.likelihood.shorten-tails false leaves them."
+    )
+
+
+def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
+    """The features that have one value in the examples to train on, if any, in words."""
+    from discrete_vae.data.splits import training_subset
+    from discrete_vae.likelihoods.scaling import Standardizer
+
+    standardizer = Standardizer((dataset.num_features,))
+    standardizer.fit_(training_subset(dataset, config.training).train)
+    found = standardizer.constant.nonzero()[:, 0].tolist()
+    if not found:
+        return []
+    return [
+        f"{len(found)} of {dataset.num_features} features {'has' if len(found) == 1 else 'have'} one value in all "
+        f"examples to train on{_named(dataset, found)}: such a feature adds nothing to any likelihood."
+    ]
+
+
+def _named(dataset: DataSplits, places: list[int]) -> str:
+    """The names of the first few features in brackets, where they have names."""
+    names = dataset.description.columns
+    return (
+        f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})" if names else ""
+    )
+
+
 def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
     """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
     before = begun.get("device", {}).get("type")
@@ -258,7 +349,6 @@ def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
 
 def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
     """Print the ELBO of independent features, with a warning where the model is below it."""
-    from discrete_vae.cli.summaries import below_baseline
     from discrete_vae.training.run import validation_baseline
 
     baseline = validation_baseline(config, dataset)
@@ -327,7 +417,6 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @device_option
 def run_validate(arguments: ExperimentArguments, device: str) -> int:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace; returns the exit status."""
-    from discrete_vae.cli.options import choose_device, say_device
     from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
     from discrete_vae.training.preflight import training_threads
 
@@ -412,6 +501,8 @@ _MIN_ROOM = 50
 @verb("list")
 def run_list() -> int:
     """Print experiments, data sets, components, trained models and figures; returns the exit status."""
+    from discrete_vae.cli.runs import print_figures
+
     print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
     for name, experiment in EXPERIMENTS.items():
         _print_row(name, experiment.about)

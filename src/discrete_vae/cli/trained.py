@@ -150,7 +150,7 @@ class TrainedRun:
     def dataset(self, data_dir: str | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
         from discrete_vae.config import instantiate
-        from discrete_vae.training.run import warn_of_other_data
+        from discrete_vae.data.splits import warn_of_other_data
 
         dataset = instantiate(self.loaded.config.data, data_dir=data_dir)
         warn_of_other_data(self.directory, dataset)
@@ -194,7 +194,7 @@ class TrainedRun:
             What is called with the number of examples done, and a few words to stand beside it. The first call says
             where it computes: by then all that is wrong has been found.
         """
-        from discrete_vae.training.logging import TrainingProgress
+        from discrete_vae.runs.progress import TrainingProgress
 
         if not self.is_first_process:
             yield lambda done, status=None: None
@@ -322,35 +322,34 @@ def trained_runs(
         received, repair = f"it beside {words[0]!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
-    from discrete_vae.runs.hub import pretrained_names, shipped_folder  # here, since it imports torch
     from discrete_vae.runs.run_directory import RunDirectory
 
     if pretrained is not None:
+        from discrete_vae.runs.hub import shipped_folder
+
         folders = [RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))]
     else:
-        shipped = pretrained_names()
-        folders = [open_run(word, [f"--pretrained {word}"] if word in shipped else []) for word in words]
+        folders = [open_run(word) for word in words]
     return [
         TrainedRun(folder, checkpoint, where, accept_changed_config, pretrained, seed) for folder in folders
     ]
 
 
-def open_run(word: str, others: Sequence[str] = ()) -> RunDirectory:
-    """Open the folder of a run; for a word that is none, say which run may have been meant.
-
-    Args:
-        word: The folder.
-        others: What else may have been meant, if no run was.
-    """
+def open_run(word: str) -> RunDirectory:
+    """Open the folder of a run; for a word that is none, say which run or trained model may have been meant."""
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
+    from discrete_vae.runs.hub import pretrained_names
+
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name
     found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=3)
-    meant = [str(folder / run) for run in found[:3]] or list(others)
+    meant = [str(folder / run) for run in found[:3]]
+    if not meant and word in pretrained_names():
+        meant = [f"--pretrained {word}"]
     if meant:
         repair = f"Did you mean {' or '.join(meant)}?"
     else:
