@@ -35,13 +35,6 @@ def test_help_exits_0(words, capsys):
     assert capsys.readouterr().out.startswith(("Usage: dvae", "dvae "))
 
 
-def test_help_names_every_verb_and_how_to_start(capsys):
-    cli.main(["--help"])
-    out = capsys.readouterr().out
-    assert all(f"\n  {verb} " in out for verb in VERBS)
-    assert "dvae train digits" in out
-
-
 def test_no_words_show_the_help_and_exit_2(capsys):
     assert cli.main([]) == 2
     assert "Verbs:" in capsys.readouterr().err
@@ -80,31 +73,10 @@ def test_exit_statuses(monkeypatch, capsys, error, status, message):
     assert message in capsys.readouterr().err
 
 
-def test_warnings_are_one_line(monkeypatch, capsys):
-    from discrete_vae.cli import train
-
-    def warn():
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)
-        return 0
-
-    monkeypatch.setattr(train.run_list, "callback", warn)
-    assert cli.main(["list"]) == 0
-    assert capsys.readouterr().err == "warning: the chains may not know all modes.\n"
-
-
 def test_the_command_runs_as_a_process(tmp_path):
     done = installed("list", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist-static-rbm128" in done.stdout
-
-
-def test_a_wrong_word_ends_the_process_with_2_and_no_traceback(tmp_path):
-    done = installed("validate", "dogits", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: EXPERIMENT must be one of digits")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_stops_early_is_no_error():
@@ -187,16 +159,6 @@ def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, 
     assert "a\\x1b[2J\\x9b1m\\u202e\\rb\tζ\n" in (out if stream == "stdout" else err)
     assert "warning: c\\x07\n" in err
     assert err.endswith("\x1b[31mbar\x1b[0m")  # bars go on to move
-
-
-def test_an_unforeseen_error_without_a_place_for_its_file_names_the_line(listing_does, monkeypatch, capsys):
-    def full(**_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    listing_does(fail(TypeError("odd")))
-    assert cli.main(["list"]) == 70
-    assert f"please report it with this line ({__file__}, line " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -293,11 +255,3 @@ def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):
         printed.append(capsys.readouterr().err)
     assert printed[0].endswith("warning: the chains may not know all modes.\n")
     assert printed[1] == ""
-
-
-def test_the_help_names_every_exit_status(capsys):
-    cli.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert all(
-        f"{status} " in text.partition("Exit status:")[2] for status in ("0;", "1", "2", "70", "130", "143")
-    )

@@ -1,15 +1,12 @@
 """The verbs that take examples through a model: from a file to a file, as the functions say; what is refused."""
 
 import csv
-import json
-import shutil
 
 import numpy as np
 import pytest
 import torch
 
 from discrete_vae import load_run
-from discrete_vae.cli import main
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
@@ -21,28 +18,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:.*have fewer than 10"),
 ]
 FAST = ["--num-samples", "40", "--num-rounds", "2"]
-
-
-@pytest.fixture(scope="module")
-def images_run(tmp_path_factory):
-    """A run of 60 images of 4 x 3 pixels with labels, with Gaussian layers."""
-    folder = tmp_path_factory.mktemp("images")
-    random = np.random.default_rng(0)
-    kind = random.integers(0, 2, 60)
-    images = random.random((60, 4, 3)) < random.random((2, 4, 3))[kind]
-    np.savez(folder / "x.npz", x=images, y=kind)
-    layers = [
-        "--model.hierarchy",
-        "gaussian",
-        "--model.hierarchy.num-layers",
-        "2",
-        "--model.hierarchy.num-units",
-        "2",
-    ]
-    layers += ["--model.hierarchy.posterior-hidden", "5", "--model.hierarchy.prior-hidden", "5"]
-    run = folder / "run"
-    assert main(["train", "--data", str(folder / "x.npz"), "--run-dir", str(run), *TINY, *layers]) == 0
-    return run
 
 
 def read_csv(path):
@@ -130,13 +105,6 @@ def test_p_values_come_from_the_reference(cli, trained, data_file, tmp_path):
     assert cli("score", trained, "--elbo", "--threshold-from", "valid")[0] == 0
 
 
-def test_a_damaged_estimate_of_log_z_is_refused(cli, trained):
-    (trained / "log_partition.json").write_text('{"step": 6, "estimates": [{"value": "x"}]}')
-    status, _, err = cli("score", trained, "--elbo", "--checkpoint", "6")
-    assert status == 2
-    assert "log_partition.json, field 'estimates.0" in err
-
-
 def test_a_table_comes_back_with_its_columns(cli, tmp_path):
     random = np.random.default_rng(0)
     table = tmp_path / "mine.csv"
@@ -216,146 +184,6 @@ def test_paths_between_examples(cli, images_run, tmp_path):
     assert set(found["from"]) == {1}
 
 
-@pytest.fixture
-def files(trained, table_run, tmp_path, monkeypatch):
-    """Files that do not fit, in the working folder; `table` is a run whose data have other values than bits."""
-    monkeypatch.chdir(tmp_path)
-    arrays = {
-        "wide": np.zeros((2, 13)),
-        "twos": np.full((2, 12), 2),
-        "gaps": np.full((2, 12), np.nan),
-        "short": np.zeros((1, 12), bool),
-        "long": np.zeros((3, 12), bool),
-        "number": np.array(True),
-        "odd": np.full((2, 12), 2),
-        "records": np.zeros((2, 12), "V3"),
-        "words": np.full((2, 12), "1"),
-        "field": np.zeros(4),
-        "few": np.zeros(3, int),
-        "many": np.arange(61) % 2,
-        "labels": np.arange(48) % 2,
-    }
-    for name, array in arrays.items():
-        np.save(f"{name}.npy", array)
-    shutil.copytree(table_run / "run", "table")
-    shutil.copy(table_run / "gaps.csv", "gaps.csv")
-
-
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        ("encode trained", "--out"),
-        ("encode trained --out x.txt", "--out"),
-        ("encode trained --out .", "--out"),
-        ("encode trained --out wide.npy/x.npz", "wide.npy/x.npz"),
-        ("encode trained --out wide.npy --data wide.npy", "--out"),
-        ("encode trained --out x.npz --data wide.npy", "wide.npy"),
-        ("encode trained --out x.npz --data twos.npy", "twos.npy"),
-        ("encode trained --out x.npz --data none.npy", "none.npy"),
-        ("encode trained --out x.npz --data gaps.npy", "gaps.npy"),
-        ("encode trained --out x.npz --data gaps.npy --part test", "--part"),
-        ("encode trained --out x.npz --what continuous", "--what"),
-        ("encode trained --out x.npz --what code", "--what"),
-        ("encode trained --out x.npz --part all", "--part"),
-        ("encode trained --out x.npz --label-column kind", "--label-column"),
-        ("encode trained --out x.npz --num-examples 100", "--num-examples"),
-        ("encode trained --out x.npz --picture .", "--picture"),
-        ("encode trained --out x.npz --picture x.jpg", "--picture"),
-        ("encode nowhere --out x.npz", "RUN"),
-        ("score trained --num-samples 0", "--num-samples"),
-        ("score trained --num-examples 100", "--num-examples"),
-        ("score trained --threshold-from none.npy", "none.npy"),
-        ("reconstruct trained --statistic mode --num-draws 2", "--num-draws"),
-        ("denoise trained", "--data"),
-        ("denoise trained --noise 0.7", "--noise"),
-        ("denoise trained --noise 0", "--noise"),
-        ("denoise table --noise 0.1", "--noise"),
-        ("interpolate trained --from 1", "--from"),
-        ("interpolate trained --from 1 --to 99", "--to"),
-        ("interpolate trained --num-pairs 4", "--num-pairs"),
-        ("interpolate trained --picture x.png", "--picture"),
-        ("impute trained --data gaps.npy", "--out"),
-        ("impute trained --data gaps.npy --out o.txt", "--out"),
-        ("impute trained --data short.npy --out o.npz", "--data"),
-        ("impute trained --data gaps.npy --out o.npz --mask short.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --mask long.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --mask number.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --mask odd.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --mask records.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --mask words.npy", "--mask"),
-        ("impute trained --data gaps.npy --out o.npz --method gibbs", "--method"),
-        ("impute trained --data gaps.npy --out o.npz --method chains --truncated", "--truncated"),
-        ("impute trained --data gaps.npy --out o.npz --num-samples 3", "--num-rounds"),
-        ("impute table --data gaps.csv --out o.npz --mode", "--mode"),
-        ("impute table --data gaps.csv --out o.csv --num-examples 1", "--num-examples"),
-        ("impute table --data gaps.csv --out gaps.csv", "--out"),
-        ("generate trained --out o.npz", "-n"),
-        ("generate trained -n 3", "--out"),
-        ("generate trained -n 3 --out o.npz --clamp 1", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp 1=2", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp a=1", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp 1=1,1=0", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp 0=1,,", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp 5=1", "--clamp"),
-        ("generate trained -n 3 --out o.npz --clamp 0=1,1=1,2=1,3=0,4=0", "--clamp"),
-        ("generate trained -n 3 --out o.npz --bias 7=0.5", "--bias"),
-        ("generate trained -n 3 --out o.npz --bias 1=x", "--bias"),
-        ("generate trained -n 3 --out o.npz --bias field.npy", "--bias"),
-        ("generate trained -n 3 --out o.npz --label 1", "--label"),
-        ("generate trained -n 3 --out o.npz --label 7 --labels labels.npy", "--label"),
-        ("generate trained -n 3 --out o.npz --label 1 --labels few.npy", "--labels"),
-        ("generate trained -n 3 --out o.npz --label 1 --labels many.npy", "--labels"),
-        ("generate trained -n 3 --out o.npz --label 1 --labels many.npy --data short.npy", "--labels"),
-        *(
-            (f"generate trained -n 3 --out o.npz {option} {value}", option)  # without --label
-            for option, value in {
-                "--data": "gaps.npy",
-                "--part": "valid",
-                "--num-examples": "5",
-                "--label-column": "kind",
-                "--labels": "labels.npy",
-            }.items()
-        ),
-        ("neighbors trained --out o.npz -k 49", "-k"),
-        ("neighbors trained --out o.npz -k 0", "-k"),
-        ("neighbors trained --out o.npz --among none.npy", "none.npy"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(refused, files, words, argument):
-    assert refused(*words.split()).startswith(f"error: {argument}")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        "encode trained --data ~/x.npy --out ~/x.npy",
-        "score trained --data other.npz --threshold-from x.npy --out x.npy",
-        "neighbors trained --data other.npz --among ~/x.npy -k 2 --out x.npy",
-        "impute trained --data other.npz --mask x.npy --out x.npy",
-        "impute trained --data other.npz --mask x.npy --std-errors x.npy --out y.npy",
-        "impute trained --data other.npz --mask x.npy --std-errors y-1.csv --draws 2 --out y.csv",
-        "generate trained -n 1 --label all --labels x.npy --out x.npy",
-        "encode own --out own.npz",
-        "encode own --data x.npy --out own.npz",
-        "score own --threshold-from valid --data x.npy --out own.npz",
-        "evaluate own --per-example own.npz",
-        "evaluate own --out own/config.json",
-        "figure training-curves table --out table.png",
-    ],
-)
-def test_no_result_replaces_what_is_read_or_trained_on(refused, trained, tmp_path, monkeypatch, words):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    np.save("x.npy", np.eye(12)), np.savez("other.npz", x=np.eye(12))
-    for name, ending in (("own", "npz"), ("table", "csv")):  # as runs whose data were this file
-        shutil.copytree(trained, name)
-        config = json.loads((trained / "config.json").read_text())
-        config["data"]["path"] = str(tmp_path / f"{name}.{ending}")
-        (tmp_path / name / "config.json").write_text(json.dumps(config))
-        (tmp_path / f"{name}.{ending}").write_text("what the run was trained on")
-    assert "must be another file than those that are read" in refused(*words.split())
-
-
 def test_one_example_has_no_spread(cli, trained, tmp_path):
     np.save(tmp_path / "one.npy", np.eye(12)[:1])
     words = [trained, "--data", tmp_path / "one.npy"]
@@ -426,19 +254,6 @@ def test_a_mask_and_chains(cli, trained, data_file, tmp_path):
     assert (found["gaps"] == mask[:3]).all()
     assert (found["filled"][:, :6] == np.load(data_file)[found["index"], :6]).all()
     assert len(np.unique(found["filled"][:, 6:])) > 2
-
-
-@pytest.fixture(scope="module")
-def table_run(tmp_path_factory):
-    """A run on a table of counts that had no gaps, and the table with some."""
-    folder = tmp_path_factory.mktemp("table")
-    counts = np.random.default_rng(0).poisson(5, (60, 4))
-    lines = [f'{i % 3},"{a}",{b},{c} ,{d}' for i, (a, b, c, d) in enumerate(counts)]
-    (folder / "whole.csv").write_text("\n".join(['kind,a,"b",c,d', *lines]))
-    words = ["--model.likelihood", "negative-binomial", "--data.label-column", "kind", *TINY]
-    assert main(["train", "--data", str(folder / "whole.csv"), "--run-dir", str(folder / "run"), *words]) == 0
-    (folder / "gaps.csv").write_bytes(b'd,kind,a,c,b\r\n1,x,"NA",3.0,\r\n\r\n,y,"2",, 4\r\n')
-    return folder
 
 
 def test_a_table_comes_back_as_it_was(cli, table_run, tmp_path):
@@ -559,14 +374,6 @@ def test_labels_are_those_of_the_rows_that_training_took(trained, data_file, tmp
     assert (found.labels == found.index).all()
 
 
-def test_fields_may_be_any_numbers(cli, trained, tmp_path):
-    words = ["-n", 3, "--num-sweeps", 20, "--bias", "0=6e1,1=-.6E+2", "--out", tmp_path / "o.npz"]
-    assert cli("generate", trained, *words)[0] == 0
-    z = np.load(tmp_path / "o.npz")["z"]
-    assert (z[:, 0] == 1).all()
-    assert (z[:, 1] == 0).all()
-
-
 # neighbors
 
 
@@ -589,21 +396,3 @@ def test_neighbors(cli, trained, data_file, tmp_path):
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)
     assert rows.dtype.names[:3] == ("index", "label", "neighbor_1")
     assert (rows["neighbor_1"] != rows["index"]).all()
-
-
-def test_a_part_of_the_runs_data_is_searched(cli, trained, tmp_path):
-    status, said, _ = cli("neighbors", trained, "-k", 2, "--out", tmp_path / "o.npy")
-    assert status == 0
-    assert "part 'train', 48 examples" in said
-    assert np.load(tmp_path / "o.npy").shape == (6, 2)
-
-
-@pytest.mark.parametrize("labels", [np.eye(60, 3), np.array(["a"] * 60)], ids=["of several columns", "words"])
-def test_labels_of_another_kind_are_not_compared(cli, trained, tmp_path, labels):
-    x = np.random.default_rng(0).random((60, 12)) < 0.5
-    np.savez(tmp_path / "own.npz", x=x[:7], y=np.arange(7))
-    np.savez(tmp_path / "pool.npz", x=x, y=labels)
-    words = ["--data", tmp_path / "own.npz", "--among", tmp_path / "pool.npz", "-k", 2]
-    status, out, _ = cli("neighbors", trained, *words, "--out", tmp_path / "n.npz")
-    assert status == 0
-    assert "have the label" not in out

@@ -11,7 +11,6 @@ import torch
 from discrete_vae.cli.options import choose_device
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import computing_on
-from tests.commands.conftest import TINY
 from tests.commands.test_train import forget_after
 
 
@@ -74,25 +73,11 @@ def test_what_is_not_there_is_refused(machine, monkeypatch, count, text, local_r
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
 @pytest.mark.filterwarnings("ignore")
-def test_verbs_for_a_run_say_where_they_compute(cli, machine, trained, verb):
+def test_a_verb_for_a_run_says_where_it_computes(cli, machine, trained):
     machine(0)
-    status, _, err = cli(verb, trained, *(["--num-rows", "2"] if verb == "sample" else []))
+    status, _, err = cli("sample", trained, "--num-rows", "2")
     assert (status, err.splitlines()[0]) == (0, computing_on(torch.device("cpu")))
-
-
-@pytest.mark.parametrize("verb", ["evaluate", "log-partition", "sample"])
-def test_verbs_for_a_run_refuse_a_device_that_is_not_there(refused, machine, trained, verb):
-    machine(0)
-    assert "--device must be available; received cuda," in refused(verb, trained, "--device", "cuda")
-
-
-def test_validate_refuses_a_device_that_is_not_there(refused, machine, data_file):
-    machine(0)
-    assert "--device must be available" in refused(
-        "validate", "--data", data_file, *TINY, "--device", "cuda:3"
-    )
 
 
 def test_a_run_that_goes_on_elsewhere_says_so(cli, trained):
@@ -111,7 +96,6 @@ def test_a_run_that_goes_on_elsewhere_says_so(cli, trained):
     ("part", "name", "before"),
     [
         ("platform", "processor", "Abacus"),
-        ("platform", "vector_instructions", "AVX1024"),
         ("platform", "instruction_settings", {"MKL_CBWR": "COMPATIBLE"}),
         ("packages", "torch", "0.1"),
     ],
@@ -127,8 +111,8 @@ def test_a_run_that_goes_on_where_sums_round_differently_says_so(cli, trained, p
     status, _, err = cli("train", "--resume", "--run-dir", trained)
     assert status == 0
     (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
-    assert f"{before!r}" in line
-    assert f"{present!r}" in line
+    assert repr(before) in line
+    assert repr(present) in line
 
 
 @pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="there is one capability")

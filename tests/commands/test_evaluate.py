@@ -3,15 +3,12 @@
 import json
 import math
 import re
-import shutil
 from importlib import import_module
 
 import pytest
 import torch
 
-from discrete_vae.cli.options import below_baseline
 from discrete_vae.config import instantiate
-from discrete_vae.evaluation.evaluate import IndependentFeatures
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.load import load_run
 from discrete_vae.log_partition.exact import exact_log_partition
@@ -81,17 +78,6 @@ def test_digits_smoke(cli, smoke):
     assert re.search(r"log Z +[\d.]+ \+- 0 \(exact\) +enumeration", out)
 
 
-@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
-def test_more_samples_raise_the_log_likelihood(cli, smoke):
-    values = []
-    for num_samples in (1, 10, 300):
-        assert cli("evaluate", smoke, "--num-samples", num_samples, "--num-examples", "40")[0] == 0
-        best = evaluation(smoke)["step"]
-        values.append(kept(smoke)[best, num_samples, 40, 0]["log_likelihood"]["value"])
-    assert values == sorted(values)
-    assert values[2] - values[0] > 1.0
-
-
 def test_every_option_reaches_the_evaluation(cli, trained):
     assert (
         cli("evaluate", trained, "--num-samples", 7, "--num-examples", 3, "--seed", 5, "--checkpoint", 4)[0]
@@ -118,14 +104,6 @@ def test_the_verb_gives_what_the_function_does(cli, trained):
     kept_values = evaluation(trained)
     assert found.fields["log_likelihood"] == kept_values["log_likelihood"]
     assert found.fields["elbo"] == kept_values["elbo"]
-
-
-def test_the_same_seed_gives_the_same_figures(cli, trained):
-    found = []
-    for seed in (1, 1, 2):
-        cli("evaluate", trained, "--seed", seed)
-        found.append(evaluation(trained)["log_likelihood"]["value"])
-    assert found[0] == found[1] != found[2]
 
 
 def test_one_example_and_one_sample_have_no_standard_error(cli, trained):
@@ -165,31 +143,6 @@ def test_evaluating_leaves_all_but_its_own_file_alone(cli, trained):
     assert torch.get_num_threads() == threads
 
 
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        ("trained --checkpoint 3", "--checkpoint"),
-        ("trained --checkpoint newest", "--checkpoint"),
-        ("trained --checkpoint -1", "--checkpoint"),
-        ("trained --num-examples 7", "--num-examples"),
-        ("trained --precision half", "--precision"),
-        ("trained --num-samples 0", "--num-samples"),
-        ("trained --data-dir /no/such/folder", "--data-dir"),
-        ("trained --out x.txt", "--out"),
-        ("trained --per-example x.txt", "--per-example"),
-        ("none", "RUN"),
-        (".", "RUN"),
-        ("trained/config.json", "RUN"),
-        ("empty", "--checkpoint"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(refused, trained, tmp_path, monkeypatch, words, argument):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(trained, "empty")
-    shutil.rmtree("empty/checkpoints")
-    assert refused("evaluate", *words.split()).startswith(f"error: {argument} ")
-
-
 @pytest.mark.filterwarnings("always")
 def test_data_that_have_changed_are_a_warning(cli, trained, tmp_path):
     import numpy as np
@@ -201,30 +154,6 @@ def test_data_that_have_changed_are_a_warning(cli, trained, tmp_path):
     status, _, err = cli("evaluate", trained, "--accept-changed-config")
     assert status == 0
     assert "warning: the data (other.npy) are not those that the run was trained on" in err
-
-
-@pytest.mark.filterwarnings("always")
-def test_data_that_are_gone_are_named(cli, trained, tmp_path):
-    config = json.loads((trained / "config.json").read_text())
-    config["data"]["path"] = str(tmp_path / "gone.npy")
-    (trained / "config.json").write_text(json.dumps(config))
-    status, _, err = cli("evaluate", trained, "--accept-changed-config")
-    assert status == 2
-    assert f"error: {tmp_path / 'gone.npy'} must exist" in err
-
-
-def test_a_smaller_evaluation_hides_none_and_loses_none(cli, trained):
-    best = json.loads((trained / "best.json").read_text())["step"]
-    assert cli("evaluate", trained)[0] == 0
-    whole = evaluation(trained)
-    for words in (["--num-examples", 2], ["--num-samples", 5], ["--checkpoint", "4"]):
-        _, out, _ = cli("evaluate", trained, *words)
-        assert f"{trained / 'evaluation.json'} keeps a more complete one" in out
-        assert evaluation(trained) == whole
-    assert set(kept(trained)) == {(best, 20, None, 0), (best, 20, 2, 0), (best, 5, None, 0), (4, 20, None, 0)}
-    names = sorted(path.name.rpartition("-")[0] for path in (trained / "evaluations").iterdir())
-    assert f"step-{best}-samples-20-examples-all-seed-0" in names
-    assert f"step-{best}-samples-20-examples-2-seed-0" in names
 
 
 def test_a_new_best_checkpoint_is_not_hidden_by_the_old_ones_evaluation(cli, trained, monkeypatch):
@@ -344,11 +273,6 @@ def test_seeds_differ_in_their_noise_alone(cli, trained, tmp_path):
     assert baseline == [baseline[0]] * 4
 
 
-@pytest.mark.parametrize(("value", "is_below"), [(-27.1, True), (-26.9, False)])
-def test_only_a_model_below_the_baseline_is_told(value, is_below):
-    assert bool(below_baseline("ELBO", value, IndependentFeatures(-27.0, 0.2, 250))) == is_below
-
-
 def test_a_model_below_the_means_of_the_features_is_told(cli, trained):
     _, out, _ = cli("evaluate", trained)
     found = evaluation(trained)
@@ -357,45 +281,6 @@ def test_a_model_below_the_means_of_the_features_is_told(cli, trained):
     assert baseline["num_examples"] == 6
     below = found["log_likelihood"]["value"] < baseline["value"]
     assert ("nats below that of independent features" in " ".join(out.split())) == below
-
-
-@pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
-def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
-    monkeypatch.chdir(smoke)
-    _, out, _ = cli("evaluate", ".", "--num-samples", 2, "--num-examples", 2)
-    lines = [line for line in out.splitlines() if not line.startswith("Written to")]
-    assert max(map(len, lines)) <= 80
-
-
-def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
-    """What was done is taken up, the result is the one of an unbroken evaluation, and nothing of it stays behind."""
-    monkeypatch.setattr("discrete_vae.evaluation.evaluate._KEPT_EXAMPLES", 2)
-    words = ("evaluate", trained, "--num-samples", "10", "--num-examples", "5")
-    assert cli(*words)[0] == 0
-    unbroken = evaluation(trained)
-    for path in (trained / "evaluations").iterdir():
-        path.unlink()
-    (trained / "evaluation.json").unlink()
-
-    from discrete_vae.evaluation import evaluate as evaluating
-
-    original, calls = evaluating.evaluate_log_likelihood, []
-
-    def until_the_third(*args, **more):
-        calls.append(more["indices"])
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return original(*args, **more)
-
-    monkeypatch.setattr(evaluating, "evaluate_log_likelihood", until_the_third)
-    assert cli(*words)[0] == 130
-    (kept,) = (trained / "evaluation-parts").iterdir()
-    assert len(list(kept.iterdir())) == 3  # log Z and two parts
-    assert cli(*words)[0] == 0
-    assert calls[2] == calls[3], "the part that was interrupted is done again, those before it are not"
-    assert evaluation(trained)["log_likelihood"] == unbroken["log_likelihood"]
-    assert evaluation(trained)["log_partition"] == unbroken["log_partition"]
-    assert not (trained / "evaluation-parts").exists()
 
 
 def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(cli, trained, monkeypatch, tmp_path):

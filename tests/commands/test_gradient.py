@@ -31,23 +31,6 @@ def test_a_resumed_run_equals_an_unbroken_one(cli, tmp_path, data_file, name):
     assert cli("evaluate", whole, "--num-samples", "10")[0] == 0
 
 
-REFUSED = {
-    "disarm --training.num-importance-samples 4": "num_importance_samples must be 1 with the gradient 'disarm'",
-    "leave-one-out --training.gradient.num-samples 1": "--training.gradient.num-samples must be at least 2; received",
-    "reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 1000000000000": (
-        "training.gradient must"
-    ),
-    "straight-through": "--training.gradient must be one of reparameterized, reinforce, leave-one-out",
-    "disarm --training.gradient.baseline none": "--training.gradient.baseline needs --training.gradient reinforce",
-}
-
-
-@pytest.mark.parametrize("words", REFUSED)
-def test_what_does_not_go_together_is_refused(refused, data_file, tmp_path, words):
-    given = ["--data", data_file, *TINY, "--training.gradient", *words.split(), "--run-dir", tmp_path / "run"]
-    assert REFUSED[words] in refused("train", *given)
-
-
 @pytest.mark.filterwarnings("ignore:.*config.json is not the file")
 def test_a_checkpoint_of_another_gradient_is_refused(cli, tmp_path, data_file):
     run = tmp_path / "run"

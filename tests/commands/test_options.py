@@ -9,9 +9,8 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import dvae
-from discrete_vae.cli.options import VERBS, number, size, whole_number
+from discrete_vae.cli.options import VERBS
 from discrete_vae.data import rows
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import suggest_setting
 from tests.commands.conftest import TINY
 
@@ -44,42 +43,6 @@ def test_every_option_has_a_help_that_fits(cli, verb):
     assert all(option.help for option in command(verb).params if isinstance(option, click.Option))
 
 
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        ("", "VERB"),
-        ("frobnicate", "VERB"),
-        ("trian digits", "VERB"),
-        ("--frob", "--frob"),
-        ("sample", "RUN"),
-        ("sample RUN -x", "-x"),
-        ("sample RUN --out", "--out"),
-        ("sample RUN --out --seed 3", "--out"),
-        ("sample RUN --seed=--", "--seed"),
-        ("evaluate RUN --device=--", "--device"),
-        ("sample RUN RUN2 RUN3", "dvae sample"),
-        ("sample RUN --accept-changed-config=1", "--accept-changed-config"),
-        ("log-partition RUN --std-error x", "--std-error"),
-        ("log-partition RUN --health-sweeps 3", "--health-sweeps"),
-        (f"sample RUN --seed {2**64}", "--seed"),
-        ("evaluate RUN --seed -1", "--seed"),
-        ("evaluate RUN --num-samples 0", "--num-samples"),
-        ("evaluate RUN --num-examples 1e3", "--num-examples"),
-        ("evaluate RUN --checkpoint best2", "--checkpoint"),
-        ("evaluate RUN --model.smoothing ramps", "--model.smoothing"),
-        ("list --seed 3", "--seed"),
-        ("list digits", "dvae list"),
-        ("train digits omniglot", "dvae train"),
-        ("train digits --size huge", "--size"),
-        ("train digits --resume=yes", "--resume"),
-        ("train digits --training.num-epochs", "--training.num-epochs"),
-        ("train digits --training.num-epochs 1 2", "dvae train"),
-    ],
-)
-def test_mistakes_are_named_by_what_was_typed(refused, words, argument):
-    assert refused(*(words.split() or [""])).startswith(f"error: {argument} ")
-
-
 def test_an_error_of_click_that_nobody_foresaw_is_in_the_houses_form(refused, monkeypatch):
     def fail(*_):
         raise click.UsageError("odd")
@@ -89,15 +52,6 @@ def test_an_error_of_click_that_nobody_foresaw_is_in_the_houses_form(refused, mo
     assert (
         error == "error: dvae sample must be used as its help says; received odd. See dvae sample --help.\n"
     )
-
-
-@pytest.mark.parametrize(
-    ("read", "word"),
-    [(whole_number(), "1.0"), (whole_number(), ""), (number, ""), (size, "Short"), (size, "")],
-)
-def test_readers_name_the_option(read, word):
-    with pytest.raises(InvalidInputError, match=r"^--it must be .*; received "):
-        read("--it", word)
 
 
 @pytest.fixture
@@ -122,13 +76,6 @@ def test_a_file_is_read_once(cli, times_read, tmp_path, monkeypatch, data_file, 
     status, _, err = cli(*words, "--data", data_file, *TINY, "--data.split-seed", "5", "--device", "cpu")
     assert status == 0, err
     assert times_read == [data_file]
-
-
-def test_sizes_follow_how_the_file_is_split(cli, data_file):
-    words = ["--data.valid-fraction", "0.4", "--data.test-fraction", "0.4"]  # 12 of 60 are left for training
-    status, out, _ = cli("validate", "--data", data_file, "--size", "smoke", *words, "--settings")
-    assert status == 0
-    assert ["--training.batch-size", "12"] in [line.split()[:2] for line in out.splitlines()]
 
 
 def test_weights_are_made_once_before_the_first_step(cli, tmp_path, data_file, monkeypatch):
@@ -195,10 +142,6 @@ def test_the_likeliest_setting_is_named(word, settings):
     assert suggest_setting(word) == f"Did you mean {named}? --settings lists them all."
 
 
-def test_nothing_is_named_for_what_is_like_nothing():
-    assert suggest_setting("qqq.zzz") == "Add --settings to list them all."
-
-
 @pytest.mark.parametrize(
     ("words", "repair"),
     [
@@ -232,7 +175,3 @@ def test_words_that_were_meant_for_something_else(refused, tmp_path, monkeypatch
     (tmp_path / "runs" / "digits-smoke").mkdir(parents=True)
     (tmp_path / "runs" / "digits-smoke" / "config.json").touch()
     assert repair in refused(*words.split())
-
-
-def test_a_picture_gets_an_ending_that_can_be_drawn(refused, trained):
-    assert "received 'x.npy'. Did you mean x.png?" in refused("sample", trained, "--out", "x.npy")

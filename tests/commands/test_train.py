@@ -108,19 +108,6 @@ def test_a_profile_is_left_in_the_run(cli, tmp_path, data_file):
     assert "--profile must be a whole number of at least 1; received '0'." in err
 
 
-def test_the_environment_names_seed_device_and_data(trained, data_file):
-    environment = json.loads((trained / "environment.json").read_text())
-    assert (environment["seed"], environment["device"]["type"]) == (0, "cpu")
-    assert environment["data"]["source"] == data_file.name
-    assert len(environment["data"]["sha256"]) == 64
-
-
-def test_a_precision_that_there_is_not_is_refused_with_its_file(refused, trained):
-    environment = json.loads((trained / "environment.json").read_text())
-    (trained / "environment.json").write_text(json.dumps(environment | {"precision": ""}))
-    assert str(trained / "environment.json") in refused("train", "--resume", "--run-dir", trained)
-
-
 @pytest.mark.parametrize(
     ("save", "dynamic"),
     [
@@ -191,13 +178,6 @@ def test_a_finished_run_says_so(cli, trained):
     assert out.startswith(f"{trained} has finished its 6 steps; nothing is left to do.")
     assert out.endswith(f"Next: dvae evaluate {trained}\n")
     assert snapshot(trained) == before
-
-
-def test_a_run_without_a_checkpoint_starts_over(cli, trained, trained_once):
-    shutil.rmtree(trained / "checkpoints")
-    (trained / "best.json").unlink()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
 
 
 @pytest.mark.parametrize(
@@ -316,20 +296,6 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_full_disk_between_checkpoints_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
-    def full(self, record):
-        raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
-
-    forget_after(trained, 4)
-    monkeypatch.setattr(MetricsLog, "append", full)
-    status, _, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 2
-    assert f"error: {trained / 'metrics.jsonl'} must be usable; received No space left on device." in err
-    monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
-
-
 def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
     """A file system of 60 kB, where the system allows to make one."""
     disk = tmp_path / "disk"
@@ -357,23 +323,6 @@ def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
         subprocess.run(["umount", disk], check=True)
 
 
-def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch):
-    from discrete_vae.runs.progress import TrainingProgress
-
-    def interrupt(self, step):
-        if step == 5:
-            raise KeyboardInterrupt
-
-    forget_after(trained, 2)
-    monkeypatch.setattr(TrainingProgress, "advance", interrupt)
-    status, out, err = cli("train", "--resume", "--run-dir", trained)
-    assert (status, out) == (130, "")
-    assert err.endswith(f"Interrupted; step 4 is saved. Continue: dvae train --resume --run-dir {trained}\n")
-    monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
-
-
 def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
     pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
     run = tmp_path / "run"
@@ -382,11 +331,6 @@ def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
     assert events(run / "tensorboard") == lines(RunDirectory(run))
     assert cli("train", "--resume", "--run-dir", run, "--logger", "tensorboard")[0] == 0
     assert events(run / "tensorboard") == lines(RunDirectory(run))
-
-
-def test_other_loggers_are_refused(refused, tmp_path, data_file):
-    err = refused("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "wandb")
-    assert err.startswith("error: --logger must be one of tensorboard; received 'wandb'")
 
 
 def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, data_file, monkeypatch):

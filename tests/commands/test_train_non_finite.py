@@ -49,8 +49,7 @@ def test_a_planted_nan_is_named_with_step_term_and_last_checkpoint(
     assert cli("train", "--resume", "--run-dir", tmp_path / "run")[0] == 0
 
 
-@pytest.mark.parametrize("rate", ["1e10", "1e20", "1e30"])
-@pytest.mark.parametrize("validate_every", ["1", "100"])
+@pytest.mark.parametrize(("rate", "validate_every"), [("1e10", "1"), ("1e30", "100")])
 def test_a_huge_step_size_never_saves_a_bad_checkpoint(cli, tmp_path, data_file, rate, validate_every):
     more = ("--training.optimizer.learning-rate", rate, "--training.validate-every", validate_every)
     error = train(cli, data_file, tmp_path / "run", *more)

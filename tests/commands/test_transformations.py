@@ -45,11 +45,3 @@ def test_a_run_with_importance_samples_of_zeta(cli, refused, tmp_path, data_file
     forget_after(run, NUM_STEPS - 2)
     assert cli("train", "--resume", "--run-dir", run)[0] == 0
     assert final_files(run) == right
-
-
-@pytest.mark.parametrize("kind", ["ramps", "overlapping-exponential", "overlapping-power"])
-def test_an_experiment_takes_every_transformation(cli, tmp_path, kind):
-    words = ("digits", "--size", "smoke", "--model.smoothing", kind, "--training.num-epochs", "1")
-    status, out, err = cli("train", *words, "--run-dir", tmp_path / "run")
-    assert (status, "operation by operation" in err) == (0, False)
-    assert "Best checkpoint: step " in out
