@@ -54,21 +54,13 @@ def test_torch_is_imported_only_when_a_verb_needs_it(words):
     [
         (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
         (NonFiniteLossError(9, "kl_discrete", float("nan"), 7), 1, "error: kl_discrete is nan at step 9"),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "runs/a"),
-            2,
-            "runs/a must be usable; received No space",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a must be usable; received No"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "Standard output, or the disk, must be usable"),
         (KeyboardInterrupt(), 130, "Interrupted."),
     ],
 )
-def test_exit_statuses(monkeypatch, capsys, error, status, message):
-    from discrete_vae.cli import train
-
-    def fail():
-        raise error
-
-    monkeypatch.setattr(train.run_list, "callback", fail)
+def test_exit_statuses(listing_does, capsys, error, status, message):
+    listing_does(fail(error))
     assert cli.main(["list"]) == status
     assert message in capsys.readouterr().err
 
@@ -162,44 +154,18 @@ def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, 
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"
-        ),
-        RuntimeError("Storage size calculation overflowed with sizes=[3000000000, 3000000000]"),
-        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
-    ],
-    ids=str,
+    "error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")]
 )
 def test_too_little_memory_is_no_fault_of_the_command(listing_does, capsys, error):
     listing_does(fail(error))
     assert cli.main(["list"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("error: This command must fit this machine's memory; received more than ")
-    assert "Lower what is largest" in err
+    assert capsys.readouterr().err.startswith("error: This command must fit this machine's memory")
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "Standard output, or the disk, must be usable; received No",
-        ),
-        (
-            InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it."),
-            "error: \\x1b]0;x\\x07 must\\nbe; received z.",
-        ),
-    ],
-)
-def test_every_error_is_one_line_without_control_characters(listing_does, capsys, error, message):
-    listing_does(fail(error))
+def test_every_error_is_one_line_without_control_characters(listing_does, capsys):
+    listing_does(fail(InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it.")))
     assert cli.main(["list"]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert len(err.splitlines()) == 1
+    assert capsys.readouterr().err == "error: \\x1b]0;x\\x07 must\\nbe; received z. Do it.\n"
 
 
 def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):

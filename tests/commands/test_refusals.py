@@ -264,7 +264,7 @@ def test_no_result_replaces_what_is_read_or_trained_on(refused, trained, tmp_pat
         ("--model.prior graph --model.prior.num-units 9999999 --model.prior.edges complete", "--model.prior"),
         ("--model.event-shape 65", "--model.event-shape"),
         ("--model.posterior.groups 100", "num_groups"),
-        ("--data.num-valid 5000", "--data.num-valid"),
+        ("--data.num-valid 5000", "num_valid + num_test"),
         ("--data-dir /no/such/folder", "--data-dir"),
     ],
 )

@@ -3,17 +3,15 @@
 import errno
 import json
 import re
+import shlex
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-import torch
 
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, sole_writer
-from discrete_vae.training import preflight
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
 from tests.interop.events import events, lines
 
@@ -111,19 +109,16 @@ def test_a_profile_is_left_in_the_run(cli, tmp_path, data_file):
 @pytest.mark.parametrize(
     ("save", "dynamic"),
     [
-        (lambda path, x: np.savez(path, images=x), False),
         (lambda path, x: np.savez_compressed(path, train=x, valid=x[:20], test=x[20:40]), False),
         (lambda path, x: np.savez(path, x.astype(np.float32) * 0.9 + 0.05), True),
-        (lambda path, x: np.savez(path, x.astype(np.int64)), False),
-        (lambda path, x: np.savez(path, x.reshape(-1, 3, 4)), False),
+        (lambda path, x: np.savez(path, images=x.reshape(-1, 3, 4).astype(np.int64)), False),
     ],
-    ids=["one array", "three parts", "probabilities", "integers", "images"],
+    ids=["three parts", "probabilities", "images"],
 )
 def test_forms_of_ones_own_data(cli, tmp_path, data_file, save, dynamic):
     path = tmp_path / "mine.npz"
     save(path, np.load(data_file))
-    words = ("--data", path, "--run-dir", tmp_path / "run", *TINY)
-    assert cli("train", *words)[0] == 0
+    assert cli("train", "--data", path, "--run-dir", tmp_path / "run", *TINY)[0] == 0
     data = json.loads((tmp_path / "run" / "environment.json").read_text())["data"]
     assert ("afresh in each step" in data["values"]) == dynamic
     status, out, _ = cli("evaluate", tmp_path / "run")
@@ -136,18 +131,12 @@ def test_own_data_learn_something(cli, tmp_path):
     random = np.random.default_rng(1)
     kind = random.integers(0, 2, 400)[:, None]
     np.save(tmp_path / "two.npy", (random.random((400, 12)) < 0.05) ^ (kind == 1))
-    words = ["--size", "smoke", "--training.num-epochs", "100", "--training.sampler.num-chains", "50"]
-    words += [
-        "--training.optimizer.learning-rate",
-        "0.02",
-        "--training.num-sweeps",
-        "5",
-        "--training.batch-size",
-        "64",
-    ]
+    words = shlex.split(
+        "--size smoke --training.num-epochs 100 --training.sampler.num-chains 50 --training.num-sweeps 5 "
+        "--training.optimizer.learning-rate 0.02 --training.batch-size 64"
+    )
     assert cli("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)[0] == 0
-    status, _, _ = cli("evaluate", tmp_path / "run", "--num-samples", "200")
-    assert status == 0
+    assert cli("evaluate", tmp_path / "run", "--num-samples", "200")[0] == 0
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["log_likelihood"]["value"]
     assert -5.0 < found < -2.0
 
@@ -181,31 +170,19 @@ def test_a_finished_run_says_so(cli, trained):
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "argument"),
     [
-        ("--training.num-epochs 7", "--training.num-epochs must be the resumed run's 6; received 7."),
-        ("--model.prior.num-left 4", "--model.prior.num-left must be the resumed run's 3; received 4."),
-        (
-            "--model.smoothing spike-slab",
-            "--model.smoothing.kind must be the resumed run's spike-exponential",
-        ),
-        ("--seed 3", "--seed must be the resumed run's 0; received 3."),
-        ("--size paper", "--size must be the resumed run's smoke; received paper."),
-        ("digits", "EXPERIMENT must be the resumed run's own-data; received digits."),
-        ("--data other.npy", "--data must be the resumed run's"),
+        ("--training.num-epochs 7", "--training.num-epochs"),
+        ("--model.smoothing spike-slab", "--model.smoothing.kind"),
+        ("--seed 3", "--seed"),
+        ("--size paper", "--size"),
+        ("digits", "EXPERIMENT"),
+        ("--data other.npy", "--data"),
     ],
 )
-def test_a_resumed_run_cannot_be_changed(refused, trained, words, message):
-    assert message in refused("train", "--resume", "--run-dir", trained, *words.split())
-
-
-def test_resuming_what_is_no_run_is_refused(refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "--run-dir or EXPERIMENT must be given with --resume" in refused("train", "--resume")
-    assert "--run-dir must be an existing folder; received runs/digits-short" in refused(
-        "train", "digits", "--resume"
-    )
-    assert "holds no config.json" in refused("train", "--resume", "--run-dir", tmp_path)
+def test_a_resumed_run_cannot_be_changed(refused, trained, words, argument):
+    error = refused("train", "--resume", "--run-dir", trained, *words.split())
+    assert error.startswith(f"error: {argument} must be the resumed run's ")
 
 
 def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
@@ -219,14 +196,11 @@ def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
     assert "Bring the file back" in error
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"name": "x"}', '{"name": "x", "model": {"num_features": "many"}}']
-)
-@pytest.mark.parametrize("verb", ["train", "evaluate"])
-def test_a_damaged_config_is_named(refused, trained, content, verb):
+@pytest.mark.parametrize("content", ["", "[]", '{"name": "x", "model": {"num_features": "many"}}'])
+def test_a_damaged_config_is_named(refused, trained, content):
     (trained / "config.json").write_text(content)
-    words = ["train", "--resume", "--run-dir", trained] if verb == "train" else ["evaluate", trained]
-    assert f"error: {trained / 'config.json'}" in refused(*words)
+    for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained]):
+        assert f"error: {trained / 'config.json'}" in refused(*words)
 
 
 def flip_a_byte(path):
@@ -296,33 +270,6 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
-    """A file system of 60 kB, where the system allows to make one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = (
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], capture_output=True, check=False
-        )
-        if sys.platform == "linux" and shutil.which("mount")
-        else None
-    )
-    if mounted is None or mounted.returncode != 0:
-        pytest.skip("this system or this user cannot mount a small file system")
-    try:
-        words = ("--data", data_file, "--run-dir", disk / "run", *TINY, "--training.validate-every", "1")
-        status, _, err = cli("train", *words)
-        assert status == 2
-        assert "No space left on device" in err.splitlines()[-1]
-        steps = RunDirectory(disk / "run").checkpoints().steps()
-        assert steps
-        assert all(RunDirectory(disk / "run").checkpoints().load(step).step == step for step in steps)
-        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
-        assert cli("train", "--resume", "--run-dir", disk / "run")[0] == 0
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
 def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
     pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
     run = tmp_path / "run"
@@ -341,20 +288,3 @@ def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, dat
         "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "tensorboard"
     )
     assert "pip install 'discrete-vae[tensorboard]'" in err
-
-
-def test_the_run_records_its_number_and_is_resumed_with_it(cli, data_file, tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    own = torch.get_num_threads()
-    run = tmp_path / "run"
-    assert cli("train", "--data", data_file, "--run-dir", run, *TINY)[0] == 0
-    environment = json.loads((run / "environment.json").read_text())
-    assert environment["platform"]["torch_threads"] == 1
-    assert torch.get_num_threads() == own
-    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
-    shutil.rmtree(last)
-    seen = []
-    choose = preflight._choose
-    monkeypatch.setattr(preflight, "_choose", lambda *arguments: seen.append(choose(*arguments)) or seen[-1])
-    assert cli("train", "--resume", "--run-dir", run)[0] == 0
-    assert seen == [1]

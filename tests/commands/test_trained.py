@@ -1,16 +1,12 @@
 """The run that a command line names: a model that comes with the library in place of a folder; a changed config."""
 
 import hashlib
-import inspect
 import json
 
-import click
 import numpy as np
 import pytest
 
 from discrete_vae import load_dataset, load_run, pretrained_names, train
-from discrete_vae.cli import dvae
-from discrete_vae.cli.options import VERBS
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.hub import shipped_folder
 from discrete_vae.runs.io import read_json
@@ -107,15 +103,6 @@ def test_results_go_here(cli, here, words, written):
     status, _, err = cli(*words, "--pretrained", "digits", "--device", "cpu")
     assert status == 0, err
     assert sorted(path.name for path in here.iterdir()) == written
-
-
-def test_each_verb_that_takes_a_run_takes_it():
-    for name in VERBS:
-        command = dvae.get_command(click.Context(dvae), name)
-        parameters = {parameter.name for parameter in command.params}
-        arguments = {each.name for each in command.params if isinstance(each, click.Argument)}
-        assert ("pretrained" in parameters) == bool(arguments & {"run", "runs"}), name
-    assert "run" in inspect.signature(load_run).parameters
 
 
 def test_the_list_says_how_good_they_are(cli):

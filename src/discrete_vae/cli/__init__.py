@@ -235,15 +235,6 @@ def ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
 
     Where somebody else handles it, or in another thread than the main one, nothing is changed.
-
-    Examples:
-        >>> import os
-        >>> try:
-        ...     with ended_by_sigterm():
-        ...         os.kill(os.getpid(), signal.SIGTERM)
-        ... except Terminated:
-        ...     print("ended")
-        ended
     """
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -259,8 +250,7 @@ def ended_by_sigterm() -> Iterator[None]:
 def ended_by_interrupts() -> Iterator[None]:
     """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
 
-    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
-    which aborts the process. Nothing has been written by then.
+    An exception inside that import can meet C++ that cannot pass it on, which aborts the process.
     """
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -292,17 +282,12 @@ def _end_if_torch_loads(number: int, words: bytes) -> None:
 
 
 class StopRequest:
-    """A call that tells if a signal has asked to stop.
-
-    Attributes:
-        signal: Number of the signal; None before one.
-    """
+    """A call that tells if a signal has asked to stop; `signal` is its number."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def __call__(self) -> bool:
-        """True after a signal."""
         return self.signal is not None
 
     @property
@@ -321,15 +306,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Let signals ask to stop inside the block, and put back afterwards what was there before.
-
-    Python delivers signals to its main thread alone: in another one nothing is changed.
-
-    Examples:
-        >>> with stop_on_signals() as stop:
-        ...     stop()
-        False
-    """
+    """Let signals ask to stop inside the block; in another thread than the main one nothing is changed."""
     request = StopRequest()
     before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
     if threading.current_thread() is threading.main_thread():

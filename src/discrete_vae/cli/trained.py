@@ -18,7 +18,6 @@ from discrete_vae.cli.options import (
     choose_device,
     data_dir_option,
     device_option,
-    one_of,
     option,
     say_device,
     seed,
@@ -59,7 +58,7 @@ def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
 
 
 RUN_OPTIONS = together(
-    option("--pretrained NAME", "a model that comes with the library, in place of RUN; dvae list names them"),
+    option("--pretrained NAME", "a model that comes with the library, in place of RUN"),
     option(
         "--checkpoint best|last|STEP",
         "which checkpoint; default: best, by the validation bound",
@@ -71,34 +70,26 @@ RUN_OPTIONS = together(
     accept_changed_config_option,
 )
 
+RUN_OPTION_NAMES = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
+
 
 @dataclass(eq=False)
 class TrainedRun:
     """The run that the command line names.
 
     Attributes:
-        directory: Its folder.
-        checkpoint: A step, "best" or "last".
-        device: Where to compute.
-        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
         pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
-        given_seed: The seed, if one was given.
         row_options: Values of the options of `takes_rows`, by the keywords of `rows_of_run`.
     """
 
     directory: RunDirectory
-    checkpoint: int | Literal["best", "last"]
     device: torch.device
+    checkpoint: int | Literal["best", "last"]
     accept_changed_config: bool
-    pretrained: str | None = None
-    given_seed: int | None = None
+    given_seed: int | None
+    pretrained: str | None
     row_options: dict[str, Any] = field(default_factory=dict)
     _is_device_said: bool = field(default=False, init=False)
-
-    @property
-    def name(self) -> str:
-        """Its name in what is printed."""
-        return self.pretrained or str(self.directory.path)
 
     @property
     def seed(self) -> int:
@@ -113,7 +104,7 @@ class TrainedRun:
     @property
     def title(self) -> str:
         """The run and its checkpoint, for the first line that a verb prints."""
-        return f"{self.name}, checkpoint of step {self.loaded.step}"
+        return f"{self.pretrained or self.directory.path}, checkpoint of step {self.loaded.step}"
 
     @property
     def sources(self) -> list[Path]:
@@ -170,14 +161,7 @@ class TrainedRun:
         return what
 
     def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
-        """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values.
-
-        Args:
-            function: Takes the model, x, the numbers of the examples, what reports progress, and the settings.
-            rows: The examples.
-            what: What is done with them, for the bar.
-            settings: Further keywords.
-        """
+        """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values."""
         x = settings.pop("x", rows.x)
         with self.progress(len(rows), what) as report:
             return function(self.loaded.model, x, numbers=rows.index, report=report, **settings)
@@ -186,13 +170,9 @@ class TrainedRun:
     def progress(self, total: int, what: str) -> Iterator[Callable[..., None]]:
         """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
 
-        Args:
-            total: Examples.
-            what: What is done with them.
-
         Yields:
-            What is called with the number of examples done, and a few words to stand beside it. The first call says
-            where it computes: by then all that is wrong has been found.
+            A function of the number of examples done, and a few words to stand beside it. Its first call says where it
+            computes: by then all that is wrong has been found.
         """
         from discrete_vae.runs.progress import TrainingProgress
 
@@ -216,15 +196,15 @@ class TrainedRun:
     # Where results go, checked before the work that they take.
 
     def place(self, path: Path) -> Path:
-        """The place of a result for which the user names none.
+        """The place of a result for which the user names none: in the run's folder, or NAME-FILE here.
 
-        Args:
-            path: In the folder of a run, where a link of that name is removed: what it leads to is not the run's; that
-                of a model that comes with the library goes here, as NAME-FILE.
+        A link of that name is removed: what it leads to is not the run's.
         """
-        if self.pretrained is None and path.is_symlink():
+        if self.pretrained is not None:
+            return Path(f"{self.pretrained}-{path.name}")
+        if path.is_symlink():
             path.unlink()
-        return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
+        return path
 
     def figure_path(self, name: str) -> Path:
         """The place of a picture for which the user names none."""
@@ -233,12 +213,7 @@ class TrainedRun:
     def results(
         self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
     ) -> ResultStore | ResultFile:
-        """The file that the user names, else the results that the run keeps.
-
-        Args:
-            out: The file.
-            kept: Gives those of a run.
-        """
+        """The file that the user names, else the results that the run keeps."""
         from discrete_vae.runs.results import ResultFile  # here, since it imports torch
 
         if out is not None:
@@ -268,14 +243,7 @@ class TrainedRun:
         argument: str = "--out",
         endings: Sequence[str] | None = None,
     ) -> OutputFile | None:
-        """A file for arrays or tables; None where none is named.
-
-        Args:
-            out: The file.
-            others: Files that the verb reads or writes besides --data, by option; none of them may be replaced.
-            argument: What messages call it.
-            endings: Those that it may have; None takes all of `OutputFile`.
-        """
+        """A file for arrays or tables, which replaces none of the `others` by option; None where none is named."""
         from discrete_vae.distributed import compute_on_rank_zero
         from discrete_vae.runs.output import ENDINGS, OutputFile
 
@@ -301,38 +269,28 @@ def takes_run(function: Callable[..., int | None]) -> Callable[..., int | None]:
         if run is None and given["pretrained"] is None:
             see = f"See {click.get_current_context().command_path} --help."
             raise InvalidInputError("RUN", "must be given", "nothing", see)
-        named = ("pretrained", "checkpoint", "device", "accept_changed_config", "seed")
-        words = [] if run is None else [run]
-        (trained,) = trained_runs(words, **{name: given.pop(name) for name in named})
-        return function(trained, **given)
+        named = {name: given.pop(name) for name in RUN_OPTION_NAMES}
+        return function(trained_run(run, **named), **given)
 
     return click.argument("run", required=False)(RUN_OPTIONS(call))
 
 
-def trained_runs(
-    words: Sequence[str],
-    pretrained: str | None,
-    checkpoint: Any,
-    device: str,
-    accept_changed_config: bool,
-    seed: int | None,
-) -> list[TrainedRun]:
-    """The runs that words name, or the model that comes with the library, with what `RUN_OPTIONS` say of them."""
-    if pretrained is not None and words:
-        received, repair = f"it beside {words[0]!r}"[:80], "Leave one of them out."
+def trained_run(
+    word: str | None, pretrained: str | None, device: str, seed: int | None, **given: Any
+) -> TrainedRun:
+    """The run that a word names, or the model that comes with the library, with what `RUN_OPTIONS` say of it."""
+    if pretrained is not None and word is not None:
+        received, repair = f"it beside {word!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
-    from discrete_vae.runs.run_directory import RunDirectory
-
     if pretrained is not None:
         from discrete_vae.runs.hub import shipped_folder
+        from discrete_vae.runs.run_directory import RunDirectory
 
-        folders = [RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))]
+        folder = RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))
     else:
-        folders = [open_run(word) for word in words]
-    return [
-        TrainedRun(folder, checkpoint, where, accept_changed_config, pretrained, seed) for folder in folders
-    ]
+        folder = open_run(str(word))
+    return TrainedRun(folder, where, given_seed=seed, pretrained=pretrained, **given)
 
 
 def open_run(word: str) -> RunDirectory:
@@ -361,19 +319,9 @@ def open_run(word: str) -> RunDirectory:
 
 
 _ROW_OPTIONS = together(
-    option(
-        "--data FILE",
-        "examples to read, a .npy, .npz, .csv or .parquet file as for training; default: the run's own test part",
-    ),
-    option(
-        "--part train|valid|test",
-        "which part of the run's own data, or of a .npz file that has parts; default: test",
-        one_of("train", "valid", "test"),
-    ),
-    option(
-        "--label-column NAME",
-        "column of the file that holds labels and is no feature; default: the run's, if the file has it",
-    ),
+    option("--data FILE", "a .npy, .npz, .csv or .parquet file of examples; default: the run's test part"),
+    option("--part train|valid|test", "which part of the run's data, or of a .npz file; default: test"),
+    option("--label-column NAME", "column of labels, no feature; default: the run's, if the file has it"),
     option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
     data_dir_option,
 )
@@ -398,12 +346,6 @@ def picture_path(word: str | None) -> Path | None:
     return None if word is None else picture_file(word, argument="--picture").path
 
 
-def numbers_and_labels(rows: Rows) -> dict[str, np.ndarray]:
-    """Columns that say which example a row of a result is: its number, and its label if it has one."""
-    labels = {} if rows.labels is None or rows.labels.ndim != 1 else {"label": rows.labels}
-    return {"index": rows.index} | labels
-
-
 def feature_columns(x: np.ndarray, names: Sequence[str] | None) -> dict[str, np.ndarray]:
     """The values of examples, (row, *event), as columns with the features' names, which --data reads again."""
     return dict(zip(names, x.reshape(len(x), -1).T, strict=True)) if names else numbered("x", x, first=0)
@@ -422,24 +364,25 @@ def write_rows(
     array: np.ndarray | None = None,
     columns: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a result with a row per example, and say where it is.
+    """Write a result with a row per example, under its number and label, and say where it is.
 
     Args:
         output: The file; None is nowhere.
-        rows: The examples, whose numbers and labels come first.
+        rows: The examples.
         arrays: What a .npz file holds.
         array: What a .npy file holds; None is all columns side by side.
         columns: What a table holds; None is the array's values alone, under the names of the features.
     """
     if output is None:
         return
-    which = numbers_and_labels(rows)
+    which = {"index": rows.index}
+    if rows.labels is not None and rows.labels.ndim == 1:
+        which["label"] = rows.labels
     if columns is not None:
-        table = which | dict(columns)
-    else:
-        assert array is not None
-        table = feature_columns(array, rows.columns)
-    say_written(output.write(which | dict(arrays), array=array, columns=table))
+        columns = which | dict(columns)
+    elif array is not None:
+        columns = feature_columns(array, rows.columns)
+    say_written(output.write(which | dict(arrays), array=array, columns=columns))
 
 
 def say_written(path: Path) -> None:
