@@ -43,21 +43,6 @@ def test_config_builds_a_model(name, size):
     assert model.event_shape == config.model.shape
 
 
-@pytest.mark.parametrize("name", [name for name in experiment_names() if name != "digits"])
-def test_size_cpu_lies_between_short_and_paper(name):
-    short, cpu, paper = (load_experiment(name, size) for size in ("short", "cpu", "paper"))
-    assert short.training.num_epochs <= cpu.training.num_epochs
-    assert max(cpu.model.posterior.hidden) < min(paper.model.posterior.hidden)
-    assert cpu.training.optimizer.rate.kind == "cosine"
-    assert (cpu.evaluation.num_samples, cpu.evaluation.num_examples) == (10_000, None)
-    if cpu.model.hierarchy.kind == "gaussian":
-        layers = [config.model.hierarchy.num_layers for config in (short, cpu, paper)]
-        assert layers[0] < layers[1] <= layers[2]
-        overfits = name in ("caltech101-silhouettes", "mnist-static")  # importance samples make it worse
-        assert (cpu.training.num_importance_samples == 1) == overfits
-        assert (cpu.training.optimizer.decoder_weight_decay > 0) == overfits
-
-
 @pytest.mark.parametrize(
     ("name", "repair"),
     [

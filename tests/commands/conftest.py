@@ -30,6 +30,18 @@ def cli(capsys):
 
 
 @pytest.fixture
+def done(cli):
+    """Run a command that must succeed; returns its output and what it wrote on standard error."""
+
+    def run(*words):
+        status, out, err = cli(*words)
+        assert status == 0, err
+        return out, err
+
+    return run
+
+
+@pytest.fixture
 def refused(cli, tmp_path):
     """Run a command that must fail: status 2, one line in the house's form, nothing written or lost."""
 

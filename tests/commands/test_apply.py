@@ -25,10 +25,9 @@ def read_csv(path):
         return list(csv.DictReader(file))
 
 
-def test_codes_of_a_file_are_those_of_the_function(cli, images_run, tmp_path):
+def test_codes_of_a_file_are_those_of_the_function(done, images_run, tmp_path):
     file = images_run.parent / "x.npz"
-    status, out, _ = cli("encode", images_run, "--data", file, "--out", tmp_path / "codes.npz")
-    assert status == 0
+    out, _ = done("encode", images_run, "--data", file, "--out", tmp_path / "codes.npz")
     assert "60 examples" in out
     assert "5 units" in out
     images = np.load(file)
@@ -38,10 +37,10 @@ def test_codes_of_a_file_are_those_of_the_function(cli, images_run, tmp_path):
         np.testing.assert_array_equal(found["label"], images["y"])
         for name, values in codes.arrays().items():
             np.testing.assert_array_equal(found[name], values)
-    assert cli("encode", images_run, "--data", file, "--out", tmp_path / "bits.npy")[0] == 0
+    done("encode", images_run, "--data", file, "--out", tmp_path / "bits.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "bits.npy"), codes.bits)
     words = ["--what", "probabilities", "--picture", tmp_path / "codes.png"]
-    assert cli("encode", images_run, "--data", file, "--out", tmp_path / "p.csv", *words)[0] == 0
+    done("encode", images_run, "--data", file, "--out", tmp_path / "p.csv", *words)
     table = read_csv(tmp_path / "p.csv")
     assert [row["label"] for row in table] == [str(label) for label in images["y"]]
     read = np.array([[float(row[f"probability_{unit}"]) for unit in range(5)] for row in table], np.float32)
@@ -49,12 +48,11 @@ def test_codes_of_a_file_are_those_of_the_function(cli, images_run, tmp_path):
     assert (tmp_path / "codes.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_a_file_the_test_part_is_encoded(cli, trained, tmp_path):
+def test_without_a_file_the_test_part_is_encoded(done, trained, tmp_path):
     draws = []
     for seed in (1, 1, 2):
         words = ["--out", tmp_path / "codes.npz", "--draw", "--seed", seed]
-        status, out, _ = cli("encode", trained, *words)
-        assert status == 0
+        out, _ = done("encode", trained, *words)
         assert "part 'test': 6 examples" in out
         with np.load(tmp_path / "codes.npz") as found:
             draws.append(found["zeta"])
@@ -63,11 +61,10 @@ def test_without_a_file_the_test_part_is_encoded(cli, trained, tmp_path):
     assert (draws[0] != draws[2]).any()
 
 
-def test_scores_do_not_depend_on_the_other_rows(cli, trained, data_file, tmp_path):
+def test_scores_do_not_depend_on_the_other_rows(done, trained, data_file, tmp_path):
     words = ["--data", data_file, "--num-samples", "20"]
-    assert cli("score", trained, *words, "--out", tmp_path / "all.npz")[0] == 0
-    status, out, _ = cli("score", trained, *words, "--num-examples", "7", "--out", tmp_path / "some.csv")
-    assert status == 0
+    done("score", trained, *words, "--out", tmp_path / "all.npz")
+    out, _ = done("score", trained, *words, "--num-examples", "7", "--out", tmp_path / "some.csv")
     assert "exact" in out
     assert "nats per example" in out
     whole, some = np.load(tmp_path / "all.npz"), read_csv(tmp_path / "some.csv")
@@ -77,35 +74,33 @@ def test_scores_do_not_depend_on_the_other_rows(cli, trained, data_file, tmp_pat
             assert float(row[name]) == whole[name][int(row["index"])]
 
 
-def test_scores_are_those_that_evaluate_averages(cli, trained, tmp_path):
+def test_scores_are_those_that_evaluate_averages(done, trained, tmp_path):
     words = ["--num-samples", "20"]
-    assert cli("evaluate", trained, *words, "--per-example", tmp_path / "e.npz")[0] == 0
-    status, out, _ = cli("score", trained, *words, "--out", tmp_path / "s.npz")
-    assert status == 0
+    done("evaluate", trained, *words, "--per-example", tmp_path / "e.npz")
+    out, _ = done("score", trained, *words, "--out", tmp_path / "s.npz")
     assert "kept in evaluation.json" in out
     np.testing.assert_array_equal(
         np.load(tmp_path / "s.npz")["log_likelihood"], np.load(tmp_path / "e.npz")["log_likelihood"]
     )
 
 
-def test_p_values_come_from_the_reference(cli, trained, data_file, tmp_path):
+def test_p_values_come_from_the_reference(done, trained, data_file, tmp_path):
     strange = tmp_path / "strange.npy"
     np.save(strange, np.random.default_rng(1).integers(0, 2, (40, 12)))
     words = ["--data", strange, "--elbo", "--num-samples", "20", "--picture", tmp_path / "scores.png"]
-    status, out, _ = cli("score", trained, *words, "--threshold-from", data_file, "--out", tmp_path / "p.npz")
-    assert status == 0
+    out, _ = done("score", trained, *words, "--threshold-from", data_file, "--out", tmp_path / "p.npz")
     assert "area under the ROC curve" in out
     found = np.load(tmp_path / "p.npz")
     assert set(found) == {"index", "elbo", "std_error", "p_value"}
     reference = ["--data", data_file, "--elbo", "--num-samples", "20", "--out", tmp_path / "r.npz"]
-    assert cli("score", trained, *reference)[0] == 0
+    done("score", trained, *reference)
     other_noise = p_values(found["elbo"], np.load(tmp_path / "r.npz")["elbo"])
     assert np.abs(found["p_value"] - other_noise).max() < 0.25
     assert found["p_value"].min() >= 1 / 61
-    assert cli("score", trained, "--elbo", "--threshold-from", "valid")[0] == 0
+    done("score", trained, "--elbo", "--threshold-from", "valid")
 
 
-def test_a_table_comes_back_with_its_columns(cli, tmp_path):
+def test_a_table_comes_back_with_its_columns(cli, done, tmp_path):
     random = np.random.default_rng(0)
     table = tmp_path / "mine.csv"
     rows = [[*row, "cat"] for row in random.integers(0, 2, (60, 4)).tolist()]
@@ -113,84 +108,79 @@ def test_a_table_comes_back_with_its_columns(cli, tmp_path):
         "\n".join(",".join(map(str, row)) for row in [["a", "b", "c", "d", "kind"], *rows]) + "\n"
     )
     run = tmp_path / "run"
-    status, _, err = cli("train", "--data", table, "--run-dir", run, *TINY, "--data.label-column", "kind")
-    assert status == 0, err
+    _, err = done("train", "--data", table, "--run-dir", run, *TINY, "--data.label-column", "kind")
     shuffled = tmp_path / "new.csv"
     shuffled.write_text("d,a,c,b\n0,1,0,1\n1,1,1,0\n")
-    assert cli("reconstruct", run, "--data", shuffled, "--code", "--out", tmp_path / "back.csv")[0] == 0
+    done("reconstruct", run, "--data", shuffled, "--code", "--out", tmp_path / "back.csv")
     assert list(read_csv(tmp_path / "back.csv")[0]) == ["a", "b", "c", "d"]
     in_order = tmp_path / "order.csv"
     in_order.write_text("a,b,c,d,kind\n1,1,0,0,cat\n1,0,1,1,dog\n")
-    assert cli("reconstruct", run, "--data", in_order, "--code", "--out", tmp_path / "same.csv")[0] == 0
+    done("reconstruct", run, "--data", in_order, "--code", "--out", tmp_path / "same.csv")
     assert (tmp_path / "same.csv").read_text() == (tmp_path / "back.csv").read_text()
-    status, _, err = cli("encode", run, "--data", tmp_path / "back.csv", "--out", tmp_path / "again.csv")
-    assert status == 0, err  # probabilities of bits, which training takes too
+    _, err = done(
+        "encode", run, "--data", tmp_path / "back.csv", "--out", tmp_path / "again.csv"
+    )  # probabilities of bits, which training takes too
     (tmp_path / "lacks.csv").write_text("a,b,c\n1,1,0\n")
     status, _, err = cli("encode", run, "--data", tmp_path / "lacks.csv", "--out", tmp_path / "x.csv")
     assert status == 2
     assert "must have the 4 columns that the run was trained on; received none of the name 'd'." in err
 
 
-def test_reconstructions_of_images(cli, images_run, tmp_path):
+def test_reconstructions_of_images(done, images_run, tmp_path):
     words = ["--out", tmp_path / "x.npy", "--picture", tmp_path / "x.png", "--num-draws", "3"]
-    status, out, _ = cli("reconstruct", images_run, *words)
-    assert status == 0
+    out, _ = done("reconstruct", images_run, *words)
     assert "% of the values are wrong" in out
     assert np.load(tmp_path / "x.npy").shape == (6, 1, 4, 3)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
-    assert cli("reconstruct", images_run, "--statistic", "sample", "--out", tmp_path / "s.npz")[0] == 0
+    done("reconstruct", images_run, "--statistic", "sample", "--out", tmp_path / "s.npz")
     assert set(np.unique(np.load(tmp_path / "s.npz")["x"])) <= {0.0, 1.0}
 
 
-def test_noise_is_shown_on_the_test_part(cli, images_run, tmp_path):
+def test_noise_is_shown_on_the_test_part(done, images_run, tmp_path):
     words = ["--noise", "0.2", "--out", tmp_path / "x.npz", "--picture", tmp_path / "x.png"]
-    status, out, _ = cli("denoise", images_run, *words)
-    assert status == 0
+    out, _ = done("denoise", images_run, *words)
     assert out.index("Before: ") < out.index("After: ")
     found = np.load(tmp_path / "x.npz")
     assert found["x"].shape == found["noisy"].shape == (6, 1, 4, 3)
     np.save(tmp_path / "noisy.npy", found["noisy"])
     words = ["--data", tmp_path / "noisy.npy", "--noise", "0.2", "--out", tmp_path / "y.npy"]
-    status, out, _ = cli("denoise", images_run, *words)
-    assert status == 0
+    out, _ = done("denoise", images_run, *words)
     assert "Before" not in out
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), found["x"])
 
 
-def test_paths_between_examples(cli, images_run, tmp_path):
+def test_paths_between_examples(done, images_run, tmp_path):
     words = ["--num-pairs", "2", "--out", tmp_path / "x.csv", "--picture", tmp_path / "x.png"]
-    status, out, _ = cli("interpolate", images_run, *words)
-    assert status == 0
+    out, _ = done("interpolate", images_run, *words)
     assert out.count("differ") == 2
     table = read_csv(tmp_path / "x.csv")
     assert list(table[0])[:5] == ["from", "to", "step", "flipped", "energy"]
     assert table[0]["flipped"] == "-1"
     words = ["--from", "1", "--to", "4", "--path", "straight", "--num-steps", "5", "--out"]
-    assert cli("interpolate", images_run, *words, tmp_path / "s.npz")[0] == 0
+    done("interpolate", images_run, *words, tmp_path / "s.npz")
     found = np.load(tmp_path / "s.npz")
     assert found["x"].shape == (5, 1, 4, 3)
     assert found["continuous"].shape == (5, 2, 2)
     assert set(found["from"]) == {1}
 
 
-def test_one_example_has_no_spread(cli, trained, tmp_path):
+def test_one_example_has_no_spread(done, trained, tmp_path):
     np.save(tmp_path / "one.npy", np.eye(12)[:1])
     words = [trained, "--data", tmp_path / "one.npy"]
     reference = ["--num-samples", "1", "--threshold-from", tmp_path / "one.npy"]
     for verb, *more in (["score", *reference], ["score", "--elbo", *reference], ["reconstruct"]):
-        status, out, _ = cli(verb, *words, *more)
-        assert status == 0
+        out, _ = done(verb, *words, *more)
         assert "nan" not in out
 
 
-def test_signs_of_pandas_and_spreadsheets_are_read(cli, trained, tmp_path):
+def test_signs_of_pandas_and_spreadsheets_are_read(done, trained, tmp_path):
     """Truth values, gaps by their words, names with line ends and separators, a mark at the start."""
     names = ['"a; b"', '"two\nlines"', *(f"x{number}" for number in range(10))]
     rows = [["True", "FALSE", *"0101010101"], ["#N/A", "<NA>", *"1111100000"]]
     text = "\ufeff" + "\r\n".join(";".join(row) for row in [names, *rows]) + "\r\n"
     (tmp_path / "x.csv").write_bytes(text.encode())
     words = ["--data", tmp_path / "x.csv", "--out", tmp_path / "y.csv", "--num-samples", "20"]
-    assert cli("impute", trained, *words)[0] == 0
+    done("impute", trained, *words)
     before, after = text.encode().split(b"#N/A;<NA>")
     filled = (tmp_path / "y.csv").read_bytes()
     assert filled.startswith(before)
@@ -209,11 +199,10 @@ def gapped(data_file, tmp_path):
     return x
 
 
-def test_arrays(cli, trained, gapped, tmp_path):
+def test_arrays(done, trained, gapped, tmp_path):
     words = ["--data", tmp_path / "gaps.npy", "--out", tmp_path / "o.npz", *FAST, "--draws", 2]
     picture, errors = tmp_path / "p.png", tmp_path / "e.npy"
-    status, out, err = cli("impute", trained, *words, "--picture", picture, "--std-errors", errors)
-    assert status == 0, err
+    out, _ = done("impute", trained, *words, "--picture", picture, "--std-errors", errors)
     found = np.load(tmp_path / "o.npz")
     gaps = np.isnan(gapped)
     assert f"{gaps.sum()} gaps in {gaps.any(1).sum()} examples" in out
@@ -224,31 +213,25 @@ def test_arrays(cli, trained, gapped, tmp_path):
     assert set(np.unique(found["draws"])) <= {0, 1}
     assert (np.load(errors) == found["std_error"]).all()
     assert picture.stat().st_size > 1000
-    assert (
-        cli("impute", trained, "--data", tmp_path / "gaps.npy", "--out", tmp_path / "m.npy", *FAST, "--mode")[
-            0
-        ]
-        == 0
-    )
+    done("impute", trained, "--data", tmp_path / "gaps.npy", "--out", tmp_path / "m.npy", *FAST, "--mode")
     assert set(np.unique(np.load(tmp_path / "m.npy"))) <= {0, 1}
 
 
-def test_a_mask_and_chains(cli, trained, data_file, tmp_path):
+def test_a_mask_and_chains(done, trained, data_file, tmp_path):
     mask = np.zeros((60, 12), bool)
     mask[:, 6:] = True
     np.save(tmp_path / "mask.npy", mask)
     words = ["--data", data_file, "--mask", tmp_path / "mask.npy", "--num-examples", 3, "--method", "chains"]
-    assert cli("impute", trained, *words, *FAST, "--num-steps", 4, "--out", tmp_path / "o.npz")[0] == 0
+    done("impute", trained, *words, *FAST, "--num-steps", 4, "--out", tmp_path / "o.npz")
     found = np.load(tmp_path / "o.npz")
     assert (found["gaps"] == mask[:3]).all()
     assert (found["filled"][:, :6] == np.load(data_file)[found["index"], :6]).all()
     assert len(np.unique(found["filled"][:, 6:])) > 2
 
 
-def test_a_table_comes_back_as_it_was(cli, table_run, tmp_path):
+def test_a_table_comes_back_as_it_was(done, table_run, tmp_path):
     out = tmp_path / "filled.csv"
-    status, _, err = cli("impute", table_run / "run", "--data", table_run / "gaps.csv", "--out", out, *FAST)
-    assert status == 0, err
+    done("impute", table_run / "run", "--data", table_run / "gaps.csv", "--out", out, *FAST)
     head, first, blank, second, last = out.read_bytes().split(b"\r\n")
     assert (head, blank, last) == (b"d,kind,a,c,b", b"", b"")
     d, kind, a, c, b = first.split(b",")
@@ -261,9 +244,9 @@ def test_a_table_comes_back_as_it_was(cli, table_run, tmp_path):
     assert float(d) > 0
 
 
-def test_draws_are_tables_of_values(cli, table_run, tmp_path):
+def test_draws_are_tables_of_values(done, table_run, tmp_path):
     words = ["--data", table_run / "gaps.csv", "--out", tmp_path / "d.csv", *FAST, "--draws", 2]
-    assert cli("impute", table_run / "run", *words)[0] == 0
+    done("impute", table_run / "run", *words)
     for number in (1, 2):
         cells = (tmp_path / f"d-{number}.csv").read_text().split("\n")[3].split(",")
         assert cells[0].isdigit()
@@ -281,11 +264,10 @@ def labels(tmp_path):
     return tmp_path / "labels.npy"
 
 
-def test_examples(cli, trained, tmp_path):
+def test_examples(done, trained, tmp_path):
     out, again, picture = tmp_path / "new.npz", tmp_path / "again.csv", tmp_path / "p.png"
     words = ["-n", 7, *["--num-sweeps", "5", "--clamp", "0=1,3=0", "--bias", "1=2.5"]]
-    status, said, err = cli("generate", trained, *words, "--picture", picture, "--out", out)
-    assert status == 0, err
+    said, _ = done("generate", trained, *words, "--picture", picture, "--out", out)
     assert "7 new examples" in said
     found = np.load(out)
     assert found["x"].shape == (7, 12)
@@ -293,29 +275,28 @@ def test_examples(cli, trained, tmp_path):
     assert (found["z"][:, 0] == 1).all()
     assert (found["z"][:, 3] == 0).all()
     assert picture.stat().st_size > 1000
-    assert cli("generate", trained, *words, "--statistic", "mean", "--out", again)[0] == 0
+    done("generate", trained, *words, "--statistic", "mean", "--out", again)
     assert again.read_text().startswith("x_0,x_1,")
     assert len(again.read_text().splitlines()) == 8
 
 
-def test_fields_reach_their_units(cli, trained, tmp_path):
+def test_fields_reach_their_units(done, trained, tmp_path):
     np.save(tmp_path / "field.npy", np.array([60.0, -60, 0, 0, 0]))
     for bias in (tmp_path / "field.npy", "0=6e1,1=-.6E+2"):
         words = ["-n", 5, "--num-sweeps", 20, "--bias", bias, "--out", tmp_path / "o.npz"]
-        assert cli("generate", trained, *words)[0] == 0
+        done("generate", trained, *words)
         assert (np.load(tmp_path / "o.npz")["z"][:, :2] == [1, 0]).all()
 
 
-def test_classes(cli, trained, labels, data_file, tmp_path):
+def test_classes(done, trained, labels, data_file, tmp_path):
     words = ["-n", 3, "--num-sweeps", 2, "--labels", labels, "--out", tmp_path / "o.npz"]
-    status, said, err = cli("generate", trained, *words, "--label", "all", "--picture", tmp_path / "p.png")
-    assert status == 0, err
+    said, _ = done("generate", trained, *words, "--label", "all", "--picture", tmp_path / "p.png")
     assert "6 new examples" in said
     assert "% of labeled examples held out" in said
     assert np.load(tmp_path / "o.npz")["labels"].tolist() == [0, 0, 0, 1, 1, 1]
     (tmp_path / "kinds.csv").write_text("\n".join(["kind", *(["cat", "dog", "dog"] * 20)]))
     words = ["--data", data_file, "--labels", tmp_path / "kinds.csv", "--label", "dog", "-n", 2]
-    assert cli("generate", trained, *words, "--num-sweeps", 2, "--out", tmp_path / "o.csv")[0] == 0
+    done("generate", trained, *words, "--num-sweeps", 2, "--out", tmp_path / "o.csv")
     assert (tmp_path / "o.csv").read_text().splitlines()[1].startswith("dog,")
 
 
@@ -337,14 +318,13 @@ def test_labels_are_those_of_the_rows_that_training_took(trained, data_file, tmp
 # neighbors
 
 
-def test_neighbors(cli, trained, data_file, tmp_path):
+def test_neighbors(done, trained, data_file, tmp_path):
     x = np.load(data_file)
     np.savez(tmp_path / "some.npz", x=x[:5], y=np.arange(5) % 2)
     np.savez(tmp_path / "all.npz", x=x, y=np.arange(60) % 2)
     words = ["--data", tmp_path / "some.npz", "--among", tmp_path / "all.npz", "-k", 4]
     picture = tmp_path / "p.png"
-    status, said, err = cli("neighbors", trained, *words, "--out", tmp_path / "o.npz", "--picture", picture)
-    assert status == 0, err
+    said, _ = done("neighbors", trained, *words, "--out", tmp_path / "o.npz", "--picture", picture)
     found = np.load(tmp_path / "o.npz")
     assert found["neighbors"].shape == found["distances"].shape == (5, 4)
     assert (found["distances"][:, 0] == 0).all()
@@ -352,7 +332,7 @@ def test_neighbors(cli, trained, data_file, tmp_path):
     share = (found["neighbors"] % 2 == (np.arange(5) % 2)[:, None]).mean()
     assert f"{100 * share:.1f} % of the neighbors have the label" in said
     assert picture.stat().st_size > 1000
-    assert cli("neighbors", trained, *words, "--others", "--out", tmp_path / "o.csv")[0] == 0
+    done("neighbors", trained, *words, "--others", "--out", tmp_path / "o.csv")
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)
     assert rows.dtype.names[:3] == ("index", "label", "neighbor_1")
     assert (rows["neighbor_1"] != rows["index"]).all()

@@ -18,24 +18,23 @@ GRADIENTS = {
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_a_resumed_run_equals_an_unbroken_one(cli, tmp_path, data_file, name):
+def test_a_resumed_run_equals_an_unbroken_one(done, tmp_path, data_file, name):
     words = ["--data", data_file, *TINY, "--training.gradient", *GRADIENTS[name].split()]
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    status, _, err = cli("train", *words, "--run-dir", whole)
-    assert status == 0
+    _, err = done("train", *words, "--run-dir", whole)
     assert "operation by operation" not in err
     shutil.copytree(whole, broken)
     forget_after(broken, 2)
-    assert cli("train", "--resume", "--run-dir", broken)[0] == 0
+    done("train", "--resume", "--run-dir", broken)
     assert final_files(whole) == final_files(broken)
-    assert cli("evaluate", whole, "--num-samples", "10")[0] == 0
+    done("evaluate", whole, "--num-samples", "10")
 
 
 @pytest.mark.filterwarnings("ignore:.*config.json is not the file")
-def test_a_checkpoint_of_another_gradient_is_refused(cli, tmp_path, data_file):
+def test_a_checkpoint_of_another_gradient_is_refused(cli, done, tmp_path, data_file):
     run = tmp_path / "run"
     words = ["--data", data_file, *TINY, "--training.gradient", "reinforce", "--run-dir", run]
-    assert cli("train", *words)[0] == 0
+    done("train", *words)
     forget_after(run, NUM_STEPS - 2)
     config = json.loads((run / "config.json").read_text())
     config["training"]["gradient"] = {"kind": "disarm"}

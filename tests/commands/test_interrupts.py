@@ -77,13 +77,13 @@ def test_many_interrupts_leave_what_none_leaves(cli, tmp_path, data_file, unbrok
 
 
 @pytest.mark.parametrize(("step", "said"), [(7, "step 5 is saved"), (1, "no checkpoint was saved yet")])
-def test_a_second_signal_ends_at_once(cli, tmp_path, data_file, unbroken, monkeypatch, step, said):
+def test_a_second_signal_ends_at_once(cli, done, tmp_path, data_file, unbroken, monkeypatch, step, said):
     run = tmp_path / "run"
     signal_at(monkeypatch, (step, [signal.SIGINT, signal.SIGTERM]))
     status, _, err = cli("train", "--data", data_file, "--run-dir", run, *WORDS)
     assert status == 143
     assert f"Interrupted; {said}." in err
-    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    done("train", "--resume", "--run-dir", run)
     assert files(run) == files(unbroken)
 
 

@@ -13,30 +13,27 @@ from tests.commands.conftest import TINY
 FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
 
 
-def test_ten_examples_are_trained_and_evaluated_to_the_end(cli, tmp_path):
+def test_ten_examples_are_trained_and_evaluated_to_the_end(done, tmp_path):
     """One example each for validation and test, whose standard errors are unknown."""
     np.save(tmp_path / "ten.npy", FEW)
-    status, _, err = cli("train", "--data", tmp_path / "ten.npy", "--run-dir", tmp_path / "run", *TINY)
-    assert status == 0, err
+    _, err = done("train", "--data", tmp_path / "ten.npy", "--run-dir", tmp_path / "run", *TINY)
     assert " +- unknown nats" in err
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     validations = [line for line in lines if "validation_elbo" in line]
     assert len(validations) == 3
     assert all("validation_elbo_std_error" not in line for line in validations)
-    status, out, err = cli("evaluate", tmp_path / "run")
-    assert status == 0, err
+    out, err = done("evaluate", tmp_path / "run")
     assert "unknown" in out
     assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["elbo"]["elbo_std_error"] is None
 
 
 @pytest.mark.parametrize("seed", [2**63, 2**64 - 1])
-def test_every_seed_up_to_the_bound_works(cli, tmp_path, data_file, seed):
+def test_every_seed_up_to_the_bound_works(done, tmp_path, data_file, seed):
     words = shlex.split(
         f"--seed {seed} --evaluation.seed {seed} --data.split-seed {seed} --training.num-epochs 2"
     )
-    status, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *words)
-    assert status == 0, err
-    assert cli("evaluate", tmp_path / "run", "--num-samples", 20)[0] == 0
+    done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *words)
+    done("evaluate", tmp_path / "run", "--num-samples", 20)
 
 
 @pytest.mark.parametrize(

@@ -61,17 +61,15 @@ def times_read(monkeypatch):
     "words",
     [("validate",), ("train", "--run-dir", "run"), ("train", "--settings"), ("validate", "--settings")],
 )
-def test_a_file_is_read_once(cli, times_read, tmp_path, monkeypatch, data_file, words):
+def test_a_file_is_read_once(done, times_read, tmp_path, monkeypatch, data_file, words):
     monkeypatch.chdir(tmp_path)
-    status, _, err = cli(*words, "--data", data_file, *TINY, "--data.split-seed", "5", "--device", "cpu")
-    assert status == 0, err
+    done(*words, "--data", data_file, *TINY, "--data.split-seed", "5", "--device", "cpu")
     assert times_read == [data_file]
 
 
-def test_validate_works_where_the_system_does_not_count_memory(cli, monkeypatch, data_file):
+def test_validate_works_where_the_system_does_not_count_memory(done, monkeypatch, data_file):
     monkeypatch.setitem(sys.modules, "resource", None)  # as on Windows
-    status, out, err = cli("validate", "--data", data_file, *TINY)
-    assert status == 0, err
+    out, _ = done("validate", "--data", data_file, *TINY)
     assert "MiB of data" in out
     assert "peak" not in out
 

@@ -57,15 +57,14 @@ def early_best(early_best_once, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("content", [None, '{"step": 1', '{"step": 8, "validation_elbo": -1.0}'])
-def test_a_lost_or_wrong_best_json_loses_nothing(cli, early_best, early_best_once, content):
+def test_a_lost_or_wrong_best_json_loses_nothing(cli, done, early_best, early_best_once, content):
     run = early_best
     if content is None:
         (run / "best.json").unlink()
     else:
         (run / "best.json").write_text(content)
     assert "checkpoint of step 2" in cli("evaluate", run)[1]
-    status, out, _ = cli(*resume, run)
-    assert status == 0
+    out, _ = done(*resume, run)
     assert "Best checkpoint: step 2," in out
     assert (run / "checkpoints" / "step-2").is_dir()
     for file in ("best.json", f"checkpoints/step-2/{STATE_FILE}"):
@@ -116,23 +115,21 @@ def test_json_beyond_pythons_limits_is_an_error_that_names_the_file(refused, tra
 
 
 @pytest.mark.filterwarnings("always")
-def test_a_lost_log_is_told_and_training_goes_on(cli, trained):
+def test_a_lost_log_is_told_and_training_goes_on(done, trained):
     forget_after(trained, 4)
     (trained / "metrics.jsonl").unlink()
-    status, _, err = cli(*resume, trained)
-    assert status == 0
+    _, err = done(*resume, trained)
     assert f"warning: {trained / 'metrics.jsonl'} lacks 4 lines, of the steps 1, 2, 3, 4;" in err
     assert [r["step"] for r in MetricsLog(trained / "metrics.jsonl").read() if "elbo" in r] == [5, 6]
 
 
 @pytest.mark.filterwarnings("always")
 @pytest.mark.parametrize("content", [None, b"", b'{"step": 1'])
-def test_samples_are_drawn_without_a_log(cli, trained, content):
+def test_samples_are_drawn_without_a_log(done, trained, content):
     (trained / "metrics.jsonl").unlink()
     if content is not None:
         (trained / "metrics.jsonl").write_bytes(content)
-    status, out, err = cli("sample", trained, *SMALL)
-    assert status == 0
+    out, err = done("sample", trained, *SMALL)
     assert "Course of training" not in out
     assert f"warning: {trained / 'metrics.jsonl'} holds no training ELBO" in err
     assert sorted(path.name for path in (trained / "figures").iterdir()) == [
@@ -178,7 +175,7 @@ def test_what_may_not_be_read_is_not_called_damaged(cli, trained, monkeypatch, n
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot tell whether a process lives")
-def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, trained, tmp_path):
+def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(done, trained, tmp_path):
     (trained / "figures").mkdir()
     dead = os.fork()
     if dead == 0:
@@ -205,7 +202,7 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
         path.touch()
     for path in (*gone[-2:], kept[-1]):
         os.utime(path, (time.time() - 25 * 3600,) * 2)
-    assert cli(*resume, trained)[0] == 0
+    done(*resume, trained)
     assert [path.name for path in gone if path.exists()] == []
     assert [path.name for path in kept if not path.exists()] == []
 
@@ -250,12 +247,12 @@ def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place,
         assert after == before
 
 
-def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(cli, trained, tmp_path):
+def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(done, trained, tmp_path):
     (trained / "pictures").mkdir()
     (trained / "figures").symlink_to("pictures")
     shutil.move(trained / "config.json", tmp_path / "config.json")
     (trained / "config.json").symlink_to(tmp_path / "config.json")  # as in the hub's cache
-    assert cli("sample", trained, *SMALL)[0] == 0
+    done("sample", trained, *SMALL)
     assert (trained / "pictures" / "samples.png").exists()
 
 
@@ -326,11 +323,11 @@ def test_a_value_of_another_type_is_refused_with_its_file_and_field(
             assert f"'{field}" in err.splitlines()[-1]
 
 
-def test_results_of_other_weights_at_the_same_step_do_not_count(cli, evaluated_once, tmp_path):
+def test_results_of_other_weights_at_the_same_step_do_not_count(cli, done, evaluated_once, tmp_path):
     """A released run takes up those of its original; after another training in the folder there are none."""
     run = shutil.copytree(evaluated_once, tmp_path / "run")
     released = tmp_path / "released"
-    assert cli("release", run, "--out", released, "--license", "mit")[0] == 0
+    done("release", run, "--out", released, "--license", "mit")
     for folder in (run, released):
         assert "kept in evaluation.json" in cli("score", folder)[1]
     for folder in (run, released):
@@ -342,5 +339,5 @@ def test_results_of_other_weights_at_the_same_step_do_not_count(cli, evaluated_o
         )
         assert "kept in" not in cli("score", folder)[1]
     assert cli("release", run, "--out", tmp_path / "again", "--license", "mit")[0] == 2
-    assert cli("evaluate", run)[0] == 0
+    done("evaluate", run)
     assert "kept in evaluation.json" in cli("score", run)[1]

@@ -38,27 +38,26 @@ def images(tmp_path_factory):
 # sample
 
 
-def test_writes_three_pictures_into_the_run(cli, images):
-    status, printed, _ = cli("sample", images.path, *SMALL)
-    assert status == 0
+def test_writes_three_pictures_into_the_run(done, images):
+    printed, _ = done("sample", images.path, *SMALL)
     for name in ("samples", "reconstructions", "training"):
         path = images.figures_path / f"{name}.png"
         assert path.read_bytes().startswith(b"\x89PNG")
         assert str(path) in printed
 
 
-def test_the_same_seed_gives_the_same_file(cli, images, tmp_path):
+def test_the_same_seed_gives_the_same_file(done, images, tmp_path):
     for start in ("training", "fresh"):
         pictures = []
         for seed in (1, 1, 2):
             out = tmp_path / f"{start}-{len(pictures)}.png"
             words = ["--out", str(out), "--seed", str(seed), "--start", start, "--burn-in", "5"]
-            assert cli("sample", str(images.path), *SMALL, *words)[0] == 0
+            done("sample", str(images.path), *SMALL, *words)
             pictures.append(out.read_bytes())
         assert pictures[0] == pictures[1] != pictures[2], start
 
 
-def test_chains_start_at_given_states(cli, images, tmp_path, monkeypatch):
+def test_chains_start_at_given_states(done, images, tmp_path, monkeypatch):
     draw, seen = figures.evolution_table, []
 
     def record(model, chains, **sizes):
@@ -69,13 +68,12 @@ def test_chains_start_at_given_states(cli, images, tmp_path, monkeypatch):
     states = np.random.default_rng(0).integers(0, 2, (3, 9))
     np.save(tmp_path / "states.npy", states)
     words = ["--start", str(tmp_path / "states.npy"), "--out", str(tmp_path / "x.png")]
-    assert cli("sample", str(images.path), *words)[0] == 0
+    done("sample", str(images.path), *words)
     assert (unpack_bits(seen[0], 9).numpy() == states).all()
 
 
-def test_a_table_is_compared_with_its_samples(cli, trained):
-    status, out, _ = cli("sample", trained)
-    assert status == 0
+def test_a_table_is_compared_with_its_samples(cli, done, trained):
+    out, _ = done("sample", trained)
     assert f"Samples against the data: {trained / 'figures' / 'samples.png'}" in out
     status, _, err = cli("sample", trained, "--num-chains", "1", "--num-rows", "1")
     assert (status, err.splitlines()[-1].partition(" must ")[0]) == (2, "error: samples")
@@ -100,29 +98,27 @@ def rows(path):
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_figures_of_a_run_go_into_its_folder(cli, run, name):
-    status, out, err = cli("figure", name, run)
-    assert status == 0, err
+def test_figures_of_a_run_go_into_its_folder(done, run, name):
+    out, _ = done("figure", name, run)
     picture, table = (run / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
     assert out == f"Table:   {table}\nPicture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert len(rows(table)) > 1
 
 
-def test_the_histogram_shows_what_was_kept(cli, run, tmp_path):
-    assert cli("figure", "log-partition-histogram", run, "--out", tmp_path / "a.png")[0] == 0
+def test_the_histogram_shows_what_was_kept(done, run, tmp_path):
+    done("figure", "log-partition-histogram", run, "--out", tmp_path / "a.png")
     assert [float(row["value"]) for row in rows(tmp_path / "a.csv")] == [1.0, 1.1, 0.9]
     assert {row["exact"] for row in rows(tmp_path / "a.csv")} == {"1.05"}
 
 
 @pytest.mark.filterwarnings("ignore:.*is not the file that the run was trained with")
-def test_a_changed_config_is_noted_in_the_picture(cli, run, tmp_path):
+def test_a_changed_config_is_noted_in_the_picture(cli, done, run, tmp_path):
     config = json.loads((run / "config.json").read_text())
     (run / "config.json").write_text(json.dumps(config | {"name": "renamed"}))
     assert cli("figure", "reconstructions", run)[0] == 2
     out = tmp_path / "a.svg"
-    status, _, err = cli("figure", "reconstructions", run, "--out", out, "--accept-changed-config")
-    assert status == 0, err
+    done("figure", "reconstructions", run, "--out", out, "--accept-changed-config")
     assert "config.json" in out.read_text()
 
 
@@ -138,9 +134,8 @@ def test_without_a_name_it_lists_what_there_is(cli):
 # log-partition
 
 
-def test_repeats_with_a_histogram(cli, images):
-    status, printed, _ = cli("log-partition", images.path, "--repeats", "3", *QUICK_LOG_Z)
-    assert status == 0
+def test_repeats_with_a_histogram(done, images):
+    printed, _ = done("log-partition", images.path, "--repeats", "3", *QUICK_LOG_Z)
     assert "3/3  log Z = " in printed
     assert "exchange rates" in printed
     assert "R-hat" in printed
@@ -155,9 +150,9 @@ def test_repeats_with_a_histogram(cli, images):
     assert result["chains"]["num_sweeps"] == 200
 
 
-def test_json_elsewhere_leaves_the_run_alone(cli, images, tmp_path):
+def test_json_elsewhere_leaves_the_run_alone(done, images, tmp_path):
     before = snapshot(images.path)
-    assert cli("log-partition", str(images.path), *QUICK_LOG_Z, "--out", str(tmp_path / "z.json"))[0] == 0
+    done("log-partition", str(images.path), *QUICK_LOG_Z, "--out", str(tmp_path / "z.json"))
     assert snapshot(images.path) == before
     assert len(json.loads((tmp_path / "z.json").read_text())["estimates"]) == 1
 
@@ -165,10 +160,9 @@ def test_json_elsewhere_leaves_the_run_alone(cli, images, tmp_path):
 # refit
 
 
-def test_the_new_run_is_evaluated_and_sampled_and_the_old_one_stays(cli, trained, tmp_path):
+def test_the_new_run_is_evaluated_and_sampled_and_the_old_one_stays(cli, done, trained, tmp_path):
     before = snapshot(trained)
-    status, out, err = cli("refit", trained, "--out", tmp_path / "new", *QUICK)
-    assert status == 0, err
+    out, err = done("refit", trained, "--out", tmp_path / "new", *QUICK)
     assert snapshot(trained) == before
     assert "Validation ELBO -" in out
     assert out.endswith(f"Next: dvae evaluate {tmp_path / 'new'}\n")
@@ -183,7 +177,7 @@ def test_the_new_run_is_evaluated_and_sampled_and_the_old_one_stays(cli, trained
     assert changed
     assert all(name.startswith("posterior.") for name in changed)
     for words in (["evaluate", "--num-samples", "200"], ["log-partition", "--health-sweeps", "20"]):
-        assert cli(words[0], tmp_path / "new", *words[1:])[0] == 0
+        done(words[0], tmp_path / "new", *words[1:])
     status, _, err = cli("sample", tmp_path / "new", "--num-rows", "2", "--num-sweeps", "2")
     assert (status, "warning" in err.lower()) == (0, False)  # the course of training is there
 
@@ -206,7 +200,7 @@ def test_the_log_ends_at_the_checkpoint(cli, trained, tmp_path):
     assert max(json.loads(line)["step"] for line in lines) == 4
 
 
-def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refused, trained, tmp_path):
+def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, done, refused, trained, tmp_path):
     words = ["refit", trained, "--out", tmp_path / "new", *QUICK]
     _, first, _ = cli(*words)
     before = snapshot(tmp_path)
@@ -219,8 +213,7 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refus
     )
     subprocess.run([sys.executable, "-c", code, str(tmp_path / "new")], check=True)
     assert list(tmp_path.glob(".tmp-*"))
-    status, again, err = cli(*words)
-    assert status == 0, err
+    again, _ = done(*words)
     assert snapshot(tmp_path) == before
     assert not list(tmp_path.glob(".tmp-*"))
     assert [line for line in again.splitlines() if line not in first] == [f"It was there: {tmp_path / 'new'}"]
@@ -229,11 +222,11 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(cli, refus
     assert "--out must be a new or empty folder" in refused(*words)
 
 
-def test_a_link_stays_and_its_empty_folder_is_filled(cli, refused, trained, tmp_path):
+def test_a_link_stays_and_its_empty_folder_is_filled(done, refused, trained, tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     (tmp_path / "loop").symlink_to("loop")
-    assert cli("refit", trained, "--out", tmp_path / "link", *QUICK)[0] == 0
+    done("refit", trained, "--out", tmp_path / "link", *QUICK)
     assert (tmp_path / "link").is_symlink()
     assert load_run(tmp_path / "real").step == load_run(trained).step
     assert "--out must lead to a file or folder" in refused(
@@ -274,15 +267,14 @@ def test_a_folder_that_was_filled_meanwhile_stays(trained, tmp_path):
 
 
 @pytest.fixture
-def evaluated(cli, trained):
-    assert cli("evaluate", trained, "--num-samples", "10")[0] == 0
+def evaluated(done, trained):
+    done("evaluate", trained, "--num-samples", "10")
     return trained
 
 
-def test_the_released_run_is_evaluated_and_sampled(cli, evaluated, tmp_path):
+def test_the_released_run_is_evaluated_and_sampled(cli, done, evaluated, tmp_path):
     new = tmp_path / "released" / "mine"
-    status, out, err = cli("release", evaluated, "--out", new, *RELEASE)
-    assert status == 0, err
+    out, err = done("release", evaluated, "--out", new, *RELEASE)
     assert "a difference of +0.0000 +- 0.0000" in out
     total = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
     (state,) = new.rglob("*.safetensors")
@@ -298,12 +290,13 @@ def test_the_released_run_is_evaluated_and_sampled(cli, evaluated, tmp_path):
         assert (status, "warning" in err.lower()) == (0, False), err
 
 
-def test_the_same_release_finds_its_result_and_another_one_is_refused(cli, refused, evaluated, tmp_path):
+def test_the_same_release_finds_its_result_and_another_one_is_refused(
+    cli, done, refused, evaluated, tmp_path
+):
     words = ["release", evaluated, "--out", tmp_path / "new", *RELEASE]
     _, first, _ = cli(*words)
     before = snapshot(tmp_path)
-    status, again, err = cli(*words)
-    assert status == 0, err
+    again, _ = done(*words)
     assert snapshot(tmp_path) == before
     assert first.splitlines()[:2] == again.splitlines()[:2]
     for other in (["--seed", "1"], ["--num-samples", "3"]):
@@ -314,10 +307,9 @@ def test_the_same_release_finds_its_result_and_another_one_is_refused(cli, refus
 # report, cite
 
 
-def test_writes_one_file_into_the_run(cli, trained):
+def test_writes_one_file_into_the_run(done, trained):
     before = set(trained.rglob("*"))
-    status, out, _ = cli("report", trained)
-    assert status == 0
+    out, _ = done("report", trained)
     assert set(trained.rglob("*")) - before == {trained / "report.html"}
     assert out.startswith(f"Report: {trained / 'report.html'} (")
     assert (trained / "report.html").read_text().startswith("<!doctype html>")

@@ -32,9 +32,8 @@ def forget_after(run, step):
             shutil.rmtree(folder)
 
 
-def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, data_file):
-    status, out, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
-    assert status == 0
+def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
+    out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
     assert "Best checkpoint: step " in out
     means = float(re.search(r"^Independent features: (-[\d.]+) nats \(validation\)\.$", out, re.MULTILINE)[1])
@@ -69,13 +68,13 @@ def test_a_run_says_how_it_reads_values_and_where_it_computes(cli, tmp_path, dat
     assert "probabilities" not in err
 
 
-def test_a_choice_of_examples_is_said_and_resumes(cli, tmp_path, data_file):
+def test_a_choice_of_examples_is_said_and_resumes(cli, done, tmp_path, data_file):
     words = ["--data", data_file, *TINY, "--training.num-examples", "20", "--training.batch-size", "10"]
     _, _, err = cli("train", *words, "--run-dir", tmp_path / "whole")
     assert err.startswith("flags: 20 of 48 training examples of 12 features; 12 steps (6 epochs);")
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     forget_after(tmp_path / "broken", 4)
-    assert cli("train", "--resume", "--run-dir", tmp_path / "broken")[0] == 0
+    done("train", "--resume", "--run-dir", tmp_path / "broken")
     assert final_files(tmp_path / "whole", 12) == final_files(tmp_path / "broken", 12)
 
 
@@ -115,18 +114,17 @@ def test_a_profile_is_left_in_the_run(cli, tmp_path, data_file):
     ],
     ids=["three parts", "probabilities", "images"],
 )
-def test_forms_of_ones_own_data(cli, tmp_path, data_file, save, dynamic):
+def test_forms_of_ones_own_data(done, tmp_path, data_file, save, dynamic):
     path = tmp_path / "mine.npz"
     save(path, np.load(data_file))
-    assert cli("train", "--data", path, "--run-dir", tmp_path / "run", *TINY)[0] == 0
+    done("train", "--data", path, "--run-dir", tmp_path / "run", *TINY)
     data = json.loads((tmp_path / "run" / "environment.json").read_text())["data"]
     assert ("afresh in each step" in data["values"]) == dynamic
-    status, out, _ = cli("evaluate", tmp_path / "run")
-    assert status == 0
+    out, _ = done("evaluate", tmp_path / "run")
     assert "mine: " in out
 
 
-def test_own_data_learn_something(cli, tmp_path):
+def test_own_data_learn_something(done, tmp_path):
     """Two clusters of 12 features at 5 % noise: log 2 + 12 H(0.05) = 3.07 nats; independent features cost 12 log 2."""
     random = np.random.default_rng(1)
     kind = random.integers(0, 2, 400)[:, None]
@@ -135,16 +133,15 @@ def test_own_data_learn_something(cli, tmp_path):
         "--size smoke --training.num-epochs 100 --training.sampler.num-chains 50 --training.num-sweeps 5 "
         "--training.optimizer.learning-rate 0.02 --training.batch-size 64"
     )
-    assert cli("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)[0] == 0
-    assert cli("evaluate", tmp_path / "run", "--num-samples", "200")[0] == 0
+    done("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)
+    done("evaluate", tmp_path / "run", "--num-samples", "200")
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["log_likelihood"]["value"]
     assert -5.0 < found < -2.0
 
 
-def test_resuming_equals_not_stopping(cli, trained, trained_once):
+def test_resuming_equals_not_stopping(done, trained, trained_once):
     forget_after(trained, 2)
-    status, out, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 0
+    out, err = done("train", "--resume", "--run-dir", trained)
     assert "from step 2 to 6" in err
     assert "Trained 4 steps" in out
     assert final_files(trained) == final_files(trained_once)
@@ -152,18 +149,17 @@ def test_resuming_equals_not_stopping(cli, trained, trained_once):
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(cli, trained, trained_once):
+def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(done, trained, trained_once):
     best = json.loads((trained_once / "best.json").read_text())
     (trained / "best.json").unlink()
     forget_after(trained, best["step"])
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_finished_run_says_so(cli, trained):
+def test_a_finished_run_says_so(done, trained):
     before = snapshot(trained)
-    status, out, _ = cli("train", "--resume", "--run-dir", trained)
-    assert status == 0
+    out, _ = done("train", "--resume", "--run-dir", trained)
     assert out.startswith(f"{trained} has finished its 6 steps; nothing is left to do.")
     assert out.endswith(f"Next: dvae evaluate {trained}\n")
     assert snapshot(trained) == before
@@ -211,18 +207,17 @@ def flip_a_byte(path):
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
-    cli, refused, trained, trained_once, file
+    done, refused, trained, trained_once, file
 ):
     flip_a_byte(trained / "checkpoints" / "step-6" / file)
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
         error = refused(*words)
         assert f"{trained / 'checkpoints' / 'step-6' / file} must hold what was saved" in error
         assert "Step 4 is intact" in error
-    status, out, _ = cli("evaluate", trained, "--checkpoint", "4")
-    assert status == 0
+    out, _ = done("evaluate", trained, "--checkpoint", "4")
     assert "checkpoint of step 4" in out
     shutil.rmtree(trained / "checkpoints" / "step-6")
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
@@ -244,7 +239,7 @@ def test_a_second_process_in_a_run_is_refused(refused, trained):
         assert "--run-dir must not be in use" in refused("train", "--resume", "--run-dir", trained)
 
 
-def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
+def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, done, trained, trained_once, monkeypatch):
     from discrete_vae.runs import checkpoints as store
 
     original = store.write_checkpoint
@@ -266,17 +261,17 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
     assert "step 4 is intact" in error
     assert RunDirectory(trained).checkpoints().steps() == (2, 4)
     monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
+def test_train_writes_events_beside_the_log(done, tmp_path, data_file):
     pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
     run = tmp_path / "run"
     words = ["train", "--data", data_file, "--run-dir", run, *TINY]
-    assert cli(*words, "--logger", "tensorboard")[0] == 0
+    done(*words, "--logger", "tensorboard")
     assert events(run / "tensorboard") == lines(RunDirectory(run))
-    assert cli("train", "--resume", "--run-dir", run, "--logger", "tensorboard")[0] == 0
+    done("train", "--resume", "--run-dir", run, "--logger", "tensorboard")
     assert events(run / "tensorboard") == lines(RunDirectory(run))
 
 

@@ -45,27 +45,24 @@ def images(tmp_path_factory):
     return RunDirectory.open(folder)
 
 
-def test_samples_take_no_data_and_go_here(cli, here, no_data):
-    status, out, err = cli("sample", "--pretrained", "digits", *SMALL)
-    assert status == 0, err
+def test_samples_take_no_data_and_go_here(done, here, no_data):
+    out, _ = done("sample", "--pretrained", "digits", *SMALL)
     assert out == "Samples along the chains: digits-samples.png\n"
     assert [path.name for path in here.iterdir()] == ["digits-samples.png"]
     assert (here / "digits-samples.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_new_examples_take_no_data(cli, here, no_data):
+def test_new_examples_take_no_data(done, here, no_data):
     words = ["-n", "6", "--num-sweeps", "3", "--out", "new.npz", "--picture", "new.png"]
-    status, out, err = cli("generate", "--pretrained", "digits", *words)
-    assert status == 0, err
+    out, _ = done("generate", "--pretrained", "digits", *words)
     step = load_run(shipped_folder("digits")).step
     assert out.startswith(f"digits, checkpoint of step {step}: 6 new examples\n")
     assert np.load("new.npz")["x"].shape == (6, 1, 8, 8)
 
 
-def test_samples_of_any_run_of_images_take_no_data(cli, images, here, no_data):
-    status, _, err = cli("sample", images.path, *SMALL, "--out", "samples.png")
-    assert status == 0, err
-    assert cli("figure", "evolution", images.path, "--out", "evolution.png")[0] == 0
+def test_samples_of_any_run_of_images_take_no_data(done, images, here, no_data):
+    done("sample", images.path, *SMALL, "--out", "samples.png")
+    done("figure", "evolution", images.path, "--out", "evolution.png")
 
 
 def test_what_reads_examples_says_how_to_give_some(refused, here, no_data):
@@ -99,9 +96,8 @@ def test_a_table_is_compared_with_its_data(cli, trained, data_file, here):
     ],
     ids=lambda words: words[0],
 )
-def test_results_go_here(cli, here, words, written):
-    status, _, err = cli(*words, "--pretrained", "digits", "--device", "cpu")
-    assert status == 0, err
+def test_results_go_here(done, here, words, written):
+    done(*words, "--pretrained", "digits", "--device", "cpu")
     assert sorted(path.name for path in here.iterdir()) == written
 
 
@@ -154,30 +150,28 @@ def test_a_flipped_digit_is_refused_by_every_verb(refused, trained, words, old, 
 
 
 @pytest.mark.filterwarnings("always")
-def test_training_goes_on_with_a_warning_and_records_the_change(cli, trained):
+def test_training_goes_on_with_a_warning_and_records_the_change(done, trained):
     forget_after(trained, 4)
     before, after = change(trained)
-    status, _, err = cli("train", "--resume", "--run-dir", trained, ACCEPT)
-    assert status == 0
+    _, err = done("train", "--resume", "--run-dir", trained, ACCEPT)
     assert f"warning: {trained / 'config.json'} is not the file" in err
     meta = RunDirectory(trained).checkpoints().load("last").meta
     assert meta["config_sha256"] == after
     assert meta["config_changes"] == [{"step": 4, "trained": before, "now": after}]
-    assert cli("evaluate", trained)[0] == 0  # from here on the file is the run's
+    done("evaluate", trained)  # from here on the file is the run's
     assert "changed_config" not in json.loads((trained / "evaluation.json").read_text())
 
 
 @pytest.mark.filterwarnings("always")
-def test_results_say_that_the_change_was_accepted(cli, trained):
+def test_results_say_that_the_change_was_accepted(done, trained):
     before, after = change(trained)
     expected = {"step": NUM_STEPS, "trained": before, "now": after}
     for words, file in ((("evaluate", trained), "evaluation"), (("log-partition", trained), "log_partition")):
-        status, _, err = cli(*words, ACCEPT)
-        assert status == 0
+        _, err = done(*words, ACCEPT)
         assert "warning: " in err
         assert json.loads((trained / f"{file}.json").read_text())["changed_config"] == expected
-    assert cli("sample", trained, ACCEPT, *SMALL)[0] == 0
+    done("sample", trained, ACCEPT, *SMALL)
     for picture in ("samples", "reconstructions", "training"):
         assert after.encode() in (trained / "figures" / f"{picture}.png").read_bytes()
     for suffix in (".pdf", ".svg"):
-        assert cli("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")[0] == 0
+        done("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")

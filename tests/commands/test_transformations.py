@@ -12,14 +12,14 @@ from tests.transformations import SMOOTHINGS
 
 
 @pytest.mark.parametrize("kind", SMOOTHINGS)
-def test_a_run_of_every_transformation(cli, tmp_path, data_file, kind):
+def test_a_run_of_every_transformation(cli, done, tmp_path, data_file, kind):
     run = tmp_path / "run"
     words = ("--data", data_file, "--model.smoothing", kind, *TINY)
-    assert cli("train", *words, "--run-dir", run)[0] == 0
+    done("train", *words, "--run-dir", run)
     assert json.loads((run / "config.json").read_text())["model"]["smoothing"]["kind"] == kind
     right = final_files(run)
     forget_after(run, NUM_STEPS - 2)
-    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    done("train", "--resume", "--run-dir", run)
     assert final_files(run) == right
     status, out, _ = cli("evaluate", run, "--num-samples", 20)
     assert (status, "log-likelihood" in out) == (0, True)
@@ -30,7 +30,7 @@ def test_a_run_of_every_transformation(cli, tmp_path, data_file, kind):
     assert again.smoothing.check_zeta(draws[0].zeta, (20, 5)).shape == (20, 5)
 
 
-def test_a_run_with_importance_samples_of_zeta(cli, refused, tmp_path, data_file):
+def test_a_run_with_importance_samples_of_zeta(done, refused, tmp_path, data_file):
     run, more = (
         tmp_path / "run",
         ("--training.num-importance-samples", "3", "--training.importance-start", "0"),
@@ -40,8 +40,8 @@ def test_a_run_with_importance_samples_of_zeta(cli, refused, tmp_path, data_file
     assert (
         "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in message
     )
-    assert cli(*words, "--model.smoothing", "ramps")[0] == 0
+    done(*words, "--model.smoothing", "ramps")
     right = final_files(run)
     forget_after(run, NUM_STEPS - 2)
-    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    done("train", "--resume", "--run-dir", run)
     assert final_files(run) == right

@@ -19,7 +19,6 @@ from discrete_vae.cli.trained import (
     TrainedRun,
     feature_columns,
     numbered,
-    picture_path,
     say_written,
     takes_rows,
     write_rows,
@@ -43,20 +42,16 @@ _COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # 
 
 @verb("encode", EXPLAINED, divides=True)
 @takes_rows
-@option(
-    "--out FILE",
-    "where the codes go: all of them in a .npz file, one of them in .npy, .csv or .parquet",
-    required=True,
-)
+@option("--out FILE", "the codes: all of them in .npz, one in .npy, .csv or .parquet", required=True)
 @option("--what bits|probabilities|zeta|packed|continuous", "which one, but for .npz", default="bits")
 @option("--draw", "draw codes from the posterior; without it the most probable one, group after group")
 @option("--picture FILE", "what the units say of each label or example: .png, .pdf or .svg")
-def run_encode(run: TrainedRun, out: str, what: str, draw: bool, picture: str | None) -> None:
+def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     """Write the codes of examples."""
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     if what == "continuous" and run.loaded.model.hierarchy.num_layers == 0:
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
@@ -85,34 +80,23 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 @verb("score", EXPLAINED, divides=True)
 @takes_rows
 @option("--out FILE", "a row per example: index, score, std_error, p_value; .csv, .npz, ...")
-@option(
-    "--num-samples K",
-    f"importance samples per example, or draws of the ELBO; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO",
-    whole_number(),
-)
+@option("--num-samples K", f"per example; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO", whole_number())
 @option("--elbo", "the ELBO in place of the log-likelihood: lower, and many times cheaper")
-@option(
-    "--threshold-from valid|test|train|FILE",
-    "familiar examples, best none trained on: each score gets a p-value by theirs",
-)
+@option("--threshold-from valid|test|train|FILE", "familiar examples, for p-values; best none trained on")
 @option("--picture FILE", "histograms of the scores: .png, .pdf or .svg")
-def run_score(
-    run: TrainedRun,
-    out: str | None,
-    num_samples: int | None,
-    elbo: bool,
-    threshold_from: str | None,
-    picture: str | None,
-) -> None:
+def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_from: str | None) -> None:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import elbo_rows, p_values, score_rows
+    from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
 
-    output = run.output(out, {"--threshold-from": threshold_from})
-    drawing = picture_path(picture)
+    output, drawing = run.outputs({"--threshold-from": threshold_from})
     examples = run.rows()
-    familiar = None if threshold_from is None else _reference(run, threshold_from)
+    familiar = None
+    if threshold_from is not None:
+        # at most as many as are scored, under numbers that give them noise of their own
+        familiar = run.rows(**_source(threshold_from), at_most=True, argument="--threshold-from")
+        familiar = replace(familiar, index=reference_numbers(familiar.index))
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
     score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
@@ -135,14 +119,6 @@ def run_score(
     write_rows(output, examples, columns, columns=columns)
     if drawing is not None:
         run.save_picture(draw_scores(scores, reference), drawing)
-
-
-def _reference(run: TrainedRun, word: str) -> Rows:
-    """The reference's examples, at most as many as are scored, under numbers that give them noise of their own."""
-    from discrete_vae.inference.score import reference_numbers
-
-    found = run.rows(**_source(word), at_most=True, argument="--threshold-from")
-    return replace(found, index=reference_numbers(found.index))
 
 
 def _source(word: str) -> dict[str, Any]:
@@ -194,14 +170,14 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
 @option("--num-draws K", "draws of the latents, over which means are averaged", whole_number(), default="1")
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
-def run_reconstruct(run: TrainedRun, out: str | None, picture: str | None, **settings: Any) -> None:
+def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
     """Reconstruct examples."""
     import torch
 
     from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.encode import reconstruct_rows
 
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     examples = run.rows()
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
@@ -242,9 +218,7 @@ def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
 @option("--num-draws K", "draws of the latents per example", whole_number(), default="20")
 @option("--out FILE", "where the means go: .npz, .npy, or a table, .csv or .parquet")
 @option("--picture FILE", "examples before and after: .png, .pdf or .svg")
-def run_denoise(
-    run: TrainedRun, noise: float | None, num_draws: int, out: str | None, picture: str | None
-) -> None:
+def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     """Denoise examples."""
     from discrete_vae.figures.results import draw_denoised
     from discrete_vae.inference.encode import denoise_rows, flip_bits
@@ -252,7 +226,7 @@ def run_denoise(
     if noise is None and run.row_options["data"] is None:
         repair = "For example: --noise 0.1, which flips bits of the run's own test part."
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     examples = run.rows()
     clean, noisy = (examples.x, examples.x) if run.row_options["data"] is None else (None, examples.x)
     if clean is not None:
@@ -281,11 +255,7 @@ def run_denoise(
     typed={"filling": "--mode"},
 )
 @takes_rows
-@option(
-    "--out FILE",
-    "where it goes: all in .npz, else the examples; with --draws FILE-1, FILE-2, ...",
-    required=True,
-)
+@option("--out FILE", "all in .npz, else the examples; with --draws FILE-1, FILE-2, ...", required=True)
 @option("--mask FILE", "a .npy file of the data's shape, true where a value is to be a gap too")
 @option("--mode", "fill with the most probable value; bits and codes alone have one")
 @option("--draws N", "draw N whole examples given what is observed, for multiple imputation", whole_number())
@@ -301,26 +271,21 @@ def run_denoise(
 @option("--num-steps N", "steps of the chains", whole_number(), default="100")
 @option("--picture FILE", "a picture of the first examples with gaps, filled: .png, .pdf or .svg")
 def run_impute(
-    run: TrainedRun,
-    out: str,
-    mask: str | None,
-    mode: bool,
-    draws: int | None,
-    std_errors: str | None,
-    picture: str | None,
-    **settings: Any,
+    run: TrainedRun, mask: str | None, mode: bool, draws: int | None, std_errors: str | None, **settings: Any
 ) -> None:
     """Fill gaps."""
+    from discrete_vae.data.tables import filled_csv
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
 
     data = run.row_options["data"]
     files = {"--data": data, "--mask": mask}
+    out = str(run.out)
     names, path = [out], Path(out)
     if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone
         names = [str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}")) for number in range(draws)]
     outputs = [run.output(name, files | {"--std-errors": std_errors}) for name in names]
-    errors, drawing = run.output(std_errors, files, argument="--std-errors"), picture_path(picture)
+    errors, drawing = run.output(std_errors, files, argument="--std-errors"), run.picture_path()
     is_csv = data is not None and data.lower().endswith(".csv") and out.lower().endswith(".csv")
     if is_csv and run.row_options["num_examples"] is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
@@ -351,7 +316,10 @@ def run_impute(
     arrays |= {} if imputed.draws is None else {"draws": imputed.draws}
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
-            text = _filled_csv(Path(str(data)), examples, gaps, table, whole=whole)
+            values = table.reshape(gaps.shape)
+            words = np.full(gaps.shape, "", dtype=object)  # numbers with the digits that float32 has
+            words[gaps] = [str(int(value)) if whole else str(np.float32(value)) for value in values[gaps]]
+            text = filled_csv(Path(str(data)).expanduser(), list(examples.columns), gaps, words)
             say_written(output.write_text(text))
         else:
             write_rows(output, examples, arrays, table)
@@ -379,16 +347,6 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
         received = f"other values, of {mask.dtype}"
         raise InvalidInputError("--mask", "must hold true and false, or 1 and 0", received, repair)
     return torch.from_numpy(mask.reshape(len(mask), -1)[examples.index].astype(bool))
-
-
-def _filled_csv(source: Path, examples: Rows, gaps: np.ndarray, table: np.ndarray, *, whole: bool) -> str:
-    """The .csv file that was read with its gaps filled, each number with the digits that float32 has."""
-    from discrete_vae.data.tables import filled_csv
-
-    values = table.reshape(len(table), -1)
-    words = np.full(values.shape, "", dtype=object)
-    words[gaps] = [str(int(value)) if whole else str(value) for value in values[gaps].astype(np.float32)]
-    return filled_csv(source.expanduser(), list(examples.columns), gaps, words)
 
 
 # dvae generate: new examples of a trained run.
@@ -419,12 +377,10 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 def run_generate(
     run: TrainedRun,
     n: int,
-    out: str | None,
     clamp: str | None,
     bias: str | None,
     label: str | None,
     labels: str | None,
-    picture: str | None,
     **settings: Any,
 ) -> None:
     """Write new examples."""
@@ -432,21 +388,28 @@ def run_generate(
     from discrete_vae.inference.generate import PriorStates, fit_classes, generate
     from discrete_vae.inference.rows import known_columns
 
-    if out is None and picture is None:
+    if run.out is None and run.picture is None:
         repair = "For example --out new.npz."
         raise InvalidInputError("--out", "or --picture must be given", "neither", repair)
     for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
         if label is None and value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
-    output = run.output(out, {"--labels": labels, "--bias": bias})
-    drawing = picture_path(picture)
+    output, drawing = run.outputs({"--labels": labels, "--bias": bias})
     clamped = {unit: int(bit) for unit, bit in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     model, chains = run.loaded.model, run.loaded.chains.z
     field = _field(bias, model.prior.num_units)
     classes, wanted = None, []
     if label is not None:
-        examples, names = _labeled(run, labels)
+        part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
+        examples = run.rows(part=part, labels=labels)
+        names = examples.labels
+        if names is None or names.ndim != 1:
+            rule, repair = (
+                "needs a label per example",
+                "Give --labels FILE, or a file with labels: --data FILE.",
+            )
+            raise InvalidInputError("--label", rule, f"none for {examples.name.rstrip(',')}", repair)
         _places(label, np.unique(names))
         classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
         wanted = _places(label, classes.classes)
@@ -512,16 +475,6 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
     return field
 
 
-def _labeled(run: TrainedRun, labels: str | None) -> tuple[Rows, np.ndarray]:
-    """Examples and their labels."""
-    part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
-    found = run.rows(part=part, labels=labels)
-    if found.labels is None or found.labels.ndim != 1:
-        rule, repair = "needs a label per example", "Give --labels FILE, or a file with labels: --data FILE."
-        raise InvalidInputError("--label", rule, f"none for {found.name.rstrip(',')}", repair)
-    return found, found.labels
-
-
 def _places(label: str, classes: np.ndarray) -> list[int]:
     """Places of the classes that are asked for."""
     names = [str(name) for name in classes]
@@ -553,14 +506,7 @@ _STREAM = 0x70616972
 @option("--out FILE", "a row per step: pair, step, flipped unit, energy, and x; .npz, .csv, ...")
 @option("--picture FILE", "the paths, of a run of images: .png, .pdf or .svg")
 def run_interpolate(
-    run: TrainedRun,
-    to: int | None,
-    num_pairs: int | None,
-    path: PathKind,
-    num_steps: int,
-    out: str | None,
-    picture: str | None,
-    **more: int | None,
+    run: TrainedRun, to: int | None, num_pairs: int | None, path: PathKind, num_steps: int, **more: int | None
 ) -> None:
     """Interpolate between examples."""
     from discrete_vae.figures.results import draw_latent_paths
@@ -571,7 +517,7 @@ def run_interpolate(
         received = f"{start}, {to} and {num_pairs}".replace("None", "nothing")
         rule = "and --to must be given together, and without --num-pairs"
         raise InvalidInputError("--from", rule, received, "Give both, or neither.")
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     model = run.loaded.model
     if drawing is not None and len(model.event_shape) != 3:
         rule, repair = "needs a run of images", "Write a table: --out FILE.csv."
@@ -666,13 +612,13 @@ def _steps(
 @option("--others", "leave out the example of the same number")
 @option("--out FILE", "where they go: .npz, .csv or .parquet; .npy holds the neighbors alone", required=True)
 @option("--picture FILE", "the first examples beside their neighbors: .png, .pdf or .svg")
-def run_neighbors(run: TrainedRun, among: str, k: int, others: bool, out: str, picture: str | None) -> None:
+def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     """Find neighbors."""
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows
     from discrete_vae.inference.neighbors import nearest_codes
 
-    output, drawing = run.output(out, {"--among": among}), picture_path(picture)
+    output, drawing = run.outputs({"--among": among})
     queries = run.rows()
     pool = run.rows(**_source(among), num_examples=None, argument="--among")
     most = len(pool) - others

@@ -80,6 +80,8 @@ class TrainedRun:
     Attributes:
         pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
         row_options: Values of the options of `takes_rows`, by the keywords of `rows_of_run`.
+        out: The file of --out, for verbs of `takes_rows`.
+        picture: The file of --picture, for these.
     """
 
     directory: RunDirectory
@@ -89,6 +91,8 @@ class TrainedRun:
     given_seed: int | None
     pretrained: str | None
     row_options: dict[str, Any] = field(default_factory=dict)
+    out: str | None = None
+    picture: str | None = None
     _is_device_said: bool = field(default=False, init=False)
 
     @property
@@ -254,6 +258,18 @@ class TrainedRun:
         rules: dict[str, Any] = {"argument": argument, "endings": endings or ENDINGS, "others": paths}
         return compute_on_rank_zero(lambda: OutputFile(out, **rules))
 
+    def outputs(
+        self, others: Mapping[str, str | None] | None = None
+    ) -> tuple[OutputFile | None, Path | None]:
+        """The files of --out and --picture; see `output`."""
+        return self.output(self.out, others), self.picture_path()
+
+    def picture_path(self) -> Path | None:
+        """The file of --picture, which can be written; None for none."""
+        from discrete_vae.figures.style import picture_file
+
+        return None if self.picture is None else picture_file(self.picture, argument="--picture").path
+
     def save_picture(self, figure: Figure, path: Path, what: str = "Picture:") -> None:
         """Write a picture and say where it is."""
         from discrete_vae.figures.style import save_figure
@@ -328,22 +344,16 @@ _ROW_OPTIONS = together(
 
 
 def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a verb a trained run with the options of examples for it, as its first argument `run`."""
+    """Give a verb a trained run, with the options of examples and its --out and --picture, as its argument `run`."""
 
     @wraps(function)
     def call(run: TrainedRun, **given: Any) -> int | None:
         named = ("data", "part", "label_column", "num_examples", "data_dir")
         run.row_options = {name: given.pop(name) for name in named}
+        run.out, run.picture = given.pop("out"), given.pop("picture")
         return function(run, **given)
 
     return takes_run(_ROW_OPTIONS(call))
-
-
-def picture_path(word: str | None) -> Path | None:
-    """The file that --picture names, which can be written; None for none."""
-    from discrete_vae.figures.style import picture_file
-
-    return None if word is None else picture_file(word, argument="--picture").path
 
 
 def feature_columns(x: np.ndarray, names: Sequence[str] | None) -> dict[str, np.ndarray]:
