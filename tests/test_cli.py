@@ -29,10 +29,15 @@ def installed(*words, **keywords):
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)])
-def test_help_exits_0(words, capsys):
-    assert cli.main(words) == 0
-    assert capsys.readouterr().out.startswith(("Usage: dvae", "dvae "))
+def test_help_exits_0_and_names_every_verb_and_status(capsys):
+    for words in (["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)):
+        assert cli.main(words) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(("Usage: dvae", "dvae "))
+        if words == ["--help"]:
+            assert all(f"\n  {verb} " in out for verb in VERBS)
+            statuses = " ".join(out.split()).partition("Exit status:")[2]
+            assert all(f"{status} " in statuses for status in ("0;", "1", "2", "70", "130", "143"))
 
 
 def test_no_words_show_the_help_and_exit_2(capsys):
@@ -40,13 +45,47 @@ def test_no_words_show_the_help_and_exit_2(capsys):
     assert "Verbs:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["['--help']", "['train', '--help']", "['list']", "['train', 'digits', '--settings']", "['frob']"],
-)
-def test_torch_is_imported_only_when_a_verb_needs_it(words):
-    code = f"import sys; from discrete_vae.cli import main; main({words}); sys.exit('torch' in sys.modules)"
+def test_torch_is_imported_only_when_a_verb_needs_it():
+    calls = [
+        ["--help"],
+        ["train", "--help"],
+        ["list"],
+        ["figure"],
+        ["train", "digits", "--settings"],
+        ["frob"],
+    ]
+    code = f"import sys; from discrete_vae.cli import main; [main(each) for each in {calls}]; "
+    code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_evaluating_imports_nothing_of_training(tmp_path):
+    words = [
+        "evaluate",
+        "--pretrained",
+        "digits",
+        "--num-examples",
+        "2",
+        "--num-samples",
+        "2",
+        "--out",
+        "x.json",
+    ]
+    code = f"import sys; from discrete_vae.cli import main; main({words}); "
+    code += "sys.exit(any(name.startswith('discrete_vae.training') for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "x.json").exists()
+
+
+def test_training_says_what_it_does_before_torch_is_imported(tmp_path):
+    """A process whose torch cannot be imported comes as far as the line."""
+    (tmp_path / "torch.py").write_text("raise SystemExit(7)\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = installed("train", "digits", "--size", "smoke", cwd=tmp_path, env=environment)
+    said = "Training digits, size smoke; results go to runs/digits-smoke\n"
+    assert (done.returncode, done.stderr) == (7, said)
 
 
 @pytest.mark.parametrize(
@@ -177,19 +216,14 @@ def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     assert output.errors == "strict"
 
 
-@pytest.mark.parametrize("words", [["list"], ["--help"]])
-def test_a_full_disk_behind_the_output_is_one_line(words):
+def test_a_full_disk_behind_the_output_is_one_line():
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "discrete_vae", "list"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "discrete_vae", *words],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            check=False,
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
         )
     assert done.returncode == 2
     assert done.stderr.startswith(

@@ -1,15 +1,21 @@
-"""Ctrl-C and SIGTERM in training: the step in progress is saved, and the resumed run equals the unbroken one."""
+"""Training that ends early, by signals, kills or numbers that are not finite: what was good stays, and it goes on."""
 
+import math
 import os
+import random
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
 from discrete_vae.cli import ended_by_interrupts, stop_on_signals
+from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
-from discrete_vae.runs.run_directory import MetricsLog
+from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
+from discrete_vae.training import step as step_module
+from tests.campaigns.tiny_runs import difference, train_words
 from tests.commands.conftest import TINY, snapshot
 from tests.training.tiny import without_times
 
@@ -170,3 +176,76 @@ def test_ctrl_c_raises_where_torch_is_there():
     with pytest.raises(KeyboardInterrupt), ended_by_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def train(cli, data_file, run, *more):
+    status, out, err = cli("train", "--data", data_file, "--run-dir", run, *TINY, *more)
+    assert (status, out) == (1, "")
+    error = err.splitlines()[-1]
+    assert error.startswith("error: ")
+    return error
+
+
+def assert_checkpoints_are_good(run):
+    store = RunDirectory(run).checkpoints()
+    for step in store.steps():
+        assert all(bool(value.isfinite().all()) for value in store.load(step).tensors.values())
+
+
+@pytest.mark.parametrize("when", ["training", "validation"])
+def test_a_planted_nan_is_named_with_step_term_and_last_checkpoint(
+    cli, done, tmp_path, data_file, monkeypatch, when
+):
+    monkeypatch.setattr(step_module, "_why_not", lambda *modules: "the test counts calls")
+    calls, original = {True: 0, False: 0}, BernoulliLikelihood.log_prob
+
+    def broken(self, parameters, x, observed=None):
+        calls[self.training] += 1
+        bad = calls[True] == 4 if when == "training" else (calls[False] == 2 and not self.training)
+        return original(self, parameters, x, observed) * (math.nan if bad else 1)
+
+    monkeypatch.setattr(BernoulliLikelihood, "log_prob", broken)
+    error = train(cli, data_file, tmp_path / "run")
+    if when == "training":
+        assert "reconstruction is nan at step 3; the run has stopped." in error
+    else:
+        assert "the validation ELBO is nan at step 4; the run has stopped." in error
+    assert "The last good checkpoint is that of step 2." in error
+    assert "A smaller learning rate" in error
+    assert_checkpoints_are_good(tmp_path / "run")
+    monkeypatch.undo()
+    done("train", "--resume", "--run-dir", tmp_path / "run")
+
+
+@pytest.mark.parametrize(("rate", "validate_every"), [("1e10", "1"), ("1e30", "100")])
+def test_a_huge_step_size_never_saves_a_bad_checkpoint(cli, tmp_path, data_file, rate, validate_every):
+    more = ("--training.optimizer.learning-rate", rate, "--training.validate-every", validate_every)
+    error = train(cli, data_file, tmp_path / "run", *more)
+    assert "the run has stopped" in error
+    assert_checkpoints_are_good(tmp_path / "run")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.name == "nt", reason="Windows has no SIGKILL")
+def test_ten_kills_of_the_command_at_random_times(data_file, tmp_path):
+    """Threads included; each kill comes up to a second after training began."""
+    choose, run, unbroken, hits = random.Random(1), tmp_path / "run", tmp_path / "unbroken", 0
+    dvae = [sys.executable, "-m", "discrete_vae"]
+    subprocess.run([*dvae, *train_words(data_file, unbroken)], capture_output=True, check=True)
+    for _ in range(10):
+        process = subprocess.Popen(
+            [*dvae, *train_words(data_file, run)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        while "training examples" not in process.stderr.readline():  # training begins
+            pass
+        time.sleep(choose.uniform(0.0, 1.0))
+        process.kill()
+        process.stderr.close()
+        hits += process.wait() == -9
+    assert hits >= 3
+    done = subprocess.run([*dvae, *train_words(data_file, run)], capture_output=True, check=False)
+    assert done.returncode == 0
+    assert difference(run, unbroken) is None
