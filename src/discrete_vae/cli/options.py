@@ -301,7 +301,6 @@ def _path(name: str, word: str) -> str:
     return word
 
 
-size = one_of("smoke", "short", "cpu", "paper")
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N",

@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import groupby
@@ -27,7 +27,6 @@ from discrete_vae.cli.options import (
     say_device,
     say_while_torch_loads,
     seed,
-    size,
     together,
     verb,
     whole_number,
@@ -104,7 +103,6 @@ _OPTIONS = together(
     option(
         "--size smoke|short|cpu|paper",
         "a minute; minutes to an hour on two cores (default); an hour or two; as published",
-        size,
     ),
     option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),
     option("--settings", "show every setting with its value and its meaning, and exit"),
@@ -274,47 +272,38 @@ def _headline(
             "model reads which are there, and learns from these."
         )
     if config.model.likelihood.kind == "gaussian":
-        lines += _constant(dataset, config)
-    if getattr(config.model.likelihood, "shorten_tails", False):
-        lines.append(_long_tails(dataset))
+        lines += _unusual_features(dataset, config)
     lines.append(computing_on(device))
     lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
     return "\n".join(lines)
 
 
-def _long_tails(dataset: DataSplits) -> str:
-    """The features that are read on another scale."""
-    from discrete_vae.likelihoods.scaling import long_tails
-
-    found = long_tails(dataset.train).nonzero()[:, 0].tolist()
-    return (
-        f"{len(found)} of {dataset.num_features} features have long tails{_named(dataset, found)} and are read on a "
-        "scale of asinh, as if their logarithms were taken: --model.likelihood.shorten-tails false leaves them."
-    )
-
-
-def _constant(dataset: DataSplits, config: ExperimentConfig) -> list[str]:
-    """The features that have one value in the examples to train on, if any, in words."""
+def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator[str]:
+    """Sentences about real features that are constant in the examples to train on, or are read on another scale."""
     from discrete_vae.data.splits import training_subset
-    from discrete_vae.likelihoods.scaling import Standardizer
+    from discrete_vae.likelihoods.scaling import Standardizer, long_tails
+
+    def told(found: torch.Tensor, fact: str) -> str:
+        places, names = found.nonzero()[:, 0].tolist(), dataset.description.columns
+        named = (
+            f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})"
+            if names
+            else ""
+        )
+        return f"{len(places)} of {dataset.num_features} features {fact}{named}"
 
     standardizer = Standardizer((dataset.num_features,))
     standardizer.fit_(training_subset(dataset, config.training).train)
-    found = standardizer.constant.nonzero()[:, 0].tolist()
-    if not found:
-        return []
-    return [
-        f"{len(found)} of {dataset.num_features} features {'has' if len(found) == 1 else 'have'} one value in all "
-        f"examples to train on{_named(dataset, found)}: such a feature adds nothing to any likelihood."
-    ]
-
-
-def _named(dataset: DataSplits, places: list[int]) -> str:
-    """The names of the first few features in brackets, where they have names."""
-    names = dataset.description.columns
-    return (
-        f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})" if names else ""
-    )
+    constant = standardizer.constant
+    if constant.any():
+        has = "has" if constant.sum() == 1 else "have"
+        fact = f"{has} one value in all examples to train on"
+        yield f"{told(constant, fact)}: such a feature adds nothing to any likelihood."
+    if getattr(config.model.likelihood, "shorten_tails", False):
+        yield (
+            f"{told(long_tails(dataset.train), 'have long tails')} and are read on a scale of asinh, as if their "
+            "logarithms were taken: --model.likelihood.shorten-tails false leaves them."
+        )
 
 
 def _interrupted(run: RunDirectory, status: int) -> int:
