@@ -60,9 +60,9 @@ from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.posterior import HierarchicalPosterior
 from discrete_vae.rng import DrawsFrom, key_to_seed, keyed_generator
 from discrete_vae.runs.io import write_text
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import digest
 from discrete_vae.system import in_words
-from discrete_vae.training.logging import TrainingProgress
 
 # Sizes and methods.
 

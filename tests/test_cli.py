@@ -29,17 +29,15 @@ def installed(*words, **keywords):
     )
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)])
-def test_help_exits_0(words, capsys):
-    assert cli.main(words) == 0
-    assert capsys.readouterr().out.startswith(("Usage: dvae", "dvae "))
-
-
-def test_help_names_every_verb_and_how_to_start(capsys):
-    cli.main(["--help"])
-    out = capsys.readouterr().out
-    assert all(f"\n  {verb} " in out for verb in VERBS)
-    assert "dvae train digits" in out
+def test_help_exits_0_and_names_every_verb_and_status(capsys):
+    for words in (["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)):
+        assert cli.main(words) == 0
+        out = capsys.readouterr().out
+        assert out.startswith(("Usage: dvae", "dvae "))
+        if words == ["--help"]:
+            assert all(f"\n  {verb} " in out for verb in VERBS)
+            statuses = " ".join(out.split()).partition("Exit status:")[2]
+            assert all(f"{status} " in statuses for status in ("0;", "1", "2", "70", "130", "143"))
 
 
 def test_no_words_show_the_help_and_exit_2(capsys):
@@ -47,13 +45,47 @@ def test_no_words_show_the_help_and_exit_2(capsys):
     assert "Verbs:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    "words",
-    ["['--help']", "['train', '--help']", "['list']", "['train', 'digits', '--settings']", "['frob']"],
-)
-def test_torch_is_imported_only_when_a_verb_needs_it(words):
-    code = f"import sys; from discrete_vae.cli import main; main({words}); sys.exit('torch' in sys.modules)"
+def test_torch_is_imported_only_when_a_verb_needs_it():
+    calls = [
+        ["--help"],
+        ["train", "--help"],
+        ["list"],
+        ["figure"],
+        ["train", "digits", "--settings"],
+        ["frob"],
+    ]
+    code = f"import sys; from discrete_vae.cli import main; [main(each) for each in {calls}]; "
+    code += "sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+def test_evaluating_imports_nothing_of_training(tmp_path):
+    words = [
+        "evaluate",
+        "--pretrained",
+        "digits",
+        "--num-examples",
+        "2",
+        "--num-samples",
+        "2",
+        "--out",
+        "x.json",
+    ]
+    code = f"import sys; from discrete_vae.cli import main; main({words}); "
+    code += "sys.exit(any(name.startswith('discrete_vae.training') for name in sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "x.json").exists()
+
+
+def test_training_says_what_it_does_before_torch_is_imported(tmp_path):
+    """A process whose torch cannot be imported comes as far as the line."""
+    (tmp_path / "torch.py").write_text("raise SystemExit(7)\n")
+    paths = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    environment = os.environ | {"PYTHONPATH": paths}
+    done = installed("train", "digits", "--size", "smoke", cwd=tmp_path, env=environment)
+    said = "Training digits, size smoke; results go to runs/digits-smoke\n"
+    assert (done.returncode, done.stderr) == (7, said)
 
 
 @pytest.mark.parametrize(
@@ -61,50 +93,21 @@ def test_torch_is_imported_only_when_a_verb_needs_it(words):
     [
         (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
         (NonFiniteLossError(9, "kl_discrete", float("nan"), 7), 1, "error: kl_discrete is nan at step 9"),
-        (
-            OSError(errno.ENOSPC, "No space left on device", "runs/a"),
-            2,
-            "runs/a must be usable; received No space",
-        ),
+        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a must be usable; received No"),
+        (OSError(errno.ENOSPC, "No space left on device"), 2, "Standard output, or the disk, must be usable"),
         (KeyboardInterrupt(), 130, "Interrupted."),
     ],
 )
-def test_exit_statuses(monkeypatch, capsys, error, status, message):
-    from discrete_vae.cli import train
-
-    def fail():
-        raise error
-
-    monkeypatch.setattr(train.run_list, "callback", fail)
+def test_exit_statuses(listing_does, capsys, error, status, message):
+    listing_does(fail(error))
     assert cli.main(["list"]) == status
     assert message in capsys.readouterr().err
-
-
-def test_warnings_are_one_line(monkeypatch, capsys):
-    from discrete_vae.cli import train
-
-    def warn():
-        with warnings.catch_warnings():
-            warnings.simplefilter("always")
-            warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)
-        return 0
-
-    monkeypatch.setattr(train.run_list, "callback", warn)
-    assert cli.main(["list"]) == 0
-    assert capsys.readouterr().err == "warning: the chains may not know all modes.\n"
 
 
 def test_the_command_runs_as_a_process(tmp_path):
     done = installed("list", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist-static-rbm128" in done.stdout
-
-
-def test_a_wrong_word_ends_the_process_with_2_and_no_traceback(tmp_path):
-    done = installed("validate", "dogits", cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("error: EXPERIMENT must be one of digits")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_stops_early_is_no_error():
@@ -189,55 +192,19 @@ def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, 
     assert err.endswith("\x1b[31mbar\x1b[0m")  # bars go on to move
 
 
-def test_an_unforeseen_error_without_a_place_for_its_file_names_the_line(listing_does, monkeypatch, capsys):
-    def full(**_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(tempfile, "mkstemp", full)
-    listing_does(fail(TypeError("odd")))
-    assert cli.main(["list"]) == 70
-    assert f"please report it with this line ({__file__}, line " in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError(
-            "[enforce fail at alloc_cpu.cpp:121] . DefaultCPUAllocator: can't allocate memory: you tried"
-        ),
-        RuntimeError("Storage size calculation overflowed with sizes=[3000000000, 3000000000]"),
-        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
-    ],
-    ids=str,
+    "error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")]
 )
 def test_too_little_memory_is_no_fault_of_the_command(listing_does, capsys, error):
     listing_does(fail(error))
     assert cli.main(["list"]) == 2
-    err = capsys.readouterr().err
-    assert err.startswith("error: This command must fit this machine's memory; received more than ")
-    assert "Lower what is largest" in err
+    assert capsys.readouterr().err.startswith("error: This command must fit this machine's memory")
 
 
-@pytest.mark.parametrize(
-    ("error", "message"),
-    [
-        (
-            OSError(errno.ENOSPC, "No space left on device"),
-            "Standard output, or the disk, must be usable; received No",
-        ),
-        (
-            InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it."),
-            "error: \\x1b]0;x\\x07 must\\nbe; received z.",
-        ),
-    ],
-)
-def test_every_error_is_one_line_without_control_characters(listing_does, capsys, error, message):
-    listing_does(fail(error))
+def test_every_error_is_one_line_without_control_characters(listing_does, capsys):
+    listing_does(fail(InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it.")))
     assert cli.main(["list"]) == 2
-    err = capsys.readouterr().err
-    assert message in err
-    assert len(err.splitlines()) == 1
+    assert capsys.readouterr().err == "error: \\x1b]0;x\\x07 must\\nbe; received z. Do it.\n"
 
 
 def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
@@ -249,19 +216,14 @@ def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     assert output.errors == "strict"
 
 
-@pytest.mark.parametrize("words", [["list"], ["--help"]])
-def test_a_full_disk_behind_the_output_is_one_line(words):
+def test_a_full_disk_behind_the_output_is_one_line():
     if not Path("/dev/full").exists():
         pytest.skip("this system has no /dev/full")
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    command = [sys.executable, "-m", "discrete_vae", "list"]
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "discrete_vae", *words],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=environment,
-            check=False,
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
         )
     assert done.returncode == 2
     assert done.stderr.startswith(
@@ -293,11 +255,3 @@ def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):
         printed.append(capsys.readouterr().err)
     assert printed[0].endswith("warning: the chains may not know all modes.\n")
     assert printed[1] == ""
-
-
-def test_the_help_names_every_exit_status(capsys):
-    cli.main(["--help"])
-    text = " ".join(capsys.readouterr().out.split())
-    assert all(
-        f"{status} " in text.partition("Exit status:")[2] for status in ("0;", "1", "2", "70", "130", "143")
-    )

@@ -246,7 +246,7 @@ def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
     Args:
         say: The command's standard output for these words.
     """
-    options = re.compile(r"^  +(-{1,2}[a-z][a-z-]*)", re.MULTILINE)
+    options = re.compile(r"^  (-{1,2}[a-z][a-z-]*)", re.MULTILINE)  # more spaces are a help's further lines
     names = re.findall(r"^  ([a-z-]+)  ", say(["--help"]).partition("Verbs")[2], re.MULTILINE)
     found = {name: options.findall(say([name, "--help"])) for name in names}
     settings = say(["train", "digits", "--settings"])

@@ -2,14 +2,12 @@
 
 import io
 import math
-import re
 from types import NoneType
-from typing import Annotated, Literal, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
-from pydantic import Field, create_model
 from rich.console import Console
 
 from discrete_vae import DiscreteVAE
@@ -26,8 +24,8 @@ from discrete_vae.overrides import (
     swapped_sizes,
 )
 from discrete_vae.presets import SIZES, load_experiment, own_data
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.loop import run_steps
 
 DIGITS = load_experiment("digits")
@@ -71,18 +69,6 @@ def test_a_component_is_swapped_whatever_the_order():
     config = changed("--model.prior.num-units 6 --model.prior factorial")
     assert (config.model.prior.kind, config.model.prior.num_units) == ("factorial", 6)
     assert config.model.posterior == DIGITS.model.posterior
-
-
-def test_naming_the_present_component_keeps_its_values():
-    assert changed("--model.prior rbm").model.prior == DIGITS.model.prior
-
-
-def test_settings_may_stand_before_the_experiment():
-    rest, found = split_overrides(
-        ["train", "--training.num-epochs", "5", "digits", "--model.posterior.hidden", "4", "4"]
-    )
-    assert rest == ["train", "digits"]
-    assert found == [("training.num-epochs", ["5"]), ("model.posterior.hidden", ["4", "4"])]
 
 
 @pytest.mark.parametrize(
@@ -145,33 +131,6 @@ def test_components_of_one_slot_may_share_a_settings_name():
 
 
 @pytest.mark.parametrize(
-    ("annotation", "many"),
-    [
-        (tuple[int, ...], True),
-        (tuple[int, ...] | None, True),
-        (Annotated[int, Field(gt=0)] | tuple[tuple[int, ...], ...], True),
-        (Annotated[tuple[float, ...] | None, Field(description="x")], True),
-        (Literal["tuple"], False),
-        (int | None, False),
-        (Annotated[float, Field(description="a tuple of one")], False),
-    ],
-)
-def test_the_type_says_whether_a_setting_takes_several_values(annotation, many):
-    field = create_model("Fields", value=(annotation, ...)).model_fields["value"]
-    assert Setting("value", field, None).many is many
-
-
-def test_every_help_text_stands_alone():
-    """No text refers to one shown elsewhere: it names its subject, and is a sentence."""
-    texts = {path: found[0].field.description for path, found in settings().items()}
-    assert [path for path, text in texts.items() if not text or not text.endswith(".")] == []
-    leaning = re.compile(r"^(Its|The same|Likewise|That|Those)\b|likewise|\bthat factor\b")
-    assert [path for path, text in texts.items() if leaning.search(text)] == []
-    shared = {text for text in texts.values() if sum(text == other for other in texts.values()) > 1}
-    assert shared <= {"Widths of the hidden layers."}
-
-
-@pytest.mark.parametrize(
     "changes",
     [
         [("model.hierarchy", ["none"])],
@@ -187,11 +146,6 @@ def test_importance_samples_of_the_experiment_give_way(changes):
     asked = [*changes, ("training.num-importance-samples", ["5"])]
     with pytest.raises(InvalidInputError, match="must be"):
         apply_overrides(base, asked)
-
-
-def test_another_fault_is_named_as_it_is():
-    with pytest.raises(InvalidInputError, match="batch"):
-        apply_overrides(load_experiment("mnist-static", "cpu"), [("training.batch-size", ["0"])])
 
 
 # A component that is swapped in takes sizes that fit the experiment.

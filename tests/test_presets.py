@@ -21,9 +21,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.overrides import apply_overrides, settings, slots
 from discrete_vae.presets import (
-    EXPERIMENTS,
     SIZES,
-    cite,
     cited_keys,
     experiment_names,
     load_experiment,
@@ -45,46 +43,6 @@ def test_config_builds_a_model(name, size):
     assert model.event_shape == config.model.shape
 
 
-@pytest.mark.parametrize("name", experiment_names())
-def test_the_line_about_an_experiment_describes_the_default_size(name):
-    """`dvae list` shows it; what is trained unless another size is asked for comes before size paper."""
-    short, _, paper = EXPERIMENTS[name].about.partition("; size paper: ")
-    model = load_experiment(name).model
-    if model.prior.kind == "factorial":
-        assert f"{model.prior.num_units} independent units, " in short
-    else:
-        assert f"RBM {model.prior.num_left} + {model.prior.num_right}, " in short
-    assert ("linear decoder" in short) == (model.decoder.hidden == () and model.hierarchy.kind == "none")
-    if model.hierarchy.kind == "none":
-        assert short.endswith("no Gaussian layers.")
-        return
-    of_paper = load_experiment(name, "paper").model.hierarchy
-    assert f"{model.hierarchy.num_layers} Gaussian layers of {model.hierarchy.num_units} units" in short
-    assert f"{of_paper.num_layers} layers of {of_paper.num_units}" in paper
-    for text, config in ((short, model.hierarchy), (paper, of_paper)):
-        assert ("groups" in text) == (config.sharing.kind == "groups")
-
-
-@pytest.mark.parametrize("name", [name for name in experiment_names() if name != "digits"])
-def test_size_cpu_lies_between_short_and_paper(name):
-    short, cpu, paper = (load_experiment(name, size) for size in ("short", "cpu", "paper"))
-    assert short.training.num_epochs <= cpu.training.num_epochs
-    assert max(cpu.model.posterior.hidden) < min(paper.model.posterior.hidden)
-    assert cpu.training.optimizer.rate.kind == "cosine"
-    assert (cpu.evaluation.num_samples, cpu.evaluation.num_examples) == (10_000, None)
-    if cpu.model.hierarchy.kind == "gaussian":
-        layers = [config.model.hierarchy.num_layers for config in (short, cpu, paper)]
-        assert layers[0] < layers[1] <= layers[2]
-        overfits = name in ("caltech101-silhouettes", "mnist-static")  # importance samples make it worse
-        assert (cpu.training.num_importance_samples == 1) == overfits
-        assert (cpu.training.optimizer.decoder_weight_decay > 0) == overfits
-
-
-def test_size_cpu_of_digits_is_short():
-    cpu, short = (load_experiment("digits", size) for size in ("cpu", "short"))
-    assert cpu.model_copy(update={"size": "short"}) == short
-
-
 @pytest.mark.parametrize(
     ("name", "repair"),
     [
@@ -101,11 +59,6 @@ def test_an_unknown_name_is_answered_with_what_was_meant(name, repair):
         load_experiment(name)
     assert caught.value.argument == "experiment"
     assert repair in caught.value.repair
-
-
-def test_unknown_sizes_are_refused():
-    with pytest.raises(InvalidInputError, match=r"^size "):
-        load_experiment("digits", "huge")
 
 
 # The paper's four models: parameter counts by hand, ten steps inside 24 GiB, stable training from 1 to 20 layers.
@@ -251,15 +204,6 @@ def test_smoke_is_bounded(rows, features, steps):
     assert 0 < training.validate_every <= taken
 
 
-def test_other_sizes_see_every_example():
-    config = own_data(
-        Path("x.npy"), event_shape=(50,), num_train=800_000, num_valid=10, num_test=10, size="short"
-    )
-    assert config.training.num_examples is None
-    assert config.training.num_validation_examples is None
-    assert config.evaluation.num_examples is None
-
-
 # What is cited follows what is in use.
 
 
@@ -299,10 +243,6 @@ def test_entries_are_whole(key):
 def test_keys_follow_the_settings(words, more, less):
     plain = set(cited_keys(load_experiment("digits")))
     assert set(cited_keys(apply_overrides(load_experiment("digits"), words))) == (plain | more) - less
-
-
-def test_without_a_config_it_is_the_model():
-    assert re.findall(r"^@\w+\{([^,]+),", cite(), re.MULTILINE) == ["discrete-vae", "rolfe2017"]
 
 
 # The names of runs.
@@ -353,8 +293,3 @@ def test_settings_do_not_share_a_name():
     paths = [*settings(), *slots()]
     names = {run_name("a", None, [(path, ["1"])]) for path in paths}
     assert len(names) == len(paths)
-
-
-def test_an_unknown_setting_is_refused():
-    with pytest.raises(InvalidInputError, match=r"^--training\.num-epohs "):
-        run_name("digits-short", None, [("training.num-epohs", ["3"])])

@@ -10,7 +10,7 @@ import pytest
 
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import NonFiniteLossError
-from discrete_vae.training.logging import TrainingProgress
+from discrete_vae.runs.progress import TrainingProgress
 from reproduction import paper, sweep, tables
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Options

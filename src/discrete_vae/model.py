@@ -52,7 +52,6 @@ from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimato
 from discrete_vae.objectives.importance import ImportanceSampler, LogLikelihood, importance_weighted
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, resolve_generator
-from discrete_vae.runs.pretrained import read_model, write_model
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
@@ -688,6 +687,8 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         self._check_parts(self.config)
         check_finite_weights("model", self)
+        from discrete_vae.runs.pretrained import write_model
+
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
 
     @classmethod
@@ -719,6 +720,8 @@ class DiscreteVAE(nn.Module):
                 not finite, encoder or decoder is missing or not wanted, or the hub cannot be reached.
         """
         device = check_device(device)
+        from discrete_vae.runs.pretrained import read_model
+
         saved = read_model(path, revision=revision)
         saved.check_parts(encoder=encoder, decoder=decoder)
         # new weights are drawn, then overwritten

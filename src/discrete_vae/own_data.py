@@ -70,7 +70,7 @@ def read_own_experiment(
     size: str = "short",
     data_dir: str | Path | None = None,
 ) -> tuple[ExperimentConfig, DataSplits]:
-    """Read a file once: its experiment, changed as the command line says, and its data.
+    """Read a file once: its experiment, changed as the command line says, and its data; see `own_experiment`.
 
     Args:
         path: The file.
@@ -78,9 +78,6 @@ def read_own_experiment(
             is read, that of the likelihood how its values are, and the others change the experiment.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
-
-    Raises:
-        InvalidInputError: If the file cannot be read, its values not by the likelihood, or a setting breaks its rule.
     """
     fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
@@ -113,14 +110,7 @@ def _read(
 
 
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
-    """`own_experiment` for a file that has been read.
-
-    Args:
-        dataset: What was read.
-        path: The file.
-        likelihood: How values are read.
-        size: "smoke", "short", "cpu" or "paper".
-    """
+    """`own_experiment` for a file that has been read."""
     config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
@@ -139,11 +129,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
 
 
 def _warn_of_index(dataset: DataSplits) -> None:
-    """Warn of the first column of a table whose values are successive whole numbers, in whatever order they stand.
-
-    Warns:
-        UserWarning: If there is one: it is an index, and no feature.
-    """
+    """Warn of the first column of a table whose values are successive whole numbers: an index, and no feature."""
     parts = [dataset.train, dataset.valid, dataset.test]
     count = sum(len(part) for part in parts)
     for place, name in enumerate(dataset.description.columns if count > _FEWEST_COUNTED else ()):

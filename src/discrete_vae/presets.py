@@ -356,10 +356,9 @@ def own_data(
 ) -> ExperimentConfig:
     """An RBM prior, four groups and one hidden layer per network; for real values a Gaussian layer besides.
 
-    Up to 24 + 24 units keep log Z exact. Real values vary within a class, and bits would have to spell that out: one
-    layer of Gaussian latents tells it, so that the bits are left to the classes. Size smoke takes a minute at most
-    however large the file is: it sees a fixed random choice of the examples, and takes fewer steps where there are very
-    many features.
+    Up to 24 + 24 units keep log Z exact. Real values vary within a class: one layer of Gaussian latents tells how, so
+    that the bits are left to the classes. Size smoke takes a minute at most however large the file is: it sees a fixed
+    random choice of the examples, and takes fewer steps where there are very many features.
 
     Args:
         path: The file.
@@ -377,8 +376,9 @@ def own_data(
     chosen = validated = tested = None
     if size == "smoke":
         num_steps = min(num_steps, max(_MIN_SMOKE_STEPS, _SMOKE_WORK // num_features))
-        chosen = _fewer(num_train, num_steps * batch_size)
-        validated, tested = _fewer(num_valid, _MAX_SMOKE_EXAMPLES), _fewer(num_test, _MAX_SMOKE_EXAMPLES)
+        most = num_steps * batch_size, _MAX_SMOKE_EXAMPLES, _MAX_SMOKE_EXAMPLES
+        counts = zip((num_train, num_valid, num_test), most, strict=True)
+        chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
     likelihood = likelihood or BernoulliLikelihoodConfig()
     layer = GaussianHierarchyConfig(
@@ -412,11 +412,6 @@ def own_data(
         ),
         evaluation=EvaluationConfig(num_samples=200 if size == "smoke" else 1000, num_examples=tested),
     )
-
-
-def _fewer(count: int, most: int) -> int | None:
-    """The limit where it leaves some out, None for all."""
-    return most if count > most else None
 
 
 # What to cite for a model: the papers behind the parts that are in use.
@@ -472,34 +467,21 @@ def first_difference(before: ExperimentConfig, after: ExperimentConfig) -> tuple
         >>> first_difference(load_experiment("digits", "smoke"), load_experiment("digits", "short"))
         ('--size', 'smoke', 'short')
     """
-    return _first(before.model_dump(), after.model_dump())
-
-
-def _first(before: dict[str, Any], after: dict[str, Any]) -> tuple[str, object, object]:
-    name = next(name for name in after if before.get(name) != after[name])
-    one, other = before.get(name), after[name]
-    if isinstance(one, dict) and isinstance(other, dict):
-        option, one, other = _first(one, other)
-        return f"--{name.replace('_', '-')}.{option.removeprefix('--')}", one, other
-    return "EXPERIMENT" if name == "name" else f"--{name.replace('_', '-')}", one, other
+    one, other, path = before.model_dump(), after.model_dump(), []
+    while isinstance(one, dict) and isinstance(other, dict):
+        name = next(name for name in other if one.get(name) != other[name])
+        one, other = one.get(name), other[name]
+        path.append(name.replace("_", "-"))
+    return "EXPERIMENT" if path == ["name"] else f"--{'.'.join(path)}", one, other
 
 
 _MAX_LENGTH, _DIGEST = 80, 8  # characters
 
 
 def run_name(base: str, seed: int | None, overrides: list[Override]) -> str:
-    """A run's name: what it is based on, then what was set on the command line.
+    """A run's name: experiment and size, then what was set on the command line, in whatever order.
 
-    The same settings give the same name in whatever order they were given. A name that would be long, or would lose
-    what a file name cannot hold, ends in a digest of the settings.
-
-    Args:
-        base: Experiment and size.
-        seed: Its seed, if one was given.
-        overrides: Pairs of a setting's path and its values.
-
-    Raises:
-        InvalidInputError: If a path is no setting's.
+    A name that would be long, or would lose what a file name cannot hold, ends in a digest of the settings.
 
     Examples:
         >>> run_name("digits-short", 3, [("training.num-epochs", ["5"]), ("model.smoothing", ["spike-slab"])])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import discrete_vae as dv
-from discrete_vae.training.logging import TrainingProgress
+from discrete_vae.runs.progress import TrainingProgress
 from tests.campaigns.machine_calls import Call, right_call
 from tests.campaigns.tiny_runs import write_data
 

@@ -30,6 +30,18 @@ def cli(capsys):
 
 
 @pytest.fixture
+def done(cli):
+    """Run a command that must succeed; returns its output and what it wrote on standard error."""
+
+    def run(*words):
+        status, out, err = cli(*words)
+        assert status == 0, err
+        return out, err
+
+    return run
+
+
+@pytest.fixture
 def refused(cli, tmp_path):
     """Run a command that must fail: status 2, one line in the house's form, nothing written or lost."""
 
@@ -73,3 +85,32 @@ def trained_once(tmp_path_factory, data_file):
 def trained(trained_once, tmp_path):
     """A copy of that run, which a test may spoil."""
     return shutil.copytree(trained_once, tmp_path / "trained")
+
+
+@pytest.fixture(scope="session")
+def images_run(tmp_path_factory):
+    """A run of 60 images of 4 x 3 pixels with labels, x.npz beside it, with Gaussian layers."""
+    folder = tmp_path_factory.mktemp("images")
+    random = np.random.default_rng(0)
+    kind = random.integers(0, 2, 60)
+    np.savez(folder / "x.npz", x=random.random((60, 4, 3)) < random.random((2, 4, 3))[kind], y=kind)
+    layers = shlex.split(
+        "--model.hierarchy gaussian --model.hierarchy.num-layers 2 --model.hierarchy.num-units 2 "
+        "--model.hierarchy.posterior-hidden 5 --model.hierarchy.prior-hidden 5"
+    )
+    run = folder / "run"
+    assert main(["train", "--data", str(folder / "x.npz"), "--run-dir", str(run), *TINY, *layers]) == 0
+    return run
+
+
+@pytest.fixture(scope="session")
+def table_run(tmp_path_factory):
+    """A run on a table of counts that had no gaps, and the table with some."""
+    folder = tmp_path_factory.mktemp("table")
+    counts = np.random.default_rng(0).poisson(5, (60, 4))
+    lines = [f'{i % 3},"{a}",{b},{c} ,{d}' for i, (a, b, c, d) in enumerate(counts)]
+    (folder / "whole.csv").write_text("\n".join(['kind,a,"b",c,d', *lines]))
+    words = ["--model.likelihood", "negative-binomial", "--data.label-column", "kind", *TINY]
+    assert main(["train", "--data", str(folder / "whole.csv"), "--run-dir", str(folder / "run"), *words]) == 0
+    (folder / "gaps.csv").write_bytes(b'd,kind,a,c,b\r\n1,x,"NA",3.0,\r\n\r\n,y,"2",, 4\r\n')
+    return folder

@@ -37,61 +37,53 @@ def file(tmp_path):
     return write
 
 
-@pytest.mark.parametrize("gaps", [False, True], ids=["whole", "gaps"])
-@pytest.mark.parametrize("kind", DATA)
-def test_every_verb(cli, tmp_path, file, kind, gaps):
+@pytest.mark.parametrize(
+    ("kind", "gaps", "shape"),
+    [
+        ("gaussian", True, (60, 12)),
+        ("negative-binomial", False, (60, 12)),
+        ("categorical", True, (60, 3, 4)),
+        ("bernoulli", True, (60, 12)),
+    ],
+)
+def test_every_verb(cli, done, tmp_path, file, kind, gaps, shape):
     run = tmp_path / "run"
-    words = ("--data", file(kind, gaps=gaps), "--model.likelihood", kind, *TINY)
-    status, out, err = cli("train", *words, "--run-dir", run)
-    assert status == 0, err
+    words = ("--data", file(kind, gaps=gaps, shape=shape), "--model.likelihood", kind, *TINY)
+    out, err = done("train", *words, "--run-dir", run)
     assert "Independent features: " in out
-    missing = int(np.isnan(np.load(tmp_path / "mine.npy").astype(float)).sum())
-    assert (" are missing: " in err) == gaps == (missing > 0)
+    assert (" are missing: " in err) == gaps
     config = json.loads((run / "config.json").read_text())["model"]
     assert config["missing"] == gaps
     assert config["likelihood"].get("num_categories", 4) == 4
-    status, out, _ = cli("evaluate", run)
-    assert status == 0
+    out, _ = done("evaluate", run)
     assert "independent features" in out
     assert np.isfinite(json.loads((run / "evaluation.json").read_text())["log_likelihood"]["value"])
-    assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
-    assert {path.name for path in (run / "figures").iterdir()} == {
-        "samples.png",
-        "reconstructions.png",
-        "training.png",
-    }
+    done("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")
+    names = {path.name for path in (run / "figures").iterdir()}
+    assert names == {"samples.png", "reconstructions.png", "training.png"}
     assert "can be trained" in cli("validate", *words)[1]
 
 
-@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
-def test_images_of_other_values(cli, tmp_path, file, kind):
-    run = tmp_path / "run"
-    path = file(kind, gaps=True, shape=(60, 3, 4))
-    assert cli("train", "--data", path, "--model.likelihood", kind, *TINY, "--run-dir", run)[0] == 0
-    assert load_run(RunDirectory.open(run)).model.event_shape == (1, 3, 4)
-    assert cli("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")[0] == 0
-
-
-@pytest.mark.parametrize("part", ["train", "valid", "test"])
-def test_one_gap_trains_whichever_part_it_falls_into(cli, tmp_path, part):
-    parts = dict(zip(("train", "valid", "test"), np.split(DATA["gaussian"].copy(), [40, 50]), strict=True))
-    parts[part][3, 2] = np.nan
-    np.savez(tmp_path / "x.npz", **parts)
-    assert own_experiment(tmp_path / "x.npz", likelihood="gaussian").model.missing
+def test_one_gap_counts_whichever_part_it_falls_into(done, tmp_path):
+    for part in ("train", "valid", "test"):
+        parts = dict(
+            zip(("train", "valid", "test"), np.split(DATA["gaussian"].copy(), [40, 50]), strict=True)
+        )
+        parts[part][3, 2] = np.nan
+        np.savez(tmp_path / "x.npz", **parts)
+        assert own_experiment(tmp_path / "x.npz", likelihood="gaussian").model.missing
     words = ("--data", tmp_path / "x.npz", "--model.likelihood", "gaussian", *TINY)
-    status, _, err = cli("train", *words, "--run-dir", tmp_path / "run")
-    assert status == 0, err
+    _, err = done("train", *words, "--run-dir", tmp_path / "run")
     assert "1 of the 720 values" in " ".join(err.split())
-    assert cli("evaluate", tmp_path / "run")[0] == 0
+    done("evaluate", tmp_path / "run")
 
 
-def test_constant_columns_are_said_and_bring_nothing(cli, tmp_path):
+def test_constant_columns_are_said_and_bring_nothing(done, tmp_path):
     noise = RANDOM.normal(size=(60, 3)).round(3)
     cells = np.hstack([noise, np.broadcast_to([7.25, 1e6], (60, 2))])
     (tmp_path / "t.csv").write_text("\n".join(["a,b,c,d,e", *(",".join(map(str, row)) for row in cells)]))
     words = ("--data", tmp_path / "t.csv", "--model.likelihood", "gaussian", *TINY)
-    status, _, err = cli("train", *words, "--run-dir", tmp_path / "run")
-    assert status == 0, err
+    _, err = done("train", *words, "--run-dir", tmp_path / "run")
     assert "2 of 5 features have one value in all examples to train on (d, e)" in " ".join(err.split())
     model = load_run(RunDirectory.open(tmp_path / "run")).model
     x, m = torch.tensor(cells).float(), torch.randn(60, 5)
@@ -112,22 +104,21 @@ def table(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore:.* fewer than 10 effective samples")
-def test_a_table_with_names_and_long_tails_comes_back_filled(cli, refused, tmp_path, table):
+def test_a_table_with_names_and_long_tails_comes_back_filled(done, refused, tmp_path, table):
     file, lines = table
     words = ["train", "--data", file, "--model.likelihood", "gaussian", *TINY, "--run-dir", tmp_path / "run"]
     assert "column 'name', must hold numbers" in refused(*words)
     words += ["--data.label-column", "kind", "--data.ignored-columns", "name"]
-    status, _, err = cli(*words)
-    assert status == 0, err
+    _, err = done(*words)
     assert "1 of 3 features have long tails (long) and are read on a scale of asinh" in err
     config = json.loads((tmp_path / "run/config.json").read_text())["model"]
     assert config["likelihood"]["shorten_tails"]
     assert config["hierarchy"]["num_layers"] == 1
-    assert cli("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "codes.npz")[0] == 0
+    done("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "codes.npz")
     with np.load(tmp_path / "codes.npz") as codes:
         assert codes["label"].tolist() == ["cat"] * 60
     more = ["--num-samples", "20", "--num-rounds", "2"]
-    assert cli("impute", tmp_path / "run", "--data", file, "--out", tmp_path / "filled.csv", *more)[0] == 0
+    done("impute", tmp_path / "run", "--data", file, "--out", tmp_path / "filled.csv", *more)
     filled = (tmp_path / "filled.csv").read_text().splitlines()
     assert (filled[0], len(filled)) == (lines[0], len(lines))
     for line, before in zip(filled[1:], lines[1:], strict=True):
@@ -136,24 +127,7 @@ def test_a_table_with_names_and_long_tails_comes_back_filled(cli, refused, tmp_p
     file.write_text(
         "\n".join(["long,b,a", *(f"{row + 1},,1" for row in range(3))])
     )  # without what is no feature
-    assert cli("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "new.npz")[0] == 0
-
-
-@pytest.mark.filterwarnings("always:column 'id'")
-def test_a_column_that_counts_the_rows_gives_a_warning(cli, tmp_path):
-    rows = [f"{row},{row % 7}.5" for row in range(60)]
-    (tmp_path / "t.csv").write_text("\n".join(["id,a", *rows]))
-    words = ["train", "--data", tmp_path / "t.csv", "--model.likelihood", "gaussian", *TINY]
-    status, _, err = cli(*words, "--run-dir", tmp_path / "run")
-    assert status == 0
-    assert "warning: column 'id' of t.csv counts the rows" in err
-
-
-def test_other_likelihoods_are_named(refused, tmp_path, file):
-    error = refused("train", "--data", file("gaussian"), "--run-dir", tmp_path / "run")
-    assert "gaussian can read them" in error
-    error = refused("train", "--data", file("gaussian"), "--model.likelihood", "poisson")
-    assert "must be one of bernoulli, gaussian, categorical, negative-binomial; received 'poisson'" in error
+    done("encode", tmp_path / "run", "--data", file, "--out", tmp_path / "new.npz")
 
 
 def test_a_training_with_gaps_goes_on_bit_for_bit(file, tmp_path):
@@ -174,7 +148,7 @@ def test_a_training_with_gaps_goes_on_bit_for_bit(file, tmp_path):
     assert all(torch.equal(value, weights[1][name]) for name, value in weights[0].items())
 
 
-def test_gaps_are_imputed_better_than_by_column_means(cli, tmp_path):
+def test_gaps_are_imputed_better_than_by_column_means(done, tmp_path):
     """Real values with a fifth of them missing; what is missing is known here, and judged in units of its column."""
     random = np.random.default_rng(1)
     centers = random.normal(size=(4, 8)) * 3
@@ -187,7 +161,7 @@ def test_gaps_are_imputed_better_than_by_column_means(cli, tmp_path):
         **{"train": np.where(missing, np.nan, whole)[:800], "test": np.where(missing, np.nan, whole)[800:]},
     )
     words = ("--model.likelihood", "gaussian", "--size", "smoke", "--run-dir", tmp_path / "run")
-    assert cli("train", "--data", tmp_path / "x.npz", *words)[0] == 0
+    done("train", "--data", tmp_path / "x.npz", *words)
     model = load_run(RunDirectory.open(tmp_path / "run")).model
     gaps = torch.tensor(np.where(missing, np.nan, whole)[800:], dtype=torch.float32)
     imputed = torch.stack([model.reconstruct(gaps, seed=seed) for seed in range(20)]).mean(0).numpy()
@@ -198,14 +172,3 @@ def test_gaps_are_imputed_better_than_by_column_means(cli, tmp_path):
         return np.sqrt((((guess - whole[800:]) / deviations)[missing[800:]] ** 2).mean())
 
     assert error(imputed) < 0.8 * error(means)
-
-
-def test_a_table_from_a_text_file(cli, tmp_path):
-    rows = ["width,height,count"] + [f"{i % 7 + 0.5},{'' if i % 5 else i},{i % 3}" for i in range(60)]
-    (tmp_path / "table.csv").write_text("\n".join(rows))
-    words = ("--model.likelihood", "gaussian", "--run-dir", tmp_path / "run", *TINY)
-    status, _, err = cli("train", "--data", tmp_path / "table.csv", *words)
-    assert status == 0
-    assert "are missing" in err
-    environment = json.loads((tmp_path / "run" / "environment.json").read_text())
-    assert environment["data"]["columns"] == ["width", "height", "count"]

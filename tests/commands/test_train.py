@@ -3,17 +3,15 @@
 import errno
 import json
 import re
+import shlex
 import shutil
-import subprocess
 import sys
 
 import numpy as np
 import pytest
-import torch
 
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, sole_writer
-from discrete_vae.training import preflight
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
 from tests.interop.events import events, lines
 
@@ -34,9 +32,8 @@ def forget_after(run, step):
             shutil.rmtree(folder)
 
 
-def test_a_run_says_where_its_results_are_and_what_comes_next(cli, tmp_path, data_file):
-    status, out, err = cli("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
-    assert status == 0
+def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
+    out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
     assert "Best checkpoint: step " in out
     means = float(re.search(r"^Independent features: (-[\d.]+) nats \(validation\)\.$", out, re.MULTILINE)[1])
@@ -71,13 +68,13 @@ def test_a_run_says_how_it_reads_values_and_where_it_computes(cli, tmp_path, dat
     assert "probabilities" not in err
 
 
-def test_a_choice_of_examples_is_said_and_resumes(cli, tmp_path, data_file):
+def test_a_choice_of_examples_is_said_and_resumes(cli, done, tmp_path, data_file):
     words = ["--data", data_file, *TINY, "--training.num-examples", "20", "--training.batch-size", "10"]
     _, _, err = cli("train", *words, "--run-dir", tmp_path / "whole")
     assert err.startswith("flags: 20 of 48 training examples of 12 features; 12 steps (6 epochs);")
     shutil.copytree(tmp_path / "whole", tmp_path / "broken")
     forget_after(tmp_path / "broken", 4)
-    assert cli("train", "--resume", "--run-dir", tmp_path / "broken")[0] == 0
+    done("train", "--resume", "--run-dir", tmp_path / "broken")
     assert final_files(tmp_path / "whole", 12) == final_files(tmp_path / "broken", 12)
 
 
@@ -108,67 +105,43 @@ def test_a_profile_is_left_in_the_run(cli, tmp_path, data_file):
     assert "--profile must be a whole number of at least 1; received '0'." in err
 
 
-def test_the_environment_names_seed_device_and_data(trained, data_file):
-    environment = json.loads((trained / "environment.json").read_text())
-    assert (environment["seed"], environment["device"]["type"]) == (0, "cpu")
-    assert environment["data"]["source"] == data_file.name
-    assert len(environment["data"]["sha256"]) == 64
-
-
-def test_a_precision_that_there_is_not_is_refused_with_its_file(refused, trained):
-    environment = json.loads((trained / "environment.json").read_text())
-    (trained / "environment.json").write_text(json.dumps(environment | {"precision": ""}))
-    assert str(trained / "environment.json") in refused("train", "--resume", "--run-dir", trained)
-
-
 @pytest.mark.parametrize(
     ("save", "dynamic"),
     [
-        (lambda path, x: np.savez(path, images=x), False),
         (lambda path, x: np.savez_compressed(path, train=x, valid=x[:20], test=x[20:40]), False),
         (lambda path, x: np.savez(path, x.astype(np.float32) * 0.9 + 0.05), True),
-        (lambda path, x: np.savez(path, x.astype(np.int64)), False),
-        (lambda path, x: np.savez(path, x.reshape(-1, 3, 4)), False),
+        (lambda path, x: np.savez(path, images=x.reshape(-1, 3, 4).astype(np.int64)), False),
     ],
-    ids=["one array", "three parts", "probabilities", "integers", "images"],
+    ids=["three parts", "probabilities", "images"],
 )
-def test_forms_of_ones_own_data(cli, tmp_path, data_file, save, dynamic):
+def test_forms_of_ones_own_data(done, tmp_path, data_file, save, dynamic):
     path = tmp_path / "mine.npz"
     save(path, np.load(data_file))
-    words = ("--data", path, "--run-dir", tmp_path / "run", *TINY)
-    assert cli("train", *words)[0] == 0
+    done("train", "--data", path, "--run-dir", tmp_path / "run", *TINY)
     data = json.loads((tmp_path / "run" / "environment.json").read_text())["data"]
     assert ("afresh in each step" in data["values"]) == dynamic
-    status, out, _ = cli("evaluate", tmp_path / "run")
-    assert status == 0
+    out, _ = done("evaluate", tmp_path / "run")
     assert "mine: " in out
 
 
-def test_own_data_learn_something(cli, tmp_path):
+def test_own_data_learn_something(done, tmp_path):
     """Two clusters of 12 features at 5 % noise: log 2 + 12 H(0.05) = 3.07 nats; independent features cost 12 log 2."""
     random = np.random.default_rng(1)
     kind = random.integers(0, 2, 400)[:, None]
     np.save(tmp_path / "two.npy", (random.random((400, 12)) < 0.05) ^ (kind == 1))
-    words = ["--size", "smoke", "--training.num-epochs", "100", "--training.sampler.num-chains", "50"]
-    words += [
-        "--training.optimizer.learning-rate",
-        "0.02",
-        "--training.num-sweeps",
-        "5",
-        "--training.batch-size",
-        "64",
-    ]
-    assert cli("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)[0] == 0
-    status, _, _ = cli("evaluate", tmp_path / "run", "--num-samples", "200")
-    assert status == 0
+    words = shlex.split(
+        "--size smoke --training.num-epochs 100 --training.sampler.num-chains 50 --training.num-sweeps 5 "
+        "--training.optimizer.learning-rate 0.02 --training.batch-size 64"
+    )
+    done("train", "--data", tmp_path / "two.npy", "--run-dir", tmp_path / "run", *words)
+    done("evaluate", tmp_path / "run", "--num-samples", "200")
     found = json.loads((tmp_path / "run" / "evaluation.json").read_text())["log_likelihood"]["value"]
     assert -5.0 < found < -2.0
 
 
-def test_resuming_equals_not_stopping(cli, trained, trained_once):
+def test_resuming_equals_not_stopping(done, trained, trained_once):
     forget_after(trained, 2)
-    status, out, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 0
+    out, err = done("train", "--resume", "--run-dir", trained)
     assert "from step 2 to 6" in err
     assert "Trained 4 steps" in out
     assert final_files(trained) == final_files(trained_once)
@@ -176,56 +149,36 @@ def test_resuming_equals_not_stopping(cli, trained, trained_once):
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(cli, trained, trained_once):
+def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(done, trained, trained_once):
     best = json.loads((trained_once / "best.json").read_text())
     (trained / "best.json").unlink()
     forget_after(trained, best["step"])
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_finished_run_says_so(cli, trained):
+def test_a_finished_run_says_so(done, trained):
     before = snapshot(trained)
-    status, out, _ = cli("train", "--resume", "--run-dir", trained)
-    assert status == 0
+    out, _ = done("train", "--resume", "--run-dir", trained)
     assert out.startswith(f"{trained} has finished its 6 steps; nothing is left to do.")
     assert out.endswith(f"Next: dvae evaluate {trained}\n")
     assert snapshot(trained) == before
 
 
-def test_a_run_without_a_checkpoint_starts_over(cli, trained, trained_once):
-    shutil.rmtree(trained / "checkpoints")
-    (trained / "best.json").unlink()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
-
-
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "argument"),
     [
-        ("--training.num-epochs 7", "--training.num-epochs must be the resumed run's 6; received 7."),
-        ("--model.prior.num-left 4", "--model.prior.num-left must be the resumed run's 3; received 4."),
-        (
-            "--model.smoothing spike-slab",
-            "--model.smoothing.kind must be the resumed run's spike-exponential",
-        ),
-        ("--seed 3", "--seed must be the resumed run's 0; received 3."),
-        ("--size paper", "--size must be the resumed run's smoke; received paper."),
-        ("digits", "EXPERIMENT must be the resumed run's own-data; received digits."),
-        ("--data other.npy", "--data must be the resumed run's"),
+        ("--training.num-epochs 7", "--training.num-epochs"),
+        ("--model.smoothing spike-slab", "--model.smoothing.kind"),
+        ("--seed 3", "--seed"),
+        ("--size paper", "--size"),
+        ("digits", "EXPERIMENT"),
+        ("--data other.npy", "--data"),
     ],
 )
-def test_a_resumed_run_cannot_be_changed(refused, trained, words, message):
-    assert message in refused("train", "--resume", "--run-dir", trained, *words.split())
-
-
-def test_resuming_what_is_no_run_is_refused(refused, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert "--run-dir or EXPERIMENT must be given with --resume" in refused("train", "--resume")
-    assert "--run-dir must be an existing folder; received runs/digits-short" in refused(
-        "train", "digits", "--resume"
-    )
-    assert "holds no config.json" in refused("train", "--resume", "--run-dir", tmp_path)
+def test_a_resumed_run_cannot_be_changed(refused, trained, words, argument):
+    error = refused("train", "--resume", "--run-dir", trained, *words.split())
+    assert error.startswith(f"error: {argument} must be the resumed run's ")
 
 
 def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
@@ -239,14 +192,11 @@ def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
     assert "Bring the file back" in error
 
 
-@pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"name": "x"}', '{"name": "x", "model": {"num_features": "many"}}']
-)
-@pytest.mark.parametrize("verb", ["train", "evaluate"])
-def test_a_damaged_config_is_named(refused, trained, content, verb):
+@pytest.mark.parametrize("content", ["", "[]", '{"name": "x", "model": {"num_features": "many"}}'])
+def test_a_damaged_config_is_named(refused, trained, content):
     (trained / "config.json").write_text(content)
-    words = ["train", "--resume", "--run-dir", trained] if verb == "train" else ["evaluate", trained]
-    assert f"error: {trained / 'config.json'}" in refused(*words)
+    for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained]):
+        assert f"error: {trained / 'config.json'}" in refused(*words)
 
 
 def flip_a_byte(path):
@@ -257,18 +207,17 @@ def flip_a_byte(path):
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
 def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
-    cli, refused, trained, trained_once, file
+    done, refused, trained, trained_once, file
 ):
     flip_a_byte(trained / "checkpoints" / "step-6" / file)
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
         error = refused(*words)
         assert f"{trained / 'checkpoints' / 'step-6' / file} must hold what was saved" in error
         assert "Step 4 is intact" in error
-    status, out, _ = cli("evaluate", trained, "--checkpoint", "4")
-    assert status == 0
+    out, _ = done("evaluate", trained, "--checkpoint", "4")
     assert "checkpoint of step 4" in out
     shutil.rmtree(trained / "checkpoints" / "step-6")
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
@@ -290,7 +239,7 @@ def test_a_second_process_in_a_run_is_refused(refused, trained):
         assert "--run-dir must not be in use" in refused("train", "--resume", "--run-dir", trained)
 
 
-def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
+def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, done, trained, trained_once, monkeypatch):
     from discrete_vae.runs import checkpoints as store
 
     original = store.write_checkpoint
@@ -312,81 +261,18 @@ def test_a_full_disk_during_a_checkpoint_loses_nothing_saved(cli, trained, train
     assert "step 4 is intact" in error
     assert RunDirectory(trained).checkpoints().steps() == (2, 4)
     monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
+    done("train", "--resume", "--run-dir", trained)
     assert final_files(trained) == final_files(trained_once)
 
 
-def test_a_full_disk_between_checkpoints_loses_nothing_saved(cli, trained, trained_once, monkeypatch):
-    def full(self, record):
-        raise OSError(errno.ENOSPC, "No space left on device", str(self.path))
-
-    forget_after(trained, 4)
-    monkeypatch.setattr(MetricsLog, "append", full)
-    status, _, err = cli("train", "--resume", "--run-dir", trained)
-    assert status == 2
-    assert f"error: {trained / 'metrics.jsonl'} must be usable; received No space left on device." in err
-    monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
-
-
-def test_a_disk_that_is_really_full(cli, tmp_path, data_file):
-    """A file system of 60 kB, where the system allows to make one."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mounted = (
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=60k", "tmpfs", disk], capture_output=True, check=False
-        )
-        if sys.platform == "linux" and shutil.which("mount")
-        else None
-    )
-    if mounted is None or mounted.returncode != 0:
-        pytest.skip("this system or this user cannot mount a small file system")
-    try:
-        words = ("--data", data_file, "--run-dir", disk / "run", *TINY, "--training.validate-every", "1")
-        status, _, err = cli("train", *words)
-        assert status == 2
-        assert "No space left on device" in err.splitlines()[-1]
-        steps = RunDirectory(disk / "run").checkpoints().steps()
-        assert steps
-        assert all(RunDirectory(disk / "run").checkpoints().load(step).step == step for step in steps)
-        subprocess.run(["mount", "-o", "remount,size=10m", disk], check=True)
-        assert cli("train", "--resume", "--run-dir", disk / "run")[0] == 0
-    finally:
-        subprocess.run(["umount", disk], check=True)
-
-
-def test_an_interrupt_says_how_to_go_on(cli, trained, trained_once, monkeypatch):
-    from discrete_vae.training.logging import TrainingProgress
-
-    def interrupt(self, step):
-        if step == 5:
-            raise KeyboardInterrupt
-
-    forget_after(trained, 2)
-    monkeypatch.setattr(TrainingProgress, "advance", interrupt)
-    status, out, err = cli("train", "--resume", "--run-dir", trained)
-    assert (status, out) == (130, "")
-    assert err.endswith(f"Interrupted; step 4 is saved. Continue: dvae train --resume --run-dir {trained}\n")
-    monkeypatch.undo()
-    assert cli("train", "--resume", "--run-dir", trained)[0] == 0
-    assert final_files(trained) == final_files(trained_once)
-
-
-def test_train_writes_events_beside_the_log(cli, tmp_path, data_file):
+def test_train_writes_events_beside_the_log(done, tmp_path, data_file):
     pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
     run = tmp_path / "run"
     words = ["train", "--data", data_file, "--run-dir", run, *TINY]
-    assert cli(*words, "--logger", "tensorboard")[0] == 0
+    done(*words, "--logger", "tensorboard")
     assert events(run / "tensorboard") == lines(RunDirectory(run))
-    assert cli("train", "--resume", "--run-dir", run, "--logger", "tensorboard")[0] == 0
+    done("train", "--resume", "--run-dir", run, "--logger", "tensorboard")
     assert events(run / "tensorboard") == lines(RunDirectory(run))
-
-
-def test_other_loggers_are_refused(refused, tmp_path, data_file):
-    err = refused("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "wandb")
-    assert err.startswith("error: --logger must be one of tensorboard; received 'wandb'")
 
 
 def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, data_file, monkeypatch):
@@ -397,20 +283,3 @@ def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, dat
         "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "tensorboard"
     )
     assert "pip install 'discrete-vae[tensorboard]'" in err
-
-
-def test_the_run_records_its_number_and_is_resumed_with_it(cli, data_file, tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    own = torch.get_num_threads()
-    run = tmp_path / "run"
-    assert cli("train", "--data", data_file, "--run-dir", run, *TINY)[0] == 0
-    environment = json.loads((run / "environment.json").read_text())
-    assert environment["platform"]["torch_threads"] == 1
-    assert torch.get_num_threads() == own
-    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
-    shutil.rmtree(last)
-    seen = []
-    choose = preflight._choose
-    monkeypatch.setattr(preflight, "_choose", lambda *arguments: seen.append(choose(*arguments)) or seen[-1])
-    assert cli("train", "--resume", "--run-dir", run)[0] == 0
-    assert seen == [1]

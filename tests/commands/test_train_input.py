@@ -1,8 +1,13 @@
-"""dvae train and validate: wrong input is refused in one line that names it, and touches nothing."""
+"""Wrong data and settings are refused in one line that names them; small parts and large seeds work to the end."""
+
+import json
+import shlex
 
 import numpy as np
 import pytest
 
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.load import load_run
 from tests.commands.conftest import TINY
 
 GOOD = np.eye(40, 12, dtype=np.float32)
@@ -41,16 +46,6 @@ def test_wrong_arrays_are_refused(refused, tmp_path, case):
     assert "wrong.npy" in error
 
 
-def test_unpickling_never_happens(refused, tmp_path):
-    class Bomb:
-        def __reduce__(self):
-            return (open, (str(tmp_path / "exploded"), "w"))
-
-    np.save(tmp_path / "bomb.npy", np.array([Bomb()], dtype=object), allow_pickle=True)
-    refused("train", "--data", tmp_path / "bomb.npy", "--run-dir", tmp_path / "run")
-    assert not (tmp_path / "exploded").exists()
-
-
 @pytest.mark.parametrize(
     ("name", "content", "received"),
     [
@@ -76,62 +71,64 @@ def test_files_of_another_kind_are_refused(refused, tmp_path, name, content, rec
     assert received in refused("train", "--data", path, "--run-dir", tmp_path / "run")
 
 
-@pytest.mark.parametrize("verb", ["train", "validate"])
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ("", "EXPERIMENT or --data FILE must be given; received neither."),
-        ("digits --data x.npy", "EXPERIMENT or --data FILE must be given; received both."),
-        ("dogits", "EXPERIMENT must be one of digits, mnist-dynamic"),
-        ("digits --model.prior.num-lefts 3", "Did you mean --model.prior.num-left"),
-        ("digits --training.num-epochs many", "must be a whole number"),
-        ("digits --model.event-shape 65", "--model.event-shape must have the data's 64 values; received 65."),
-        ("digits --model.posterior.groups 100", "num_groups must be at most the 32 units; received 100."),
-        ("digits --model.posterior.groups [[0,1],[1,2]]", "groups"),
-        (
-            "digits --training.batch-size 5000",
-            "--training.batch-size must be at most the 1297 training examples",
-        ),
-        ("digits --data.num-valid 5000", "must leave examples to train on"),
-        ("digits --data-dir /no/such/folder", "--data-dir must be an existing folder"),
+        ("train", "EXPERIMENT or --data FILE must be given; received neither."),
+        ("validate digits --data x.npy", "EXPERIMENT or --data FILE must be given; received both."),
+        ("train dogits", "EXPERIMENT must be one of digits, mnist-dynamic"),
+        ("train digits --model.prior.num-lefts 3", "Did you mean --model.prior.num-left"),
+        ("train digits --training.num-epochs many", "--training.num-epochs must"),
+        ("train digits --model.posterior.groups [[0,1],[1,2]]", "groups"),
+        ("train digits --run-dir thesis", "--run-dir must be a new or empty folder"),
+        ("train digits --run-dir trained", "dvae train --resume --run-dir trained."),
     ],
 )
-def test_wrong_experiments_are_refused(refused, tmp_path, monkeypatch, verb, words, message):
+def test_wrong_experiments_are_refused(refused, trained, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
-    assert message in refused(verb, *words.split())
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "thesis.tex").write_text("mine")
+    assert message in refused(*words.split())
+
+
+FEW = np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool)
+
+
+def test_ten_examples_are_trained_and_evaluated_to_the_end(done, tmp_path):
+    """One example each for validation and test, whose standard errors are unknown."""
+    np.save(tmp_path / "ten.npy", FEW)
+    _, err = done("train", "--data", tmp_path / "ten.npy", "--run-dir", tmp_path / "run", *TINY)
+    assert " +- unknown nats" in err
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    validations = [line for line in lines if "validation_elbo" in line]
+    assert len(validations) == 3
+    assert all("validation_elbo_std_error" not in line for line in validations)
+    out, err = done("evaluate", tmp_path / "run")
+    assert "unknown" in out
+    assert json.loads((tmp_path / "run" / "evaluation.json").read_text())["elbo"]["elbo_std_error"] is None
+
+
+@pytest.mark.parametrize("seed", [2**63, 2**64 - 1])
+def test_every_seed_up_to_the_bound_works(done, tmp_path, data_file, seed):
+    words = shlex.split(
+        f"--seed {seed} --evaluation.seed {seed} --data.split-seed {seed} --training.num-epochs 2"
+    )
+    done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *words)
+    done("evaluate", tmp_path / "run", "--num-samples", 20)
 
 
 @pytest.mark.parametrize(
-    ("device", "message"),
+    ("part", "change"),
     [
-        ("gpu", "--device must be auto, cpu, cuda or cuda:N; received 'gpu'."),
-        ("cuda:99", "--device must be available; received cuda:99"),
+        (("model", "posterior"), {"hidden": [10**12, 10**12]}),
+        (("model", "decoder"), {"hidden": [10**12]}),
+        (("model", "prior"), {"num_left": 10**12}),
+        (("training", "sampler"), {"num_chains": 10**12}),
     ],
 )
-def test_a_device_that_is_not_there_is_refused(refused, tmp_path, data_file, trained, device, message):
-    assert message in refused("train", "--data", data_file, "--run-dir", tmp_path / "run", "--device", device)
-    assert message in refused("evaluate", trained, "--device", device)
-
-
-def test_a_folder_that_holds_anything_is_refused_and_kept(refused, tmp_path, data_file):
-    (tmp_path / "thesis").mkdir()
-    (tmp_path / "thesis" / "thesis.tex").write_text("mine")
-    error = refused("train", "--data", data_file, "--run-dir", tmp_path / "thesis", *TINY)
-    assert "--run-dir must be a new or empty folder" in error
-    assert "which holds thesis.tex. Give another --run-dir." in error
-
-
-def test_a_run_that_exists_is_refused_and_resuming_is_offered(refused, data_file, trained):
-    error = refused("train", "--data", data_file, "--run-dir", trained, *TINY)
-    assert f"or continue: dvae train --resume --run-dir {trained}." in error
-
-
-def test_a_run_dir_below_a_file_is_refused(refused, tmp_path, data_file):
-    (tmp_path / "file").write_text("mine")
-    assert "--run-dir must be a folder" in refused(
-        "train", "--data", data_file, "--run-dir", tmp_path / "file", *TINY
-    )
-    below = tmp_path / "file" / "run"
-    assert "must be a folder that can be made" in refused(
-        "train", "--data", data_file, "--run-dir", below, *TINY
-    )
+def test_a_run_whose_config_asks_for_absurd_sizes_is_refused(trained, part, change):
+    config = json.loads((trained / "config.json").read_text())
+    config[part[0]][part[1]] |= change
+    (trained / "config.json").write_text(json.dumps(config))
+    with pytest.warns(UserWarning, match="config"), pytest.raises(InvalidInputError, match="memory"):
+        load_run(trained, accept_changed_config=True)

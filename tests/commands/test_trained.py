@@ -1,16 +1,12 @@
 """The run that a command line names: a model that comes with the library in place of a folder; a changed config."""
 
 import hashlib
-import inspect
 import json
 
-import click
 import numpy as np
 import pytest
 
 from discrete_vae import load_dataset, load_run, pretrained_names, train
-from discrete_vae.cli import dvae
-from discrete_vae.cli.options import VERBS
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.hub import shipped_folder
 from discrete_vae.runs.io import read_json
@@ -49,53 +45,24 @@ def images(tmp_path_factory):
     return RunDirectory.open(folder)
 
 
-def test_samples_take_no_data_and_go_here(cli, here, no_data):
-    status, out, err = cli("sample", "--pretrained", "digits", *SMALL)
-    assert status == 0, err
+def test_samples_take_no_data_and_go_here(done, here, no_data):
+    out, _ = done("sample", "--pretrained", "digits", *SMALL)
     assert out == "Samples along the chains: digits-samples.png\n"
     assert [path.name for path in here.iterdir()] == ["digits-samples.png"]
     assert (here / "digits-samples.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_samples_are_those_of_the_folder(cli, here):
-    for words in (["--pretrained", "digits"], [shipped_folder("digits")]):
-        assert cli("sample", *words, *SMALL, "--out", f"{len(words)}.png")[0] == 0
-    assert (here / "1.png").read_bytes() == (here / "2.png").read_bytes()
-
-
-def test_new_examples_take_no_data(cli, here, no_data):
+def test_new_examples_take_no_data(done, here, no_data):
     words = ["-n", "6", "--num-sweeps", "3", "--out", "new.npz", "--picture", "new.png"]
-    status, out, err = cli("generate", "--pretrained", "digits", *words)
-    assert status == 0, err
+    out, _ = done("generate", "--pretrained", "digits", *words)
     step = load_run(shipped_folder("digits")).step
     assert out.startswith(f"digits, checkpoint of step {step}: 6 new examples\n")
     assert np.load("new.npz")["x"].shape == (6, 1, 8, 8)
 
 
-def test_samples_of_any_run_of_images_take_no_data(cli, images, here, no_data):
-    status, _, err = cli("sample", images.path, *SMALL, "--out", "samples.png")
-    assert status == 0, err
-    assert cli("figure", "evolution", images.path, "--out", "evolution.png")[0] == 0
-
-
-def test_reconstructions_say_that_they_take_data(refused, images, here, no_data):
-    message = refused("sample", images.path, *SMALL)
-    assert (
-        "digits must be there; received nothing. Fetch them. Samples alone take no data: --out FILE.png."
-        in message
-    )
-    assert not images.figures_path.exists()
-
-
-def test_the_picture_is_the_same_with_and_without_data(cli, images, here, monkeypatch):
-    assert cli("sample", images.path, *SMALL, "--out", "recorded.png")[0] == 0
-    environment = images.environment_path.read_bytes()
-    try:
-        images.environment_path.unlink()  # as of a run that keeps nothing: the data are read
-        assert cli("sample", images.path, *SMALL, "--out", "read.png")[0] == 0
-    finally:
-        images.environment_path.write_bytes(environment)
-    assert (here / "recorded.png").read_bytes() == (here / "read.png").read_bytes()
+def test_samples_of_any_run_of_images_take_no_data(done, images, here, no_data):
+    done("sample", images.path, *SMALL, "--out", "samples.png")
+    done("figure", "evolution", images.path, "--out", "evolution.png")
 
 
 def test_what_reads_examples_says_how_to_give_some(refused, here, no_data):
@@ -129,44 +96,9 @@ def test_a_table_is_compared_with_its_data(cli, trained, data_file, here):
     ],
     ids=lambda words: words[0],
 )
-def test_results_go_here(cli, here, words, written):
-    status, _, err = cli(*words, "--pretrained", "digits", "--device", "cpu")
-    assert status == 0, err
+def test_results_go_here(done, here, words, written):
+    done(*words, "--pretrained", "digits", "--device", "cpu")
     assert sorted(path.name for path in here.iterdir()) == written
-
-
-@pytest.mark.parametrize(
-    ("words", "argument"),
-    [
-        ("evaluate", "--out"),
-        ("log-partition", "--out"),
-        ("log-partition --out a.png", "--out"),
-        ("sample runs/x", "--pretrained"),
-        ("figure evolution runs/x", "--pretrained"),
-        ("sample --checkpoint 3", "--checkpoint"),
-    ],
-)
-def test_what_cannot_be_done_is_refused(refused, here, words, argument):
-    assert refused(*words.split(), "--pretrained", "digits").startswith(f"error: {argument} ")
-
-
-def test_another_name_lists_those_there_are(refused, here):
-    message = refused("sample", "--pretrained", "digist")
-    assert f"--pretrained must be one of {', '.join(pretrained_names())}; received 'digist'." in message
-    assert "Did you mean digits?" in message
-
-
-def test_a_name_without_the_option_is_understood(refused, here):
-    assert "Did you mean --pretrained digits?" in refused("sample", "digits")
-
-
-def test_each_verb_that_takes_a_run_takes_it():
-    for name in VERBS:
-        command = dvae.get_command(click.Context(dvae), name)
-        parameters = {parameter.name for parameter in command.params}
-        arguments = {each.name for each in command.params if isinstance(each, click.Argument)}
-        assert ("pretrained" in parameters) == bool(arguments & {"run", "runs"}), name
-    assert "run" in inspect.signature(load_run).parameters
 
 
 def test_the_list_says_how_good_they_are(cli):
@@ -218,53 +150,28 @@ def test_a_flipped_digit_is_refused_by_every_verb(refused, trained, words, old, 
 
 
 @pytest.mark.filterwarnings("always")
-def test_training_goes_on_with_a_warning_and_records_the_change(cli, trained):
+def test_training_goes_on_with_a_warning_and_records_the_change(done, trained):
     forget_after(trained, 4)
     before, after = change(trained)
-    status, _, err = cli("train", "--resume", "--run-dir", trained, ACCEPT)
-    assert status == 0
+    _, err = done("train", "--resume", "--run-dir", trained, ACCEPT)
     assert f"warning: {trained / 'config.json'} is not the file" in err
     meta = RunDirectory(trained).checkpoints().load("last").meta
     assert meta["config_sha256"] == after
     assert meta["config_changes"] == [{"step": 4, "trained": before, "now": after}]
-    assert cli("evaluate", trained)[0] == 0  # from here on the file is the run's
+    done("evaluate", trained)  # from here on the file is the run's
     assert "changed_config" not in json.loads((trained / "evaluation.json").read_text())
 
 
 @pytest.mark.filterwarnings("always")
-def test_changes_add_up(cli, trained):
-    forget_after(trained, 2)
-    sums = [change(trained)[1]]
-    RunDirectory(trained).checkpoints()
-    cli("train", "--resume", "--run-dir", trained, ACCEPT)
-    forget_after(trained, 4)
-    sums.append(change(trained, '"learning_rate": 1.', '"learning_rate": 0.')[1])
-    cli("train", "--resume", "--run-dir", trained, ACCEPT)
-    changes = RunDirectory(trained).checkpoints().load(NUM_STEPS).meta["config_changes"]
-    assert [(each["step"], each["now"]) for each in changes] == [(2, sums[0]), (4, sums[1])]
-
-
-@pytest.mark.filterwarnings("always")
-def test_results_say_that_the_change_was_accepted(cli, trained):
+def test_results_say_that_the_change_was_accepted(done, trained):
     before, after = change(trained)
     expected = {"step": NUM_STEPS, "trained": before, "now": after}
     for words, file in ((("evaluate", trained), "evaluation"), (("log-partition", trained), "log_partition")):
-        status, _, err = cli(*words, ACCEPT)
-        assert status == 0
+        _, err = done(*words, ACCEPT)
         assert "warning: " in err
         assert json.loads((trained / f"{file}.json").read_text())["changed_config"] == expected
-    assert cli("sample", trained, ACCEPT, *SMALL)[0] == 0
+    done("sample", trained, ACCEPT, *SMALL)
     for picture in ("samples", "reconstructions", "training"):
         assert after.encode() in (trained / "figures" / f"{picture}.png").read_bytes()
     for suffix in (".pdf", ".svg"):
-        assert cli("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")[0] == 0
-
-
-def test_an_unchanged_config_leaves_no_note(cli, trained):
-    assert cli("sample", trained, *SMALL)[0] == 0
-    assert b"config.json was changed" not in (trained / "figures" / "samples.png").read_bytes()
-
-
-def test_a_new_run_has_nothing_to_accept(refused, tmp_path, data_file):
-    words = ("train", "--data", data_file, "--size", "smoke", "--run-dir", tmp_path / "run", ACCEPT)
-    assert "--accept-changed-config must go with --resume" in refused(*words)
+        done("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")

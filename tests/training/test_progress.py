@@ -8,7 +8,7 @@ import types
 import pytest
 from rich.console import Console
 
-from discrete_vae.training import logging
+from discrete_vae.runs import progress
 
 
 @pytest.fixture
@@ -17,10 +17,10 @@ def log_of(monkeypatch):
 
     def run(num_steps, seconds, first_step=0, stage=None, shows=()):
         now = [0.0]
-        monkeypatch.setattr(logging.time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
         text = io.StringIO()
         console = Console(file=text, soft_wrap=True)
-        with logging.TrainingProgress(first_step, num_steps, console, stage=stage) as shown:
+        with progress.TrainingProgress(first_step, num_steps, console, stage=stage) as shown:
             for step in range(first_step + 1, num_steps + 1):
                 slow = 1.0 if stage is None or step <= stage[0] else 4.0
                 now[0] += 10.0 if step == first_step + 1 else seconds * slow
@@ -65,14 +65,14 @@ def notebook(monkeypatch):
 
 
 def train_a_little():
-    with logging.TrainingProgress(0, 5) as shown:
+    with progress.TrainingProgress(0, 5) as shown:
         for step in range(1, 6):
             shown.advance(step)
             shown.show(step, None, {"elbo": -90.0})
 
 
 def test_a_notebook_without_widgets_gets_plain_lines(notebook, monkeypatch, capsys):
-    monkeypatch.setattr(logging, "find_spec", lambda name: None)
+    monkeypatch.setattr(progress, "find_spec", lambda name: None)
     train_a_little()  # rich would show nothing and warn
     lines = capsys.readouterr().err.splitlines()
     assert notebook == []
@@ -99,7 +99,7 @@ def test_a_notebook_with_widgets_gets_a_bar(notebook, monkeypatch, capsys):
     widgets = types.ModuleType("ipywidgets")
     widgets.Output = Output
     monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
-    monkeypatch.setattr(logging, "find_spec", lambda name: object())
+    monkeypatch.setattr(progress, "find_spec", lambda name: object())
     train_a_little()
     assert capsys.readouterr().err == ""
     assert len(made) == 1

@@ -12,8 +12,8 @@ from discrete_vae.config import (
     TrainingConfig,
 )
 from discrete_vae.data.datasets import load_dataset
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.state import TIME_METRICS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import logging
 import os
 import platform
 import signal
@@ -43,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         SIGTERM.
     """
     words = list(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings(), _safe_output():
+    with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
         warnings.showwarning = _show_warning
         try:
             with ended_by_sigterm():
@@ -163,6 +164,31 @@ def _discard_output() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
+@contextmanager
+def _compiling_is_said() -> Iterator[None]:
+    """Say once that kernels are compiled, which takes some seconds and is kept for later commands."""
+    handler, log = _SaysOnce(), logging.getLogger("discrete_vae.kernels")
+    before = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(before)
+
+
+class _SaysOnce(logging.Handler):
+    """Takes what compiles, and says the first time that it does."""
+
+    is_said = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if not self.is_said:
+            self.is_said = True
+            _say("Compiling for this machine; later commands find it done.")
+
+
 class _Printable:
     """A stream that escapes control characters in text; rich, which moves bars by them, takes the stream itself."""
 
@@ -209,15 +235,6 @@ def ended_by_sigterm() -> Iterator[None]:
     """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
 
     Where somebody else handles it, or in another thread than the main one, nothing is changed.
-
-    Examples:
-        >>> import os
-        >>> try:
-        ...     with ended_by_sigterm():
-        ...         os.kill(os.getpid(), signal.SIGTERM)
-        ... except Terminated:
-        ...     print("ended")
-        ended
     """
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -233,8 +250,7 @@ def ended_by_sigterm() -> Iterator[None]:
 def ended_by_interrupts() -> Iterator[None]:
     """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
 
-    For a process that is a command. An exception that comes up inside that import can meet C++ that cannot pass it on,
-    which aborts the process. Nothing has been written by then.
+    An exception inside that import can meet C++ that cannot pass it on, which aborts the process.
     """
 
     def receive(number: int, frame: FrameType | None) -> None:
@@ -266,17 +282,12 @@ def _end_if_torch_loads(number: int, words: bytes) -> None:
 
 
 class StopRequest:
-    """A call that tells if a signal has asked to stop.
-
-    Attributes:
-        signal: Number of the signal; None before one.
-    """
+    """A call that tells if a signal has asked to stop; `signal` is its number."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
 
     def __call__(self) -> bool:
-        """True after a signal."""
         return self.signal is not None
 
     @property
@@ -295,15 +306,7 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """Let signals ask to stop inside the block, and put back afterwards what was there before.
-
-    Python delivers signals to its main thread alone: in another one nothing is changed.
-
-    Examples:
-        >>> with stop_on_signals() as stop:
-        ...     stop()
-        False
-    """
+    """Let signals ask to stop inside the block; in another thread than the main one nothing is changed."""
     request = StopRequest()
     before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
     if threading.current_thread() is threading.main_thread():

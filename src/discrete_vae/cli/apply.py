@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, one_of, option, verb, whole_number
+from discrete_vae.cli.options import number, option, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
     feature_columns,
     numbered,
-    picture_path,
     say_written,
     takes_rows,
     write_rows,
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
-    from discrete_vae.inference.impute import Imputed
     from discrete_vae.inference.interpolate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
 
@@ -39,39 +37,21 @@ if TYPE_CHECKING:
 # dvae encode: codes of examples.
 
 
-_ARRAYS = {
-    "bits": "bit",
-    "probabilities": "probability",
-    "zeta": "zeta",
-    "packed": "byte",
-    "continuous": "continuous",
-}
+_COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # named after one of an array
 
 
 @verb("encode", EXPLAINED, divides=True)
 @takes_rows
-@option(
-    "--out FILE",
-    "where the codes go: .npz holds all of bits, packed, probabilities, zeta and, where there are layers, continuous; "
-    ".npy, .csv and .parquet one of them",
-    required=True,
-)
-@option(
-    "--what bits|probabilities|zeta|packed|continuous",
-    "which of them a .npy, .csv or .parquet file holds; default: bits",
-    one_of(*_ARRAYS),
-    default="bits",
-)
+@option("--out FILE", "the codes: all of them in .npz, one in .npy, .csv or .parquet", required=True)
+@option("--what bits|probabilities|zeta|packed|continuous", "which one, but for .npz", default="bits")
 @option("--draw", "draw codes from the posterior; without it the most probable one, group after group")
-@option(
-    "--picture FILE", "a picture of what the units say of each label, or of each example: .png, .pdf or .svg"
-)
-def run_encode(run: TrainedRun, out: str, what: str, draw: bool, picture: str | None) -> None:
+@option("--picture FILE", "what the units say of each label or example: .png, .pdf or .svg")
+def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     """Write the codes of examples."""
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     if what == "continuous" and run.loaded.model.hierarchy.num_layers == 0:
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
@@ -81,11 +61,12 @@ def run_encode(run: TrainedRun, out: str, what: str, draw: bool, picture: str | 
         return
     print(run.headline(examples))
     distinct = len(np.unique(codes.packed, axis=0))
-    print(
-        f"{codes.bits.shape[1]} units, {100 * codes.bits.mean():.0f} % of them on; {distinct} different codes"
-    )
+    num_units, share = codes.bits.shape[1], 100 * codes.bits.mean()
+    print(f"{num_units} units, {share:.0f} % of them on; {distinct} different codes")
     arrays = codes.arrays()
-    write_rows(output, examples, arrays, arrays[what], numbered(_ARRAYS[what], arrays[what], first=0))
+    write_rows(
+        output, examples, arrays, arrays[what], numbered(_COLUMNS.get(what, what), arrays[what], first=0)
+    )
     if drawing is not None:
         run.save_picture(draw_codes(codes, examples.labels), drawing)
 
@@ -98,41 +79,24 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 
 @verb("score", EXPLAINED, divides=True)
 @takes_rows
-@option(
-    "--out FILE", "a row per example: index, score, std_error, and p_value with a reference; .csv, .npz, ..."
-)
-@option(
-    "--num-samples K",
-    f"importance samples per example, or draws of the ELBO; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO",
-    whole_number(),
-)
-@option(
-    "--elbo",
-    "the ELBO in place of the log-likelihood: lower, but good enough to compare, and many times cheaper",
-)
-@option(
-    "--threshold-from valid|test|train|FILE",
-    "familiar examples, a part of the run's data or a file: each score gets a p-value by theirs. Parts that were "
-    "trained on are no fair reference",
-)
+@option("--out FILE", "a row per example: index, score, std_error, p_value; .csv, .npz, ...")
+@option("--num-samples K", f"per example; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO", whole_number())
+@option("--elbo", "the ELBO in place of the log-likelihood: lower, and many times cheaper")
+@option("--threshold-from valid|test|train|FILE", "familiar examples, for p-values; best none trained on")
 @option("--picture FILE", "histograms of the scores: .png, .pdf or .svg")
-def run_score(
-    run: TrainedRun,
-    out: str | None,
-    num_samples: int | None,
-    elbo: bool,
-    threshold_from: str | None,
-    picture: str | None,
-) -> None:
+def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_from: str | None) -> None:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import elbo_rows, p_values, score_rows
+    from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
 
-    output = run.output(out, {"--threshold-from": threshold_from})
-    drawing = picture_path(picture)
+    output, drawing = run.outputs({"--threshold-from": threshold_from})
     examples = run.rows()
-    familiar = None if threshold_from is None else _reference(run, threshold_from)
+    familiar = None
+    if threshold_from is not None:
+        # at most as many as are scored, under numbers that give them noise of their own
+        familiar = run.rows(**_source(threshold_from), at_most=True, argument="--threshold-from")
+        familiar = replace(familiar, index=reference_numbers(familiar.index))
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
     score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
@@ -155,14 +119,6 @@ def run_score(
     write_rows(output, examples, columns, columns=columns)
     if drawing is not None:
         run.save_picture(draw_scores(scores, reference), drawing)
-
-
-def _reference(run: TrainedRun, word: str) -> Rows:
-    """The reference's examples, at most as many as are scored, under numbers that give them noise of their own."""
-    from discrete_vae.inference.score import reference_numbers
-
-    found = run.rows(**_source(word), at_most=True, argument="--threshold-from")
-    return replace(found, index=reference_numbers(found.index))
 
 
 def _source(word: str) -> dict[str, Any]:
@@ -208,26 +164,20 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
 @option("--out FILE", "where they go: .npz, .npy, or a table with the features as columns, .csv or .parquet")
 @option(
     "--statistic mean|mode|sample",
-    "of p(x | latents): the mean (of bits the probabilities; default), the most probable values, or a draw",
-    one_of("mean", "mode", "sample"),
+    "of p(x | latents): mean (default), most probable values, or a draw",
     default="mean",
 )
-@option(
-    "--num-draws K",
-    "draws of the latents, over which means are averaged; default: 1",
-    whole_number(),
-    default="1",
-)
+@option("--num-draws K", "draws of the latents, over which means are averaged", whole_number(), default="1")
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
-def run_reconstruct(run: TrainedRun, out: str | None, picture: str | None, **settings: Any) -> None:
+def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
     """Reconstruct examples."""
     import torch
 
     from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.encode import reconstruct_rows
 
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     examples = run.rows()
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
@@ -262,18 +212,13 @@ def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
 @takes_rows
 @option(
     "--noise P",
-    "probability with which each bit was flipped. Of --data FILE it says what is known of its noise; without a file "
-    "the run's own bits are flipped, and the error is shown before and after",
+    "probability with which bits were flipped; without --data the run's own are flipped now",
     number,
 )
-@option("--num-draws K", "draws of the latents per example; default: 20", whole_number(), default="20")
-@option(
-    "--out FILE", "where the means go: .npz, .npy, or a table with the features as columns, .csv or .parquet"
-)
+@option("--num-draws K", "draws of the latents per example", whole_number(), default="20")
+@option("--out FILE", "where the means go: .npz, .npy, or a table, .csv or .parquet")
 @option("--picture FILE", "examples before and after: .png, .pdf or .svg")
-def run_denoise(
-    run: TrainedRun, noise: float | None, num_draws: int, out: str | None, picture: str | None
-) -> None:
+def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     """Denoise examples."""
     from discrete_vae.figures.results import draw_denoised
     from discrete_vae.inference.encode import denoise_rows, flip_bits
@@ -281,7 +226,7 @@ def run_denoise(
     if noise is None and run.row_options["data"] is None:
         repair = "For example: --noise 0.1, which flips bits of the run's own test part."
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     examples = run.rows()
     clean, noisy = (examples.x, examples.x) if run.row_options["data"] is None else (None, examples.x)
     if clean is not None:
@@ -310,57 +255,37 @@ def run_denoise(
     typed={"filling": "--mode"},
 )
 @takes_rows
-@option(
-    "--out FILE",
-    "where the result goes: .npz holds filled, gaps, std_error, effective_samples and draws; .npy, .csv and .parquet "
-    "the examples alone; with --draws a file for each draw: FILE-1, FILE-2, ...",
-    required=True,
-)
-@option(
-    "--mask FILE", "a .npy file of the data's shape, true (or 1) where a value is to be taken for a gap too"
-)
+@option("--out FILE", "all in .npz, else the examples; with --draws FILE-1, FILE-2, ...", required=True)
+@option("--mask FILE", "a .npy file of the data's shape, true where a value is to be a gap too")
 @option("--mode", "fill with the most probable value; bits and codes alone have one")
 @option("--draws N", "draw N whole examples given what is observed, for multiple imputation", whole_number())
 @option("--std-errors FILE", "standard errors of what fills the gaps: .npz, .npy, .csv or .parquet")
 @option(
     "--method importance|chains",
-    "importance (default): weighted draws of the latents, exact as samples grow; chains: Markov chains over the "
-    "latents, exact as steps grow",
-    one_of("importance", "chains"),
+    "weighted draws of the latents (default) or Markov chains: exact as samples, or steps, grow",
     default="importance",
 )
-@option("--num-samples N", "draws of the latents per example; default: 1000", whole_number(), default="1000")
-@option(
-    "--num-rounds N",
-    "rounds in which the draws learn from earlier ones what to read in the gaps; default: 10",
-    whole_number(),
-    default="10",
-)
-@option(
-    "--truncated",
-    "truncate importance weights: smoother means, a little off, where effective samples are few",
-)
-@option("--num-steps N", "steps of the chains; default: 100", whole_number(), default="100")
+@option("--num-samples N", "draws of the latents per example", whole_number(), default="1000")
+@option("--num-rounds N", "rounds in which draws learn from earlier ones", whole_number(), default="10")
+@option("--truncated", "truncate importance weights: smoother means, a little off")
+@option("--num-steps N", "steps of the chains", whole_number(), default="100")
 @option("--picture FILE", "a picture of the first examples with gaps, filled: .png, .pdf or .svg")
 def run_impute(
-    run: TrainedRun,
-    out: str,
-    mask: str | None,
-    mode: bool,
-    draws: int | None,
-    std_errors: str | None,
-    picture: str | None,
-    **settings: Any,
+    run: TrainedRun, mask: str | None, mode: bool, draws: int | None, std_errors: str | None, **settings: Any
 ) -> None:
     """Fill gaps."""
+    from discrete_vae.data.tables import filled_csv
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
 
     data = run.row_options["data"]
     files = {"--data": data, "--mask": mask}
-    names = [out] if not draws or out.lower().endswith(".npz") else _one_per_draw(Path(out), draws)
+    out = str(run.out)
+    names, path = [out], Path(out)
+    if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone
+        names = [str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}")) for number in range(draws)]
     outputs = [run.output(name, files | {"--std-errors": std_errors}) for name in names]
-    errors, drawing = run.output(std_errors, files, argument="--std-errors"), picture_path(picture)
+    errors, drawing = run.output(std_errors, files, argument="--std-errors"), run.picture_path()
     is_csv = data is not None and data.lower().endswith(".csv") and out.lower().endswith(".csv")
     if is_csv and run.row_options["num_examples"] is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
@@ -369,9 +294,8 @@ def run_impute(
     examples, model = run.rows(missing=True), run.loaded.model
     x = examples.x
     if mask is not None:
-        x = x.masked_fill(
-            _read_mask(mask, examples, is_choice=run.row_options["num_examples"] is not None), np.nan
-        )
+        is_choice = run.row_options["num_examples"] is not None
+        x = x.masked_fill(_read_mask(mask, examples, is_choice=is_choice), np.nan)
     gaps = x.isnan().numpy()
     if not gaps.any():
         repair = "Give a file with NaN or empty cells, or say where: --mask FILE."
@@ -381,34 +305,27 @@ def run_impute(
         return
     print(run.headline(examples))
     ess = imputed.effective_samples[~np.isnan(imputed.effective_samples)]
-    print(
-        f"{gaps.sum():,} gaps in {len(ess)} examples; effective samples per example: median {np.median(ess):.1f}"
-    )
+    many = f"{gaps.sum():,} gaps in {len(ess)} examples"
+    print(f"{many}; effective samples per example: median {np.median(ess):.1f}")
     are_values = mode or draws or run.loaded.config.model.likelihood.kind == "categorical"
     whole = bool(are_values) and model.likelihood.domain(exact=True).whole
     drawn = None if names == [out] else imputed.draws
     tables = [imputed.filled] if drawn is None else np.moveaxis(drawn, 1, 0)
+    arrays = {"filled": imputed.filled, "gaps": gaps.reshape(imputed.filled.shape)}
+    arrays |= {"std_error": imputed.std_error, "effective_samples": imputed.effective_samples}
+    arrays |= {} if imputed.draws is None else {"draws": imputed.draws}
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
-            text = _filled_csv(Path(str(data)), examples, gaps, table, whole=whole)
+            values = table.reshape(gaps.shape)
+            words = np.full(gaps.shape, "", dtype=object)  # numbers with the digits that float32 has
+            words[gaps] = [str(int(value)) if whole else str(np.float32(value)) for value in values[gaps]]
+            text = filled_csv(Path(str(data)).expanduser(), list(examples.columns), gaps, words)
             say_written(output.write_text(text))
         else:
-            write_rows(output, examples, _imputed_arrays(imputed, gaps), table)
+            write_rows(output, examples, arrays, table)
     write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
-
-
-def _imputed_arrays(imputed: Imputed, gaps: np.ndarray) -> dict[str, np.ndarray]:
-    """The content of a .npz file."""
-    arrays = {"filled": imputed.filled, "gaps": gaps.reshape(imputed.filled.shape)}
-    arrays |= {"std_error": imputed.std_error, "effective_samples": imputed.effective_samples}
-    return arrays if imputed.draws is None else arrays | {"draws": imputed.draws}
-
-
-def _one_per_draw(path: Path, draws: int) -> list[str]:
-    """A file for each draw, where a file has room for one table alone."""
-    return [str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}")) for number in range(draws)]
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
@@ -432,16 +349,6 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
     return torch.from_numpy(mask.reshape(len(mask), -1)[examples.index].astype(bool))
 
 
-def _filled_csv(source: Path, examples: Rows, gaps: np.ndarray, table: np.ndarray, *, whole: bool) -> str:
-    """The .csv file that was read with its gaps filled, each number with the digits that float32 has."""
-    from discrete_vae.data.tables import filled_csv
-
-    values = table.reshape(len(table), -1)
-    words = np.full(values.shape, "", dtype=object)
-    words[gaps] = [str(int(value)) if whole else str(value) for value in values[gaps].astype(np.float32)]
-    return filled_csv(source.expanduser(), list(examples.columns), gaps, words)
-
-
 # dvae generate: new examples of a trained run.
 
 
@@ -461,37 +368,19 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 @option("-n N", "how many; of each class, with --label", whole_number(), required=True)
 @option("--out FILE", "where they go: .npz holds x, z and labels; .npy, .csv and .parquet the examples")
 @option("--clamp UNIT=BIT,...", "units of the prior that are set: --clamp 3=1,17=0")
-@option(
-    "--bias FILE|UNIT=VALUE,...",
-    "fields that are added to the prior's biases, nats: some units, or a .npy file with one per unit",
-)
-@option(
-    "--label LABEL,...|all", "classes to draw, by their labels; the labels are those of --data, or --labels"
-)
-@option(
-    "--labels FILE",
-    "labels of the examples of --data (default: of the run's training part, one per example or per row of its file): "
-    ".npy, or a .csv column",
-)
-@option(
-    "--statistic sample|mean|mode",
-    "what of p(x | latents) is written; default: sample",
-    one_of("sample", "mean", "mode"),
-    default="sample",
-)
-@option(
-    "--num-sweeps N", "sweeps of the chains from draw to draw; default: 1000", whole_number(), default="1000"
-)
+@option("--bias FILE|UNIT=VALUE,...", "fields added to the prior's biases, nats: some units, or a .npy file")
+@option("--label LABEL,...|all", "classes to draw, by their labels in --data or --labels")
+@option("--labels FILE", "labels, .npy or .csv, of the examples of --data; default: the training part")
+@option("--statistic sample|mean|mode", "what of p(x | latents) is written", default="sample")
+@option("--num-sweeps N", "sweeps of the chains from draw to draw", whole_number(), default="1000")
 @option("--picture FILE", "a picture of the first examples, a row per class: .png, .pdf or .svg")
 def run_generate(
     run: TrainedRun,
     n: int,
-    out: str | None,
     clamp: str | None,
     bias: str | None,
     label: str | None,
     labels: str | None,
-    picture: str | None,
     **settings: Any,
 ) -> None:
     """Write new examples."""
@@ -499,20 +388,28 @@ def run_generate(
     from discrete_vae.inference.generate import PriorStates, fit_classes, generate
     from discrete_vae.inference.rows import known_columns
 
-    if out is None and picture is None:
-        raise InvalidInputError(
-            "--out", "or --picture must be given", "neither", "For example --out new.npz."
-        )
-    if label is None:
-        _check_no_examples(run, labels)
-    output = run.output(out, {"--labels": labels, "--bias": bias})
-    drawing = picture_path(picture)
+    if run.out is None and run.picture is None:
+        repair = "For example --out new.npz."
+        raise InvalidInputError("--out", "or --picture must be given", "neither", repair)
+    for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+        if label is None and value is not None:
+            repair = "Add --label all, or leave it out: new examples of the prior read no others."
+            raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
+    output, drawing = run.outputs({"--labels": labels, "--bias": bias})
     clamped = {unit: int(bit) for unit, bit in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     model, chains = run.loaded.model, run.loaded.chains.z
     field = _field(bias, model.prior.num_units)
     classes, wanted = None, []
     if label is not None:
-        examples, names = _labeled(run, labels)
+        part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
+        examples = run.rows(part=part, labels=labels)
+        names = examples.labels
+        if names is None or names.ndim != 1:
+            rule, repair = (
+                "needs a label per example",
+                "Give --labels FILE, or a file with labels: --data FILE.",
+            )
+            raise InvalidInputError("--label", rule, f"none for {examples.name.rstrip(',')}", repair)
         _places(label, np.unique(names))
         classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
         wanted = _places(label, classes.classes)
@@ -523,17 +420,14 @@ def run_generate(
     states = PriorStates(model.prior, start, clamped, field, num_chains=num_chains, seed=run.seed)
     total = n * max(1, len(wanted))
     with run.progress(total, "generating") as report:
-        made = generate(
-            model, states, n, classes=classes, wanted=wanted, seed=run.seed, report=report, **settings
-        )
+        settings |= {"classes": classes, "wanted": wanted, "seed": run.seed, "report": report}
+        made = generate(model, states, n, **settings)
     print(f"{run.title}: {total} new examples")
     classes_of = {}
     if classes is not None and made.places is not None:
         classes_of = {"labels": classes.classes[made.places]}
-        print(
-            f"classes are read off the latents: right for {100 * classes.accuracy:.1f} % of labeled examples held "
-            f"out; {made.num_states:,} states were drawn"
-        )
+        right = f"right for {100 * classes.accuracy:.1f} % of labeled examples held out"
+        print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
         columns = {name.rstrip("s"): each for name, each in classes_of.items()}
         columns |= feature_columns(made.x, known_columns(run.directory))
@@ -542,14 +436,6 @@ def run_generate(
         names = classes_of.get("labels")
         figure = draw_new_examples(made.x, names, run.image_shape, settings["statistic"])
         run.save_picture(figure, drawing)
-
-
-def _check_no_examples(run: TrainedRun, labels: str | None) -> None:
-    """Refuse options that say which examples are labeled, and how, where no class is asked for."""
-    for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
-        if value is not None:
-            repair = "Add --label all, or leave it out: new examples of the prior read no others."
-            raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
 
 
 def _pairs(argument: str, word: str | None, form: str, value: str) -> dict[int, float]:
@@ -589,16 +475,6 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
     return field
 
 
-def _labeled(run: TrainedRun, labels: str | None) -> tuple[Rows, np.ndarray]:
-    """Examples and their labels."""
-    part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
-    found = run.rows(part=part, labels=labels)
-    if found.labels is None or found.labels.ndim != 1:
-        rule, repair = "needs a label per example", "Give --labels FILE, or a file with labels: --data FILE."
-        raise InvalidInputError("--label", rule, f"none for {found.name.rstrip(',')}", repair)
-    return found, found.labels
-
-
 def _places(label: str, classes: np.ndarray) -> list[int]:
     """Places of the classes that are asked for."""
     names = [str(name) for name in classes]
@@ -618,35 +494,19 @@ _STREAM = 0x70616972
 
 @verb("interpolate", EXPLAINED)
 @takes_rows
-@option(
-    "--from I", "number of the example to start at, from 0; default: random pairs", whole_number(at_least=0)
-)
-@option("--to J", "number of the example to end at", whole_number(at_least=0))
+@option("--from I", "number of the example to start at; default: random pairs", whole_number(0))
+@option("--to J", "number of the example to end at", whole_number(0))
 @option("--num-pairs N", "random pairs; default: 8", whole_number())
 @option(
     "--path flips|straight",
-    "flips: from code to code by single bits, in an order that keeps the energy low (default); straight: evenly "
-    "through the smoothed latents",
-    one_of("flips", "straight"),
+    "by single bits in an order of low energy (default), or straight through zeta",
     default="flips",
 )
-@option(
-    "--num-steps K",
-    "steps of a straight path, and images of a picture; default: 11",
-    whole_number(2),
-    default="11",
-)
+@option("--num-steps K", "steps of a straight path, and images of a picture", whole_number(2), default="11")
 @option("--out FILE", "a row per step: pair, step, flipped unit, energy, and x; .npz, .csv, ...")
 @option("--picture FILE", "the paths, of a run of images: .png, .pdf or .svg")
 def run_interpolate(
-    run: TrainedRun,
-    to: int | None,
-    num_pairs: int | None,
-    path: PathKind,
-    num_steps: int,
-    out: str | None,
-    picture: str | None,
-    **more: int | None,
+    run: TrainedRun, to: int | None, num_pairs: int | None, path: PathKind, num_steps: int, **more: int | None
 ) -> None:
     """Interpolate between examples."""
     from discrete_vae.figures.results import draw_latent_paths
@@ -657,7 +517,7 @@ def run_interpolate(
         received = f"{start}, {to} and {num_pairs}".replace("None", "nothing")
         rule = "and --to must be given together, and without --num-pairs"
         raise InvalidInputError("--from", rule, received, "Give both, or neither.")
-    output, drawing = run.output(out), picture_path(picture)
+    output, drawing = run.outputs()
     model = run.loaded.model
     if drawing is not None and len(model.event_shape) != 3:
         rule, repair = "needs a run of images", "Write a table: --out FILE.csv."
@@ -723,12 +583,10 @@ def _steps(
         return np.concatenate([getattr(way, name) for way in paths])
 
     along = {
-        "from": np.repeat([first for first, _ in numbers], steps),
-        "to": np.repeat([last for _, last in numbers], steps),
-        "step": np.concatenate([np.arange(count) for count in steps]),
-        "flipped": joined("flipped"),
-        "energy": joined("energy"),
+        name: np.repeat([pair[end] for pair in numbers], steps) for end, name in enumerate(("from", "to"))
     }
+    along["step"] = np.concatenate([np.arange(count) for count in steps])
+    along |= {"flipped": joined("flipped"), "energy": joined("energy")}
     arrays = along | {"bits": joined("bits"), "x": joined("mean"), "zeta": joined("zeta")}
     if paths[0].continuous.shape[1]:
         arrays["continuous"] = joined("continuous")
@@ -747,26 +605,20 @@ def _steps(
 @takes_rows
 @option(
     "--among FILE|train|valid|test",
-    "examples that are searched: a file, or a part of the run's own data; default: train",
+    "examples that are searched: a file, or a part of the run's data",
     default="train",
 )
-@option("-k K", "neighbors of each example; default: 10", whole_number(), default="10")
-@option(
-    "--others", "leave out the example of the same number, where --data and --among are the same examples"
-)
-@option(
-    "--out FILE",
-    "where they go: .npz holds neighbors and distances, .csv and .parquet a column for each, .npy the neighbors",
-    required=True,
-)
+@option("-k K", "neighbors of each example", whole_number(), default="10")
+@option("--others", "leave out the example of the same number")
+@option("--out FILE", "where they go: .npz, .csv or .parquet; .npy holds the neighbors alone", required=True)
 @option("--picture FILE", "the first examples beside their neighbors: .png, .pdf or .svg")
-def run_neighbors(run: TrainedRun, among: str, k: int, others: bool, out: str, picture: str | None) -> None:
+def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     """Find neighbors."""
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows
     from discrete_vae.inference.neighbors import nearest_codes
 
-    output, drawing = run.output(out, {"--among": among}), picture_path(picture)
+    output, drawing = run.outputs({"--among": among})
     queries = run.rows()
     pool = run.rows(**_source(among), num_examples=None, argument="--among")
     most = len(pool) - others
@@ -779,25 +631,18 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool, out: str, p
     with run.progress(len(pool), "searching") as report:
         nearest = nearest_codes(own, codes, k, excluded=queries.index if others else None, report=report)
     print(run.headline(queries))
-    print(
-        f"searched: {pool.name.rstrip(',')}, {len(pool)} examples; units that differ from the nearest: "
-        f"median {np.median(nearest.distances[:, 0]):g}, from the last of {k}: {np.median(nearest.distances[:, -1]):g}"
-    )
-    if (same := _same_labels(queries.labels, pool.labels, nearest.indices)) is not None:
-        print(f"{100 * same.mean():.1f} % of the neighbors have the label of their example")
+    first, last = np.median(nearest.distances[:, 0]), np.median(nearest.distances[:, -1])
+    print(f"searched: {pool.name.rstrip(',')}, {len(pool)} examples")
+    print(f"units that differ from the nearest: median {first:g}, from the last of {k}: {last:g}")
+    mine, of_pool = queries.labels, pool.labels
+    kinds = {None if each is None or each.ndim != 1 else each.dtype.kind == "U" for each in (mine, of_pool)}
+    if (
+        mine is not None and of_pool is not None and len(kinds) == 1 and None not in kinds
+    ):  # words, or numbers
+        same = (of_pool[nearest.indices] == mine[:, None]).mean()
+        print(f"{100 * same:.1f} % of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)
     write_rows(output, queries, arrays, nearest.indices, columns)
     if drawing is not None:
         run.save_picture(draw_neighbors(queries.x, pool.x, nearest, run.image_shape), drawing)
-
-
-def _same_labels(
-    own: np.ndarray | None, of_pool: np.ndarray | None, neighbors: np.ndarray
-) -> np.ndarray | None:
-    """True for neighbors with the label of their example, (row, neighbor); None if labels cannot be compared."""
-    if own is None or of_pool is None or own.ndim != 1 or of_pool.ndim != 1:
-        return None
-    if (own.dtype.kind == "U") != (of_pool.dtype.kind == "U"):  # words, and numbers
-        return None
-    return of_pool[neighbors] == own[:, None]

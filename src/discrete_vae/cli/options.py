@@ -22,6 +22,8 @@ from discrete_vae.system import check_device, computing_on, user_path
 if TYPE_CHECKING:
     import torch
 
+    from discrete_vae.evaluation.evaluate import IndependentFeatures
+
 
 VERBS = {
     "list": ("train:run_list", "experiments, data sets, components, trained models and figures"),
@@ -54,7 +56,6 @@ class _Command(click.Command):
     """A command whose mistakes in the command line are reported as `InvalidInputError`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words."""
         words = list(args)  # click takes them out of the list
         try:
             return super().parse_args(ctx, args)
@@ -67,8 +68,7 @@ class Verb(_Command):
 
     Args:
         takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
-        divides: Whether the processes of torchrun share its work; the first one prints and writes. Else that one does
-            it alone, and the others end.
+        divides: Whether the processes of torchrun share its work; else the first does it alone, and the others end.
         typed: What the user types for arguments of the library that are called otherwise, by their names there.
     """
 
@@ -87,7 +87,6 @@ class Verb(_Command):
         self.allow_extra_args = True  # refused below, with the word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the words after the verb."""
         overrides: list[tuple[str, list[str]]] = []
         if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
             from discrete_vae.overrides import split_overrides  # here, since it loads the configs
@@ -148,30 +147,21 @@ class Verbs(_Command, click.Group):
     """All verbs; the file of one is loaded when it runs, so that help comes at once."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The verbs in the order of a user's work."""
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """Load a verb."""
         if cmd_name not in VERBS:
             raise not_one_of("VERB", list(VERBS), cmd_name)
         module, _, function = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of verbs without loading them."""
         with formatter.section("Verbs"):
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
 def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int | None]], Verb]:
-    """Make a function a verb; what it returns is the exit status, None for 0.
-
-    Args:
-        name: The verb.
-        more: What its help says besides its line in `VERBS`.
-        attributes: Further keywords of `Verb`.
-    """
+    """Make a function a verb, whose help is its line in `VERBS` and more; it returns the exit status, None for 0."""
     text = VERBS[name][1]
     return click.command(name, cls=Verb, help=f"{text[:1].upper()}{text[1:]}. {more}", **attributes)
 
@@ -180,12 +170,7 @@ def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[...
 
 
 def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
-    """The error about a name that is none of those there are.
-
-    Examples:
-        >>> print(not_one_of("--size", ("smoke", "short"), "smok"))
-        --size must be one of smoke, short; received 'smok'. Did you mean smoke?
-    """
+    """The error about a name that is none of those there are."""
     close = get_close_matches(received, names, n=1)
     repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
     return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
@@ -255,15 +240,20 @@ def option(declared: str, meaning: str, read: Reader | None = None, **attributes
     """An option of a verb.
 
     Args:
-        declared: Its name and what its value is called, "--repeats R"; without the latter it is a flag.
-        meaning: What its help says.
+        declared: Its name and what its value is called, "--repeats R"; without the latter it is a flag. A value called
+            "mean|mode" is one of these words.
+        meaning: What its help says; a default that it does not name is added.
         read: What reads its value; None leaves it the word that it is.
         attributes: Further keywords of `click.option`.
     """
     name, _, value = declared.partition(" ")
     kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}
+    if read is None and re.fullmatch(r"[a-z0-9]+(\|[a-z0-9]+)+", value):
+        read = one_of(*value.split("|"))
     if read is not None:
         kind["callback"] = lambda _, parameter, word: None if word is None else read(parameter.opts[0], word)
+    if attributes.get("default") and "default" not in meaning:
+        meaning += f"; default: {attributes['default']}"
     return click.option(name, help=meaning, **kind, **attributes)
 
 
@@ -273,15 +263,7 @@ def together(*decorators: Any) -> Callable[[Callable[..., Any]], Callable[..., A
 
 
 def whole_number(at_least: int = 1, at_most: int = 10**18) -> Reader:
-    """A reader of integers.
-
-    Examples:
-        >>> whole_number()("--repeats", "20")
-        20
-        >>> whole_number()("--repeats", "0")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: --repeats must be a whole number of at least 1; received '0'. ...
-    """
+    """A reader of integers."""
 
     def read(name: str, word: str) -> int:
         number = int(word) if re.fullmatch(r"[+-]?[0-9]{1,30}", word) else None
@@ -319,21 +301,17 @@ def _path(name: str, word: str) -> str:
     return word
 
 
-size = one_of("smoke", "short", "cpu", "paper")
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N",
-    "where to compute; default: auto, a CUDA device where there is one, else the CPU",
+    "where to compute; default: auto, CUDA where there is some",
     default="auto",
 )
 data_dir_option = option(
-    "--data-dir DIR",
-    "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else the user's cache",
-    _path,
+    "--data-dir DIR", "folder of the data sets; default: DISCRETE_VAE_DATA, else the user's cache", _path
 )
 accept_changed_config_option = option(
-    "--accept-changed-config",
-    "use the run's config.json though it is not the one that the run was trained with",
+    "--accept-changed-config", "use the run's config.json though it has changed since training"
 )
 
 
@@ -341,10 +319,6 @@ def choose_device(text: str) -> torch.device:
     """The device that a user asks for; it becomes the process's current one.
 
     A CUDA device without a number is that of the process among those of torchrun (``LOCAL_RANK``), else the first.
-
-    Examples:
-        >>> choose_device("cpu")
-        device(type='cpu')
     """
     import torch
 
@@ -377,18 +351,7 @@ def width() -> int:
 
 
 def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
-    """A text that starts after its first words and whose further lines are indented; words stay whole.
-
-    Args:
-        text: What may be broken.
-        first: What stands before it on the first line.
-        indent: Columns that further lines start after; None means as many as `first` takes.
-
-    Examples:
-        >>> print(wrapped("one two three four " * 4, "Numbers  "))
-        Numbers  one two three four one two three four one two three four one two three
-                 four
-    """
+    """Text in lines, the first after some words, the others indented as far, or by `indent`; words stay whole."""
     further = " " * (len(first) if indent is None else indent)
     whole: dict[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
     lines = textwrap.wrap(text, width(), initial_indent=first, subsequent_indent=further, **whole)
@@ -401,3 +364,20 @@ def say_device(device: torch.device) -> None:
 
     if rank() == 0:
         print(computing_on(device), file=sys.stderr)
+
+
+def say_while_torch_loads(text: str) -> None:
+    """Say on standard error what a command is about to do, in the first process, unless it can begin at once."""
+    if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
+        print(text, file=sys.stderr, flush=True)
+
+
+def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
+    """A warning about a model that explains less than independent features; empty for a better one."""
+    if value >= baseline.value:
+        return ""
+    return (
+        f"Warning: the {name} is {baseline.value - value:.2f} nats below that of independent features: by this measure "
+        "the model has learned less than each feature tells on its own. Train longer (--training.num-epochs), or try a "
+        "smaller model or another step size (--training.optimizer.learning-rate)."
+    )

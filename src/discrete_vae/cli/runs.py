@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from difflib import get_close_matches
 from pathlib import Path
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discrete_vae.cli.options import (
+    below_baseline,
     data_dir_option,
     not_one_of,
     number,
-    one_of,
     option,
     verb,
     whole_number,
@@ -26,16 +27,15 @@ from discrete_vae.cli.trained import (
     open_run,
     say_written,
     takes_run,
-    trained_runs,
+    trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.figures.registry import FIGURES
-from discrete_vae.presets import cite, experiment_names, load_experiment
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
+    from discrete_vae.evaluation.evaluate import Evaluation
     from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.samplers.gibbs import Sampler
     from discrete_vae.training.refit import Refit
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 @click.argument("name", required=False)
 def run_cite(name: str | None) -> None:
     """Print BibTeX of the library and of the papers whose parts are in use."""
+    from discrete_vae.presets import cite, experiment_names, load_experiment
+
     if name is None:
         print(cite(None))
     elif Path(name).expanduser().exists():
@@ -69,31 +71,16 @@ def run_cite(name: str | None) -> None:
 @takes_run
 @option("--num-samples K", "importance samples per example; default: the experiment's", whole_number())
 @option(
-    "--num-examples N",
-    "a fixed random choice of N test examples, the same for every seed; default: the experiment's, "
-    "all in sizes cpu and paper",
-    whole_number(),
+    "--num-examples N", "a fixed random choice of N test examples; default: the experiment's", whole_number()
 )
-@option(
-    "--precision auto|float32|bfloat16",
-    "of the networks' matrix products; auto is bfloat16 where it gains; default: the experiment's",
-    one_of("auto", "float32", "bfloat16"),
-)
-@option(
-    "--out FILE.json",
-    "write the result there and leave the run as it is, as --pretrained asks for; default: RUN/evaluations, and the "
-    "most complete result also to RUN/evaluation.json",
-)
-@option(
-    "--per-example FILE",
-    "write the log-likelihood of each example, with its standard error, to this .csv or .npz",
-)
+@option("--precision auto|float32|bfloat16", "of the networks' matrix products; default: the experiment's")
+@option("--out FILE.json", "write the result there, and leave the run as it is; default: RUN/evaluations")
+@option("--per-example FILE", "write the log-likelihood of each example to this .csv or .npz")
 @data_dir_option
 def run_evaluate(
     run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
 ) -> None:
     """Evaluate a run on its test data."""
-    from discrete_vae.cli.summaries import evaluation_table
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
     from discrete_vae.distributed import compute_on_rank_zero, world_size
@@ -123,7 +110,7 @@ def run_evaluate(
     if not run.is_first_process:
         return
     print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
-    print(evaluation_table(found.result), flush=True)
+    print(_evaluation_table(found.result), flush=True)
     try:
         run.keep(results, found.fields)
         if found.parts is not None:
@@ -132,6 +119,55 @@ def run_evaluate(
         if rows is not None:
             say_written(rows.write(found.result.columns()))
     print(f"Next: dvae sample {run.words}")
+
+
+def _evaluation_table(result: Evaluation) -> str:
+    """One quantity per line, in nats per example, and below them what the numbers mean."""
+    likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
+    limit, baseline = result.log_likelihood_limit, result.independent_features
+    lines = [
+        "  nats per example",
+        _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+    ]
+    if limit is not None:
+        lines.append(_row("  sharp limit", limit.value, limit.std_error, "the limit zeta = z"))
+    lines += [
+        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"{elbo.num_samples} draws per example"),
+        _row("  reconstruction", elbo.reconstruction),
+        _row("  KL discrete", elbo.kl_discrete),
+        _row("  KL continuous", elbo.kl_continuous),
+    ]
+    if baseline is not None:
+        lines.append(
+            _row("independent features", baseline.value, baseline.std_error, "each feature on its own")
+        )
+    lines.append(_row("log Z", prior.best.value, prior.best.std_error, prior.best.method))
+    lines += [
+        _row("  check", check.value, check.std_error, check.method)
+        for check in (prior.forward, prior.reverse)
+        if check is not None
+    ]
+    notes = (
+        f"The log-likelihood averages {likelihood.num_samples} importance samples per example: their own error is "
+        f"{_error(likelihood.monte_carlo_std_error)}, the median effective number {likelihood.median_ess:.1f}, and "
+        f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
+        + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
+    )
+    lines += ["", wrapped(notes, "  ")]
+    if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
+        lines += ["", wrapped(warning, "  ")]
+    return "\n".join(lines)
+
+
+def _row(name: str, value: float, error: float | None = None, note: str = "") -> str:
+    row = f"  {name:20} {value:11.3f}"
+    return row if error is None else f"{row} +- {_error(error):9}  {note}".rstrip()
+
+
+def _error(error: float) -> str:
+    if math.isnan(error):
+        return "unknown"
+    return "0 (exact)" if error == 0 else f"{error:.3f}"
 
 
 # dvae figure: one figure of a run by name, with the table of its numbers beside it.
@@ -143,11 +179,7 @@ _REPAIR = "Give another place: --out FILE.png."
 @verb("figure", "NAME is one of those that it lists without one; RUN is the folder of a run.")
 @click.argument("name", required=False)
 @click.argument("run", required=False)
-@option(
-    "--out FILE",
-    "the picture, .png, .pdf or .svg; its table goes beside it as .csv, but for a pipe or a device; default: "
-    "RUN/figures/NAME.png, with --pretrained MODEL MODEL-NAME.png here",
-)
+@option("--out FILE", "the picture, .png, .pdf or .svg, its table beside it; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
@@ -159,6 +191,8 @@ def run_figure(
     **named: Any,
 ) -> None:
     """Draw a figure and write its table."""
+    from discrete_vae.figures.registry import FIGURES
+
     if name is None:
         print_figures()
         return
@@ -167,7 +201,7 @@ def run_figure(
     if run is None and pretrained is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
-    (of_run,) = trained_runs(() if run is None else (run,), pretrained, **named)
+    of_run = trained_run(run, pretrained, **named)
 
     from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
     from discrete_vae.figures.style import picture_file
@@ -184,7 +218,7 @@ def run_figure(
         check_writable(table, repair=_REPAIR)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
-    drawing = FIGURES[name].make(FigureRequest(source, named["seed"] or 0))
+    drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
@@ -192,6 +226,8 @@ def run_figure(
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
+    from discrete_vae.figures.registry import FIGURES
+
     print("Figures of a run: dvae figure NAME RUN")
     for name, entry in FIGURES.items():
         print(wrapped(entry.about, f"  {name:25} "))
@@ -202,19 +238,10 @@ def print_figures() -> None:
 
 @verb("log-partition", EXPLAINED)
 @takes_run
-@option("--repeats R", "independent estimates; default: 1", whole_number(), default="1")
+@option("--repeats R", "independent estimates", whole_number(), default="1")
 @option("--std-error S", "standard error to go for, nats; default: the run's config", number)
-@option(
-    "--health-sweeps N",
-    "sweeps of the training chains to look at; default: 500",
-    whole_number(at_least=20),
-    default="500",
-)
-@option(
-    "--out FILE",
-    "the picture, .png, .pdf or .svg; default: in RUN/figures. With .json, the results instead, without a picture; "
-    "the run stays as it is then, as --pretrained asks for",
-)
+@option("--health-sweeps N", "sweeps of the training chains to see", whole_number(20), default="500")
+@option("--out FILE", "the picture, or with .json the results in its place; default: in RUN/figures")
 def run_log_partition(
     run: TrainedRun, repeats: int, std_error: float | None, health_sweeps: int, out: str | None
 ) -> None:
@@ -288,18 +315,15 @@ _REFIT_MORE = (
 
 @verb("refit", f"{EXPLAINED} {_REFIT_MORE}")
 @takes_run
-@option(
-    "--out DIR",
-    "new folder for the run with the new posterior; default: RUN-refit, with --pretrained NAME-refit here",
-)
-@option("--num-steps N", "steps of Adam; default: 2000", whole_number(), default="2000")
-@option("--batch-size B", "examples per step; default: as in the run's training", whole_number(at_least=2))
+@option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")
+@option("--num-steps N", "steps of Adam", whole_number(), default="2000")
+@option("--batch-size B", "examples per step; default: as in the run's training", whole_number(2))
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
 @option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
 def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
-    from discrete_vae.training.logging import TrainingProgress
+    from discrete_vae.runs.progress import TrainingProgress
     from discrete_vae.training.preflight import training_threads
     from discrete_vae.training.refit import RunRefit
 
@@ -362,18 +386,10 @@ _RELEASE_MORE = (
 @option("--out DIR", "new folder, after which the model is named", required=True)
 @option("--license NAME", "of the weights, for the model card: apache-2.0, mit, cc-by-4.0", required=True)
 @option(
-    "--precision bfloat16|float32",
-    "in which the matrices of the networks are kept; all else keeps every bit; default: bfloat16",
-    one_of("bfloat16", "float32"),
-    default="bfloat16",
+    "--precision bfloat16|float32", "of the networks' matrices; all else keeps every bit", default="bfloat16"
 )
-@option(
-    "--num-examples N",
-    "validation examples of the check, at most; default: 1000",
-    whole_number(),
-    default="1000",
-)
-@option("--num-samples K", "draws of the posterior for each; default: 10", whole_number(), default="10")
+@option("--num-examples N", "validation examples of the check, at most", whole_number(), default="1000")
+@option("--num-samples K", "draws of the posterior for each", whole_number(), default="10")
 @data_dir_option
 def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
     """Write the released run."""
@@ -387,7 +403,7 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
         found = release_run(run.directory, run.loaded, dataset, folder, **settings, report=report)
     sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
     weights = sum(size for path, size in sizes.items() if path.suffix == ".safetensors")
-    print(f"{run.name}, checkpoint of step {found.step}, in {settings['precision']}")
+    print(f"{run.title}, in {settings['precision']}")
     print(found)
     where = f"{'Written to' if made is None else 'It was there:'} {folder}"
     print(f"{where}: {sum(sizes.values()):,} bytes, {weights:,} of them weights and chains")
@@ -399,21 +415,9 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
 
 @verb("report", EXPLAINED)
 @takes_run
-@option(
-    "--out FILE.html",
-    "where to write the page; default: RUN/report.html, with --pretrained NAME-report.html here",
-)
-@option(
-    "--labels FILE",
-    "a .npy or .csv file of one label per training example, or per row of the user's file, to compare modes with; "
-    "default: those of the data set, if it has some",
-)
-@option(
-    "--num-examples N",
-    "training and test examples that are looked at; default: 2000",
-    whole_number(),
-    default="2000",
-)
+@option("--out FILE.html", "where to write the page; default: RUN/report.html")
+@option("--labels FILE", "a .npy or .csv file of labels to compare modes with; default: those of the data")
+@option("--num-examples N", "training and test examples that are looked at", whole_number(), default="2000")
 @data_dir_option
 def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
     """Write the page about a run."""
@@ -421,7 +425,7 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
 
     from discrete_vae.report import make_report
     from discrete_vae.runs.output import OutputFile
-    from discrete_vae.training.logging import progress_console
+    from discrete_vae.runs.progress import progress_console
 
     place = run.place(run.directory.path / "report.html") if out is None else out
     page = OutputFile(place, endings=(".html", ".htm"))
@@ -458,24 +462,18 @@ def _start(name: str, word: str) -> str:
 
 @verb("sample", EXPLAINED)
 @takes_run
-@option(
-    "--out FILE",
-    "write the samples alone to this .png, .pdf or .svg, which takes no data where they are images; default: all to "
-    "RUN/figures, with --pretrained the samples alone to NAME-samples.png here",
-)
+@option("--out FILE", "write the samples alone to this picture; default: all pictures, to RUN/figures")
 @option(
     "--start training|fresh|FILE.npy",
-    "where the chains start: where training left them (default), at random, or at states (chain, unit)",
+    "where training left the chains (default), at random, or at the states of a file",
     _start,
     default="training",
 )
-@option(
-    "--burn-in N", "sweeps before the top row; default: 10,000 when fresh, else 0", whole_number(at_least=0)
-)
-@option("--num-rows N", "rows of the picture; default: 20", whole_number(), default="20")
-@option("--num-sweeps N", "sweeps from row to row; default: 100", whole_number(), default="100")
+@option("--burn-in N", "sweeps before the top row; default: 10,000 when fresh, else 0", whole_number(0))
+@option("--num-rows N", "rows of the picture", whole_number(), default="20")
+@option("--num-sweeps N", "sweeps from row to row", whole_number(), default="100")
 @option("--num-chains N", "chains side by side; default: 5", whole_number())
-@option("--num-draws N", "images per state; default: 5", whole_number(), default="5")
+@option("--num-draws N", "images per state", whole_number(), default="5")
 @data_dir_option
 def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""

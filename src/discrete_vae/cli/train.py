@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
 from itertools import groupby
@@ -17,23 +17,26 @@ import click
 
 from discrete_vae.cli.options import (
     accept_changed_config_option,
+    below_baseline,
+    choose_device,
+    computing_on,
     data_dir_option,
     device_option,
     one_of,
     option,
+    say_device,
+    say_while_torch_loads,
     seed,
-    size,
     together,
     verb,
     whole_number,
     width,
     wrapped,
 )
-from discrete_vae.cli.runs import print_figures
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Slot, read_value, settings_of, slots
-from discrete_vae.presets import EXPERIMENTS
+from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots
+from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
 from discrete_vae.system import in_words
@@ -42,10 +45,9 @@ if TYPE_CHECKING:
     import torch
 
     from discrete_vae.data.splits import DataSplits
-    from discrete_vae.overrides import Override
-    from discrete_vae.presets import Size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.describe import ParameterRow
+    from discrete_vae.training.step import Precision
 
 
 # The experiment of dvae train and dvae validate.
@@ -62,16 +64,7 @@ TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
 
 @dataclass(frozen=True)
 class ExperimentArguments:
-    """The words of the command line that name an experiment; None stands for what was not given.
-
-    Attributes:
-        experiment: Its name.
-        data: The user's own file.
-        size: "smoke", "short", "cpu" or "paper".
-        seed: The seed.
-        data_dir: The folder of the data sets.
-        overrides: Pairs of a setting's path and its values.
-    """
+    """The words of the command line that name an experiment; None stands for what was not given."""
 
     experiment: str | None
     data: str | None
@@ -83,9 +76,6 @@ class ExperimentArguments:
 
 def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[[], DataSplits]]:
     """The config that is asked for, and what gives its data; a file of the user's is read once."""
-    from discrete_vae.overrides import apply_overrides
-    from discrete_vae.presets import load_experiment
-
     if (arguments.experiment is None) == (arguments.data is None):
         received = "neither" if arguments.data is None else "both"
         repair = "For example: dvae train digits, or dvae train --data FILE.npy."
@@ -95,7 +85,8 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
     overrides = seed + arguments.overrides
     if arguments.experiment is not None:
         config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
-        return config, lambda: load_data(config, data_dir)
+        return config, lambda: instantiate(config.data, data_dir=data_dir)
+    say_while_torch_loads(f"Reading {arguments.data}")
     from discrete_vae.own_data import read_own_experiment  # needs torch
 
     assert arguments.data is not None
@@ -103,25 +94,15 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
     return config, lambda: dataset
 
 
-def load_data(config: ExperimentConfig, data_dir: str | None) -> DataSplits:
-    """The data of a config."""
-    from discrete_vae.config import instantiate
-
-    return instantiate(config.data, data_dir=data_dir)
-
-
 _OPTIONS = together(
     click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
     option(
         "--data FILE",
-        "your own array or table instead: a .npy, .npz, .csv or .parquet file; --model.likelihood says what its values "
-        "are",
+        "your own array or table: a .npy, .npz, .csv or .parquet file, read as --model.likelihood says",
     ),
     option(
         "--size smoke|short|cpu|paper",
-        "smoke: under a minute; short (default): minutes to an hour on two cores; cpu: an hour or two; paper: as "
-        "published",
-        size,
+        "a minute; minutes to an hour on two cores (default); an hour or two; as published",
     ),
     option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),
     option("--settings", "show every setting with its value and its meaning, and exit"),
@@ -153,15 +134,10 @@ def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
 @option("--resume", "go on from the last checkpoint of the run in --run-dir")
 @option(
     "--profile N",
-    "record every operation of N steps, after five that warm up, in profile.json of the run's folder, for "
-    "ui.perfetto.dev or chrome://tracing",
+    "record every operation of N steps in profile.json, for ui.perfetto.dev",
     whole_number(at_most=1000),
 )
-@option(
-    "--logger tensorboard",
-    "write the metrics as TensorBoard events too, in the folder tensorboard of the run's",
-    one_of("tensorboard"),
-)
+@option("--logger tensorboard", "write the metrics as TensorBoard events too", one_of("tensorboard"))
 @device_option
 @accept_changed_config_option
 def run_train(
@@ -173,37 +149,47 @@ def run_train(
     device: str,
     accept_changed_config: bool,
 ) -> int:
-    """Train, or resume; returns the exit status."""
+    """Train, or resume."""
     from discrete_vae.cli import stop_on_signals
-    from discrete_vae.cli.options import choose_device
-    from discrete_vae.cli.summaries import headline
+
+    asked = None
+    if resume:
+        folder = _run_dir(arguments, resume) if run_dir is None else run_dir
+        say_while_torch_loads(f"Going on with the run {folder}")
+    elif accept_changed_config:
+        repair = "Leave it out: a new run writes its own config.json."
+        raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+    else:
+        asked = resolve(arguments)
+        folder = _run_dir(arguments) if run_dir is None else run_dir
+        say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
+
     from discrete_vae.cli.trained import open_run
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
-    from discrete_vae.interop.tensorboard import TensorBoardLogger
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
     from discrete_vae.training.loop import run_steps
     from discrete_vae.training.preflight import training_threads
-    from discrete_vae.training.run import prepared_run
+    from discrete_vae.training.run import prepared_run, validation_baseline
     from discrete_vae.training.step import choose_precision
 
     where = choose_device(device)
     if profile is not None and world_size() > 1:
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
-    if resume:
-        run = open_run(_run_dir(arguments, resume) if run_dir is None else run_dir)
+    if asked is None:
+        run = open_run(folder)
         config = _resumed_config(run, arguments, accept_changed_config)
-        dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
+        dataset, begun = instantiate(config.data, data_dir=arguments.data_dir), run.read_environment()
     else:
-        if accept_changed_config:
-            repair = "Leave it out: a new run writes its own config.json."
-            raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
-        config, load = resolve(arguments)
-        folder = _run_dir(arguments) if run_dir is None else run_dir
+        config, load = asked
         run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
         dataset, begun = load(), {}
-    events = None if logger is None else TensorBoardLogger(run.tensorboard_path)
+    events = None
+    if logger is not None:
+        from discrete_vae.interop.tensorboard import TensorBoardLogger
+
+        events = TensorBoardLogger(run.tensorboard_path)
     with (
         stop_on_signals() as stop,
         training_threads(config, begun),
@@ -214,9 +200,12 @@ def run_train(
             if resume and done == 0:
                 print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
             if done < num_steps:
-                _say_other_device(begun, where)
+                before = begun.get("device", {}).get("type", where.type)
+                if before != where.type:
+                    said = f"The run began on {before} and goes on on {where}"
+                    print(f"{said}: the same up to rounding, not bit for bit.", file=sys.stderr)
                 precision = choose_precision(config, device=where, begun=begun)
-                print(headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
+                print(_headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
         try:
             result = run_steps(
                 config,
@@ -240,31 +229,81 @@ def run_train(
         print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
-    _print_baseline(dataset, config, result.best_elbo)
+    baseline = validation_baseline(config, dataset)
+    print(f"Independent features: {baseline.value:.2f} nats (validation).")
+    if warning := below_baseline("validation ELBO", result.best_elbo, baseline):
+        print(wrapped(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")
     return 0
 
 
-def _say_other_device(begun: dict[str, Any], device: torch.device) -> None:
-    """Say that a resumed run goes on elsewhere, where numbers are rounded otherwise."""
-    before = begun.get("device", {}).get("type")
-    if before is not None and before != device.type:
-        print(
-            f"The run began on {before} and goes on on {device}: the same up to rounding, not bit for bit.",
-            file=sys.stderr,
+def _headline(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    run: RunDirectory,
+    done: int,
+    num_steps: int,
+    device: torch.device,
+    precision: Precision,
+) -> str:
+    """Lines about data, steps, folder, how values are read, and where it computes."""
+    num_examples = config.training.num_examples
+    count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
+    what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
+    start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
+    lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
+    if num_examples is not None:
+        lines.append(
+            "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
         )
+    if dataset.dynamic:
+        says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
+        own = config.data.kind == "file"
+        lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
+    train, *others = dataset.summaries.values()
+    values = sum(others, train)
+    if values.num_missing:
+        share = 100 * values.num_missing / values.num_values
+        are = "is" if values.num_missing == 1 else "are"
+        where = "" if train.num_missing else ", none of them in the examples to train on"
+        lines.append(
+            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
+            "model reads which are there, and learns from these."
+        )
+    if config.model.likelihood.kind == "gaussian":
+        lines += _unusual_features(dataset, config)
+    lines.append(computing_on(device))
+    lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
+    return "\n".join(lines)
 
 
-def _print_baseline(dataset: DataSplits, config: ExperimentConfig, elbo: float) -> None:
-    """Print the ELBO of independent features, with a warning where the model is below it."""
-    from discrete_vae.cli.summaries import below_baseline
-    from discrete_vae.training.run import validation_baseline
+def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator[str]:
+    """Sentences about real features that are constant in the examples to train on, or are read on another scale."""
+    from discrete_vae.data.splits import training_subset
+    from discrete_vae.likelihoods.scaling import Standardizer, long_tails
 
-    baseline = validation_baseline(config, dataset)
-    print(f"Independent features: {baseline.value:.2f} nats (validation).")
-    if warning := below_baseline("validation ELBO", elbo, baseline):
-        print(wrapped(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+    def told(found: torch.Tensor, fact: str) -> str:
+        places, names = found.nonzero()[:, 0].tolist(), dataset.description.columns
+        named = (
+            f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})"
+            if names
+            else ""
+        )
+        return f"{len(places)} of {dataset.num_features} features {fact}{named}"
+
+    standardizer = Standardizer((dataset.num_features,))
+    standardizer.fit_(training_subset(dataset, config.training).train)
+    constant = standardizer.constant
+    if constant.any():
+        has = "has" if constant.sum() == 1 else "have"
+        fact = f"{has} one value in all examples to train on"
+        yield f"{told(constant, fact)}: such a feature adds nothing to any likelihood."
+    if getattr(config.model.likelihood, "shorten_tails", False):
+        yield (
+            f"{told(long_tails(dataset.train), 'have long tails')} and are read on a scale of asinh, as if their "
+            "logarithms were taken: --model.likelihood.shorten-tails false leaves them."
+        )
 
 
 def _interrupted(run: RunDirectory, status: int) -> int:
@@ -278,8 +317,6 @@ def _interrupted(run: RunDirectory, status: int) -> int:
 
 def _run_dir(arguments: ExperimentArguments, resume: bool = False) -> str:
     """Folder of a run that none is named for."""
-    from discrete_vae.presets import run_name
-
     if arguments.data is None and arguments.experiment is None and resume:
         repair = "Name the folder: dvae train --resume --run-dir DIR."
         raise InvalidInputError("--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair)
@@ -292,9 +329,6 @@ def _resumed_config(
     run: RunDirectory, arguments: ExperimentArguments, accept_changed_config: bool
 ) -> ExperimentConfig:
     """The config of the run to go on with, which the command line must not contradict."""
-    from discrete_vae.config import FileDataConfig
-    from discrete_vae.overrides import apply_overrides
-    from discrete_vae.presets import first_difference
     from discrete_vae.runs.run_directory import check_config
 
     stored = run.read_experiment()
@@ -326,8 +360,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @takes_experiment
 @device_option
 def run_validate(arguments: ExperimentArguments, device: str) -> int:
-    """Print the resolved experiment, its shapes, parameter counts, memory and pace; returns the exit status."""
-    from discrete_vae.cli.options import choose_device, say_device
+    """Print the resolved experiment, its shapes, parameter counts, memory and pace."""
     from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
     from discrete_vae.training.preflight import training_threads
 
@@ -411,7 +444,9 @@ _MIN_ROOM = 50
 
 @verb("list")
 def run_list() -> int:
-    """Print experiments, data sets, components, trained models and figures; returns the exit status."""
+    """Print experiments, data sets, components, trained models and figures."""
+    from discrete_vae.cli.runs import print_figures
+
     print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
     for name, experiment in EXPERIMENTS.items():
         _print_row(name, experiment.about)
@@ -422,29 +457,17 @@ def run_list() -> int:
         if path != "data":
             print(f" --{path} NAME")
             _print_members(slot)
-    _print_pretrained()
+    if pretrained_names():  # not in a copy of the sources without them
+        print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
+    for name in pretrained_names():
+        folder = shipped_folder(name)
+        data = read_json(folder / "environment.json")["data"]["name"]
+        found = read_json(folder / "evaluation.json")["log_likelihood"]
+        good = f"test log-likelihood {found['value']:.2f} +- {found['std_error']:.2f} nats"
+        _print_row(name, f"Trained on {data}; {good}.")
     print()
     print_figures()
     return 0
-
-
-def _print_pretrained() -> None:
-    names = pretrained_names()
-    if not names:  # as in a copy of the sources without them
-        return
-    print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
-    for name in names:
-        _print_row(name, _how_good(shipped_folder(name)))
-
-
-def _how_good(folder: Path) -> str:
-    """Data and log-likelihood of a model that comes with the library."""
-    environment, evaluation = (read_json(folder / f"{name}.json") for name in ("environment", "evaluation"))
-    found = evaluation["log_likelihood"]
-    return (
-        f"Trained on {environment['data']['name']}; test log-likelihood {found['value']:.2f} +- "
-        f"{found['std_error']:.2f} nats."
-    )
 
 
 def print_settings(config: ExperimentConfig) -> None:

@@ -18,7 +18,6 @@ from discrete_vae.cli.options import (
     choose_device,
     data_dir_option,
     device_option,
-    one_of,
     option,
     say_device,
     seed,
@@ -59,7 +58,7 @@ def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
 
 
 RUN_OPTIONS = together(
-    option("--pretrained NAME", "a model that comes with the library, in place of RUN; dvae list names them"),
+    option("--pretrained NAME", "a model that comes with the library, in place of RUN"),
     option(
         "--checkpoint best|last|STEP",
         "which checkpoint; default: best, by the validation bound",
@@ -71,34 +70,30 @@ RUN_OPTIONS = together(
     accept_changed_config_option,
 )
 
+RUN_OPTION_NAMES = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
+
 
 @dataclass(eq=False)
 class TrainedRun:
     """The run that the command line names.
 
     Attributes:
-        directory: Its folder.
-        checkpoint: A step, "best" or "last".
-        device: Where to compute.
-        accept_changed_config: Whether a config.json that has changed since training is a warning, not an error.
         pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
-        given_seed: The seed, if one was given.
         row_options: Values of the options of `takes_rows`, by the keywords of `rows_of_run`.
+        out: The file of --out, for verbs of `takes_rows`.
+        picture: The file of --picture, for these.
     """
 
     directory: RunDirectory
-    checkpoint: int | Literal["best", "last"]
     device: torch.device
+    checkpoint: int | Literal["best", "last"]
     accept_changed_config: bool
-    pretrained: str | None = None
-    given_seed: int | None = None
+    given_seed: int | None
+    pretrained: str | None
     row_options: dict[str, Any] = field(default_factory=dict)
+    out: str | None = None
+    picture: str | None = None
     _is_device_said: bool = field(default=False, init=False)
-
-    @property
-    def name(self) -> str:
-        """Its name in what is printed."""
-        return self.pretrained or str(self.directory.path)
 
     @property
     def seed(self) -> int:
@@ -113,7 +108,7 @@ class TrainedRun:
     @property
     def title(self) -> str:
         """The run and its checkpoint, for the first line that a verb prints."""
-        return f"{self.name}, checkpoint of step {self.loaded.step}"
+        return f"{self.pretrained or self.directory.path}, checkpoint of step {self.loaded.step}"
 
     @property
     def sources(self) -> list[Path]:
@@ -150,7 +145,7 @@ class TrainedRun:
     def dataset(self, data_dir: str | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
         from discrete_vae.config import instantiate
-        from discrete_vae.training.run import warn_of_other_data
+        from discrete_vae.data.splits import warn_of_other_data
 
         dataset = instantiate(self.loaded.config.data, data_dir=data_dir)
         warn_of_other_data(self.directory, dataset)
@@ -170,14 +165,7 @@ class TrainedRun:
         return what
 
     def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
-        """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values.
-
-        Args:
-            function: Takes the model, x, the numbers of the examples, what reports progress, and the settings.
-            rows: The examples.
-            what: What is done with them, for the bar.
-            settings: Further keywords.
-        """
+        """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values."""
         x = settings.pop("x", rows.x)
         with self.progress(len(rows), what) as report:
             return function(self.loaded.model, x, numbers=rows.index, report=report, **settings)
@@ -186,15 +174,11 @@ class TrainedRun:
     def progress(self, total: int, what: str) -> Iterator[Callable[..., None]]:
         """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
 
-        Args:
-            total: Examples.
-            what: What is done with them.
-
         Yields:
-            What is called with the number of examples done, and a few words to stand beside it. The first call says
-            where it computes: by then all that is wrong has been found.
+            A function of the number of examples done, and a few words to stand beside it. Its first call says where it
+            computes: by then all that is wrong has been found.
         """
-        from discrete_vae.training.logging import TrainingProgress
+        from discrete_vae.runs.progress import TrainingProgress
 
         if not self.is_first_process:
             yield lambda done, status=None: None
@@ -216,15 +200,15 @@ class TrainedRun:
     # Where results go, checked before the work that they take.
 
     def place(self, path: Path) -> Path:
-        """The place of a result for which the user names none.
+        """The place of a result for which the user names none: in the run's folder, or NAME-FILE here.
 
-        Args:
-            path: In the folder of a run, where a link of that name is removed: what it leads to is not the run's; that
-                of a model that comes with the library goes here, as NAME-FILE.
+        A link of that name is removed: what it leads to is not the run's.
         """
-        if self.pretrained is None and path.is_symlink():
+        if self.pretrained is not None:
+            return Path(f"{self.pretrained}-{path.name}")
+        if path.is_symlink():
             path.unlink()
-        return path if self.pretrained is None else Path(f"{self.pretrained}-{path.name}")
+        return path
 
     def figure_path(self, name: str) -> Path:
         """The place of a picture for which the user names none."""
@@ -233,12 +217,7 @@ class TrainedRun:
     def results(
         self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
     ) -> ResultStore | ResultFile:
-        """The file that the user names, else the results that the run keeps.
-
-        Args:
-            out: The file.
-            kept: Gives those of a run.
-        """
+        """The file that the user names, else the results that the run keeps."""
         from discrete_vae.runs.results import ResultFile  # here, since it imports torch
 
         if out is not None:
@@ -268,14 +247,7 @@ class TrainedRun:
         argument: str = "--out",
         endings: Sequence[str] | None = None,
     ) -> OutputFile | None:
-        """A file for arrays or tables; None where none is named.
-
-        Args:
-            out: The file.
-            others: Files that the verb reads or writes besides --data, by option; none of them may be replaced.
-            argument: What messages call it.
-            endings: Those that it may have; None takes all of `OutputFile`.
-        """
+        """A file for arrays or tables, which replaces none of the `others` by option; None where none is named."""
         from discrete_vae.distributed import compute_on_rank_zero
         from discrete_vae.runs.output import ENDINGS, OutputFile
 
@@ -285,6 +257,18 @@ class TrainedRun:
         paths = self.sources + [user_path(name, word) for name, word in named.items() if word is not None]
         rules: dict[str, Any] = {"argument": argument, "endings": endings or ENDINGS, "others": paths}
         return compute_on_rank_zero(lambda: OutputFile(out, **rules))
+
+    def outputs(
+        self, others: Mapping[str, str | None] | None = None
+    ) -> tuple[OutputFile | None, Path | None]:
+        """The files of --out and --picture; see `output`."""
+        return self.output(self.out, others), self.picture_path()
+
+    def picture_path(self) -> Path | None:
+        """The file of --picture, which can be written; None for none."""
+        from discrete_vae.figures.style import picture_file
+
+        return None if self.picture is None else picture_file(self.picture, argument="--picture").path
 
     def save_picture(self, figure: Figure, path: Path, what: str = "Picture:") -> None:
         """Write a picture and say where it is."""
@@ -301,56 +285,45 @@ def takes_run(function: Callable[..., int | None]) -> Callable[..., int | None]:
         if run is None and given["pretrained"] is None:
             see = f"See {click.get_current_context().command_path} --help."
             raise InvalidInputError("RUN", "must be given", "nothing", see)
-        named = ("pretrained", "checkpoint", "device", "accept_changed_config", "seed")
-        words = [] if run is None else [run]
-        (trained,) = trained_runs(words, **{name: given.pop(name) for name in named})
-        return function(trained, **given)
+        named = {name: given.pop(name) for name in RUN_OPTION_NAMES}
+        return function(trained_run(run, **named), **given)
 
     return click.argument("run", required=False)(RUN_OPTIONS(call))
 
 
-def trained_runs(
-    words: Sequence[str],
-    pretrained: str | None,
-    checkpoint: Any,
-    device: str,
-    accept_changed_config: bool,
-    seed: int | None,
-) -> list[TrainedRun]:
-    """The runs that words name, or the model that comes with the library, with what `RUN_OPTIONS` say of them."""
-    if pretrained is not None and words:
-        received, repair = f"it beside {words[0]!r}"[:80], "Leave one of them out."
+def trained_run(
+    word: str | None, pretrained: str | None, device: str, seed: int | None, **given: Any
+) -> TrainedRun:
+    """The run that a word names, or the model that comes with the library, with what `RUN_OPTIONS` say of it."""
+    if pretrained is not None and word is not None:
+        received, repair = f"it beside {word!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
-    from discrete_vae.runs.hub import pretrained_names, shipped_folder  # here, since it imports torch
-    from discrete_vae.runs.run_directory import RunDirectory
-
     if pretrained is not None:
-        folders = [RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))]
+        from discrete_vae.runs.hub import shipped_folder
+        from discrete_vae.runs.run_directory import RunDirectory
+
+        folder = RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))
     else:
-        shipped = pretrained_names()
-        folders = [open_run(word, [f"--pretrained {word}"] if word in shipped else []) for word in words]
-    return [
-        TrainedRun(folder, checkpoint, where, accept_changed_config, pretrained, seed) for folder in folders
-    ]
+        folder = open_run(str(word))
+    return TrainedRun(folder, where, given_seed=seed, pretrained=pretrained, **given)
 
 
-def open_run(word: str, others: Sequence[str] = ()) -> RunDirectory:
-    """Open the folder of a run; for a word that is none, say which run may have been meant.
-
-    Args:
-        word: The folder.
-        others: What else may have been meant, if no run was.
-    """
+def open_run(word: str) -> RunDirectory:
+    """Open the folder of a run; for a word that is none, say which run or trained model may have been meant."""
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
+    from discrete_vae.runs.hub import pretrained_names
+
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name
     found = [run for run in runs if run.startswith(name)] or get_close_matches(name, runs, n=3)
-    meant = [str(folder / run) for run in found[:3]] or list(others)
+    meant = [str(folder / run) for run in found[:3]]
+    if not meant and word in pretrained_names():
+        meant = [f"--pretrained {word}"]
     if meant:
         repair = f"Did you mean {' or '.join(meant)}?"
     else:
@@ -362,47 +335,25 @@ def open_run(word: str, others: Sequence[str] = ()) -> RunDirectory:
 
 
 _ROW_OPTIONS = together(
-    option(
-        "--data FILE",
-        "examples to read, a .npy, .npz, .csv or .parquet file as for training; default: the run's own test part",
-    ),
-    option(
-        "--part train|valid|test",
-        "which part of the run's own data, or of a .npz file that has parts; default: test",
-        one_of("train", "valid", "test"),
-    ),
-    option(
-        "--label-column NAME",
-        "column of the file that holds labels and is no feature; default: the run's, if the file has it",
-    ),
+    option("--data FILE", "a .npy, .npz, .csv or .parquet file of examples; default: the run's test part"),
+    option("--part train|valid|test", "which part of the run's data, or of a .npz file; default: test"),
+    option("--label-column NAME", "column of labels, no feature; default: the run's, if the file has it"),
     option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
     data_dir_option,
 )
 
 
 def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]:
-    """Give a verb a trained run with the options of examples for it, as its first argument `run`."""
+    """Give a verb a trained run, with the options of examples and its --out and --picture, as its argument `run`."""
 
     @wraps(function)
     def call(run: TrainedRun, **given: Any) -> int | None:
         named = ("data", "part", "label_column", "num_examples", "data_dir")
         run.row_options = {name: given.pop(name) for name in named}
+        run.out, run.picture = given.pop("out"), given.pop("picture")
         return function(run, **given)
 
     return takes_run(_ROW_OPTIONS(call))
-
-
-def picture_path(word: str | None) -> Path | None:
-    """The file that --picture names, which can be written; None for none."""
-    from discrete_vae.figures.style import picture_file
-
-    return None if word is None else picture_file(word, argument="--picture").path
-
-
-def numbers_and_labels(rows: Rows) -> dict[str, np.ndarray]:
-    """Columns that say which example a row of a result is: its number, and its label if it has one."""
-    labels = {} if rows.labels is None or rows.labels.ndim != 1 else {"label": rows.labels}
-    return {"index": rows.index} | labels
 
 
 def feature_columns(x: np.ndarray, names: Sequence[str] | None) -> dict[str, np.ndarray]:
@@ -423,24 +374,25 @@ def write_rows(
     array: np.ndarray | None = None,
     columns: Mapping[str, np.ndarray] | None = None,
 ) -> None:
-    """Write a result with a row per example, and say where it is.
+    """Write a result with a row per example, under its number and label, and say where it is.
 
     Args:
         output: The file; None is nowhere.
-        rows: The examples, whose numbers and labels come first.
+        rows: The examples.
         arrays: What a .npz file holds.
         array: What a .npy file holds; None is all columns side by side.
         columns: What a table holds; None is the array's values alone, under the names of the features.
     """
     if output is None:
         return
-    which = numbers_and_labels(rows)
+    which = {"index": rows.index}
+    if rows.labels is not None and rows.labels.ndim == 1:
+        which["label"] = rows.labels
     if columns is not None:
-        table = which | dict(columns)
-    else:
-        assert array is not None
-        table = feature_columns(array, rows.columns)
-    say_written(output.write(which | dict(arrays), array=array, columns=table))
+        columns = which | dict(columns)
+    elif array is not None:
+        columns = feature_columns(array, rows.columns)
+    say_written(output.write(which | dict(arrays), array=array, columns=columns))
 
 
 def say_written(path: Path) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from discrete_vae.data.arrays import read_npz
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file, write_bytes
 from discrete_vae.system import user_path
@@ -137,6 +136,8 @@ def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> tuple
     if not path.exists():
         _make(archive, folder)
     repair = "Remove the file to have it downloaded and made anew, or copy it again."
+    from discrete_vae.data.arrays import read_npz
+
     try:
         arrays = read_npz(path, archive.arrays)
     except InvalidInputError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -17,6 +18,7 @@ from discrete_vae.config import TrainingConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
+from discrete_vae.runs.run_directory import RunDirectory
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096
@@ -313,3 +315,19 @@ def describe_data(dataset: DataSplits) -> dict[str, Any]:
     recorded = asdict(DataMetadata.of(dataset))
     recorded["event_shape"] = list(dataset.event_shape)
     return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}
+
+
+def data_sum(run: RunDirectory) -> str | None:
+    """SHA-256 of the file that a run was trained on, if that is known."""
+    return run.read_environment().get("data", {}).get("sha256")
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = data_sum(run)
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
+        )

@@ -15,7 +15,6 @@ from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
-from discrete_vae.samplers.tempering import greedy_descent
 
 _HIGH_R_HAT = 1.05
 
@@ -149,6 +148,8 @@ class PriorModes(ShowsShapes):
             (state,) int64, from 0 to one less than the number of modes, on the CPU.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
+        from discrete_vae.samplers.tempering import greedy_descent
+
         reached = greedy_descent(self.energy, z.to(self.energy.bias.device)).cpu()
         return self.mode_of_maximum[_nearest(reached, self.maxima)]
 
@@ -188,6 +189,8 @@ def find_prior_modes(
     start = start[: check_positive_int("max_chains", max_chains)]
     chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
     states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
+    from discrete_vae.samplers.tempering import greedy_descent
+
     reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
     order = np.argsort(-visits, kind="stable")

@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import subset_indices
+from discrete_vae.data.splits import subset_indices, warn_of_other_data
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
@@ -26,7 +26,6 @@ from discrete_vae.nets.evaluation_mode import switched
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform, standard_normal
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import check_memory
-from discrete_vae.training.run import warn_of_other_data
 
 # Noise of single examples, and none, in the place of a generator.
 

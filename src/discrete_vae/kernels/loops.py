@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import logging
 import os
 import stat
 import sys
@@ -29,6 +30,7 @@ from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels import codegen
 from discrete_vae.kernels.codegen import INT64
 
+_log = logging.getLogger(__name__)
 _SOURCES = (codegen, sys.modules[__name__])  # of all machine code
 
 # Loops over chunks of work. Where torch's OpenMP is GNU's, a loop runs in a parallel region of that library: numba's
@@ -350,12 +352,15 @@ class _KernelCache(FunctionCache):
         return sig, codegen.magic_tuple(), self._key
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
+        found = None
         try:
-            return super().load_overload(sig, target_context)
+            found = super().load_overload(sig, target_context)
         except Exception:  # what a truncated file holds may fail in any way
             with suppress(OSError):
                 self.flush()  # the index too may be damaged, and saving reads it
-            return None
+        if found is None:
+            _log.info("compiling %s", self._name)
+        return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:

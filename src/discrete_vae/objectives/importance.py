@@ -19,10 +19,10 @@ from discrete_vae.numerics import bernoulli_entropy, replace_gradient, softplus
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import draw_key, generator_of
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 if TYPE_CHECKING:
     from discrete_vae.model import DiscreteVAE
+    from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 # Importance-weighted estimates of log p(x).
 

@@ -25,6 +25,7 @@ from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import CheckpointStore
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
@@ -33,7 +34,6 @@ from discrete_vae.training.logging import (
     Clock,
     MetricsLogger,
     StepTrace,
-    TrainingProgress,
     is_due,
     missing_lines,
     state_metrics,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +9,15 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import DataSplits, describe_data, training_subset
+from discrete_vae.data.splits import DataSplits, data_sum, describe_data, training_subset
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.runs.io import write_json
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
 from discrete_vae.system import check_device, unicode_path
-from discrete_vae.training.logging import MetricsLogger, TrainingProgress
+from discrete_vae.training.logging import MetricsLogger
 from discrete_vae.training.loop import TrainingResult, run_steps
 from discrete_vae.training.preflight import check_experiment
 from discrete_vae.training.step import KEY, choose_precision
@@ -144,7 +144,7 @@ def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
 
 
 def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
-    before = _data_sum(run)
+    before = data_sum(run)
     if before is not None and before != dataset.description.sha256:
         received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
         repair = "Bring the file back, or start a new run in another --run-dir."
@@ -153,24 +153,8 @@ def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
         )
 
 
-def _data_sum(run: RunDirectory) -> str | None:
-    """SHA-256 of the file that a run was trained on, if that is known."""
-    return run.read_environment().get("data", {}).get("sha256")
-
-
 def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:
     """Log-likelihood of independent features on a run's validation examples, fitted to those it trains on."""
     chosen = training_subset(dataset, config.training)
     likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
     return independent_features(likelihood, chosen.train, chosen.valid)
-
-
-def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Warn where data are not those that a run was trained on."""
-    trained = _data_sum(run)
-    if trained is not None and trained != dataset.description.sha256:
-        warnings.warn(
-            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
-            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
-            stacklevel=2,
-        )

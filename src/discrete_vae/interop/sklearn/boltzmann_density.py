@@ -20,9 +20,9 @@ from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, states_of
 from discrete_vae.rng import keyed_generator
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.system import check_memory, yielding_threads
-from discrete_vae.training.logging import TrainingProgress
 
 _LEAST_ROWS = 2
 _INIT_STREAM, _BITS_STREAM = 0x72626D30, 0x72626D31

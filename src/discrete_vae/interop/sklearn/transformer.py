@@ -45,7 +45,7 @@ from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.rng import generator_of, key_to_seed
-from discrete_vae.training.logging import TrainingProgress
+from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.training.run import train
 
 _CHOICES = {
