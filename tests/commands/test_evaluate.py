@@ -369,7 +369,7 @@ def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
 
 def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
     """What was done is taken up, the result is the one of an unbroken evaluation, and nothing of it stays behind."""
-    monkeypatch.setattr("discrete_vae.evaluation.evaluate._KEPT_EXAMPLES", 2)
+    monkeypatch.setattr("discrete_vae.inference.evaluate_run._KEPT_EXAMPLES", 2)
     words = ("evaluate", trained, "--num-samples", "10", "--num-examples", "5")
     assert cli(*words)[0] == 0
     unbroken = evaluation(trained)
@@ -377,7 +377,7 @@ def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
         path.unlink()
     (trained / "evaluation.json").unlink()
 
-    from discrete_vae.evaluation import evaluate as evaluating
+    evaluating = import_module("discrete_vae.inference.evaluate_run")
 
     original, calls = evaluating.evaluate_log_likelihood, []
 
@@ -400,7 +400,7 @@ def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
 
 def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(cli, trained, monkeypatch, tmp_path):
     """An evaluation is interrupted, the folder gets other weights at the same step, and it is evaluated again."""
-    from discrete_vae.evaluation import evaluate as evaluating
+    evaluating = import_module("discrete_vae.inference.evaluate_run")
 
     def interrupt(*args, **more):
         raise KeyboardInterrupt

@@ -1,12 +1,18 @@
-"""Codes, reconstructions and denoised examples: against enumeration of the latents."""
+"""Codes, reconstructions and denoised examples against enumeration of the latents; nearest codes one by one."""
 
 import numpy as np
 import pytest
 import torch
 
-from discrete_vae import DiscreteVAE, exact_log_partition
-from discrete_vae.config import LikelihoodConfig, ModelConfig, RBMConfig, members
-from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
+from discrete_vae import exact_log_partition
+from discrete_vae.config import LikelihoodConfig, members
+from discrete_vae.inference.encode import (
+    denoise_rows,
+    encode_rows,
+    flip_bits,
+    nearest_codes,
+    reconstruct_rows,
+)
 from discrete_vae.inference.score import mean_error
 from discrete_vae.testing.enumeration import all_states
 from tests.inference.models import small_model, some_bits
@@ -183,8 +189,7 @@ def test_errors_are_counted_over_observed_values():
 @pytest.mark.parametrize("config", members(LikelihoodConfig))
 def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
     """Statistics of the data, which some likelihoods keep beside what the decoder gives, must come along."""
-    fields = {"num_features": 6, "prior": RBMConfig(num_left=2, num_right=2), "likelihood": config()}
-    model = DiscreteVAE.from_config(ModelConfig(**fields)).eval()
+    model = small_model(likelihood=config())
     kind, used = type(model.likelihood), []
     original = kind.sample
     monkeypatch.setattr(kind, "sample", lambda self, *a, **k: used.append(self) or original(self, *a, **k))
@@ -192,3 +197,39 @@ def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
     assert len(used) == 3
     assert model.likelihood not in used
     assert {value.device.type for value in used[0].state_dict().values()} <= {"cpu"}
+
+
+# Nearest codes.
+
+
+def packed(rows, units, seed):
+    return np.packbits(np.random.default_rng(seed).random((rows, units)) < 0.3, axis=1)
+
+
+def check_neighbors(found, queries, among, k, excluded=None):
+    """Compare with all distances, of equal ones the first."""
+    distances = np.bitwise_count(queries[:, None] ^ among).sum(-1, dtype=np.int64)
+    if excluded is not None:
+        distances[np.arange(len(queries)), excluded] = 10**6
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    assert (found.indices == order).all()
+    assert (found.distances == np.take_along_axis(distances, order, 1)).all()
+
+
+@pytest.mark.parametrize(("units", "rows", "k"), [(3, 50, 7), (64, 5000, 10), (130, 41, 41), (8, 1, 1)])
+def test_neighbors_are_those_of_a_search_one_by_one(units, rows, k):
+    queries, among, done = packed(11, units, 0), packed(rows, units, 1), []
+    check_neighbors(nearest_codes(queries, among, k, report=done.append), queries, among, k)
+    assert done[-1] == rows
+
+
+def test_a_row_can_be_left_out():
+    among, own = packed(40, 20, 2), np.arange(40)
+    assert (nearest_codes(among, among, 1).distances == 0).all()
+    check_neighbors(nearest_codes(among, among, 39, excluded=own), among, among, 39, own)
+
+
+def test_threads_change_nothing(threads_of_torch):
+    queries, among = packed(30, 100, 0), packed(30, 100, 1)
+    threads_of_torch(2)
+    check_neighbors(nearest_codes(queries, among, 5), queries, among, 5)

@@ -7,11 +7,15 @@ import torch
 from discrete_vae import RBM
 from discrete_vae.config import CategoricalLikelihoodConfig, GaussianLikelihoodConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
-from discrete_vae.inference.generate import PriorStates, fit_class_model
+from discrete_vae.inference.encode import (
+    denoise_rows,
+    encode_rows,
+    flip_bits,
+    nearest_codes,
+    reconstruct_rows,
+)
+from discrete_vae.inference.generate import PriorStates, fit_class_model, interpolate, order_of_flips
 from discrete_vae.inference.impute import ImputationSettings, impute
-from discrete_vae.inference.interpolate import interpolate, order_of_flips
-from discrete_vae.inference.neighbors import nearest_codes
 from discrete_vae.inference.rows import RowNoise, in_batches
 from discrete_vae.inference.score import p_values, roc_area
 from discrete_vae.posterior import Posterior

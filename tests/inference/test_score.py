@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.evaluation.log_likelihood import _STREAM
+from discrete_vae.evaluation.evaluate import _STREAM
 from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, roc_area, score_rows
 from discrete_vae.rng import key_to_seed
 from discrete_vae.testing.enumeration import all_states

@@ -220,7 +220,7 @@ def run_log_partition(
 ) -> None:
     """Estimate log Z by bridge sampling as often as asked for."""
     from discrete_vae.checks import check_number
-    from discrete_vae.evaluation.evaluate import evaluate_prior
+    from discrete_vae.evaluation.diagnostics import evaluate_prior
     from discrete_vae.figures import draw_log_partition_histogram
     from discrete_vae.figures.curves import histogram_of_result
     from discrete_vae.figures.style import picture_file

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     import torch
 
     from discrete_vae.data.splits import DataSplits
-    from discrete_vae.evaluation.evaluate import Evaluation, IndependentFeatures
+    from discrete_vae.evaluation.evaluate import IndependentFeatures
+    from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.training.step import Precision
 
 

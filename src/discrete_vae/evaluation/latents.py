@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import standard_error
+from discrete_vae.evaluation.evaluate import standard_error
 from discrete_vae.model import DiscreteVAE, validate_batch
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.numerics import bernoulli_entropy

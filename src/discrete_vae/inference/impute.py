@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import BINARY, check_positive_int
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import samples_in_memory
+from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import CategoricalLikelihood

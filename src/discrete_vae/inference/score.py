@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -77,7 +77,7 @@ def score_rows(
     """log p(x) of each example by importance samples from its posterior.
 
     An example's score depends on the seed and its number, not on the other examples: it is what
-    `discrete_vae.evaluation.log_likelihood.evaluate_log_likelihood` averages. Under torchrun the examples are divided
+    `discrete_vae.evaluation.evaluate.evaluate_log_likelihood` averages. Under torchrun the examples are divided
     among the processes.
 
     Args:

@@ -37,8 +37,14 @@ from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import samples_in_memory
-from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, naming_x, states_of
+from discrete_vae.evaluation.evaluate import samples_in_memory
+from discrete_vae.interop.sklearn.boltzmann_density import (
+    PriorMixin,
+    check_number,
+    dtype_of,
+    naming_x,
+    states_of,
+)
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
