@@ -369,15 +369,14 @@ def test_the_table_fits_80_columns(cli, smoke, monkeypatch):
 
 def test_one_that_was_stopped_goes_on_where_it_was(cli, trained, monkeypatch):
     """What was done is taken up, the result is the one of an unbroken evaluation, and nothing of it stays behind."""
-    monkeypatch.setattr("discrete_vae.inference.evaluate_run._KEPT_EXAMPLES", 2)
+    evaluating = import_module("discrete_vae.inference.evaluate_run")
+    monkeypatch.setattr(evaluating, "_KEPT_EXAMPLES", 2)
     words = ("evaluate", trained, "--num-samples", "10", "--num-examples", "5")
     assert cli(*words)[0] == 0
     unbroken = evaluation(trained)
     for path in (trained / "evaluations").iterdir():
         path.unlink()
     (trained / "evaluation.json").unlink()
-
-    evaluating = import_module("discrete_vae.inference.evaluate_run")
 
     original, calls = evaluating.evaluate_log_likelihood, []
 

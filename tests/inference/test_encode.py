@@ -68,7 +68,8 @@ def test_zeta_is_the_median_at_the_bits_and_layers_are_means():
     assert (codes.zeta[~on] == 0).all()
     with torch.no_grad():
         zeta, features = torch.from_numpy(codes.zeta), model.read(x, None)
-        draws = torch.stack([model.hierarchy.rsample(features, zeta).h[:, 0] for _ in range(2500)])
+        many = features.repeat(2500, 1), zeta.repeat(2500, 1)
+        draws = model.hierarchy.rsample(*many).h[:, 0].unflatten(0, (2500, -1))
     error = draws.std(0) / 2500**0.5
     assert bool(((draws.mean(0) - torch.from_numpy(codes.continuous[:, 0])).abs() < 5 * error).all())
 
@@ -94,7 +95,7 @@ def test_draws_have_the_frequencies_of_the_posterior():
     np.testing.assert_array_equal(again.bits, many.bits[[5, 17, 2500]])
 
 
-def test_means_agree_with_the_models_own_reconstructions():
+def test_reconstructions_are_those_of_the_model():
     model, x = small_model(layers=2), some_bits(5)
     found = reconstruct_rows(model, x, num_draws=120, batch_size=5)
     own = torch.stack([model.reconstruct(x, seed=seed) for seed in range(120)]).double().numpy()
@@ -102,9 +103,6 @@ def test_means_agree_with_the_models_own_reconstructions():
     one = reconstruct_rows(model, x, seed=4)
     np.testing.assert_array_equal(reconstruct_rows(model, x[2:3], seed=4, numbers=[2]), one[2:3])
 
-
-def test_from_the_code_it_is_what_decode_makes_of_it():
-    model, x = small_model(layers=2), some_bits(5)
     codes = encode_rows(model, x)
     decoded = model.decode(torch.from_numpy(codes.zeta), torch.from_numpy(codes.continuous))
     np.testing.assert_allclose(reconstruct_rows(model, x, code=True), decoded, atol=1e-6)
@@ -137,29 +135,21 @@ def exact_clean(model, y, flips):
 
 
 def test_denoising_converges_to_bayes_rule():
-    model, y = small_model(scale=0.3).discretized(), some_bits(6)
+    model, y = small_model(scale=0.3).discretized(), some_bits(3)
     exact = exact_clean(model, y, 0.2)
-    np.testing.assert_allclose(
-        denoise_rows(model, y, noise=0.2, num_draws=1500, batch_size=6), exact, atol=0.03
-    )
-    plain = denoise_rows(
-        model, y, num_draws=100, batch_size=6
-    )  # a planted fault: without the weights and what was seen
-    assert np.abs(plain - exact).max() > 0.1
-    np.testing.assert_allclose(
-        denoise_rows(model, y[2:3], noise=0.2, num_draws=5, numbers=[2]),
-        denoise_rows(model, y, noise=0.2, num_draws=5)[2:3],
-        rtol=0,
-        atol=0,
-    )
+    found = denoise_rows(model, y, noise=0.2, num_draws=600, batch_size=3)
+    np.testing.assert_allclose(found, exact, atol=0.047)
+    # a planted fault: without the weights and what was seen
+    assert np.abs(denoise_rows(model, y, num_draws=100, batch_size=3) - exact).max() > 0.1
+    whole = denoise_rows(model, y, noise=0.2, num_draws=2)
+    alone = denoise_rows(model, y[2:], noise=0.2, num_draws=2, numbers=[2])
+    np.testing.assert_array_equal(alone, whole[2:])
 
 
-def test_gaps_are_filled_and_do_not_count():
-    model = small_model(missing=True)
+def test_gaps_are_filled_when_denoised():
     y = some_bits(4)
     y[0, 1] = torch.nan
-    found = denoise_rows(model, y, noise=0.1)
-    assert np.isfinite(found).all()
+    assert np.isfinite(denoise_rows(small_model(missing=True), y, noise=0.1)).all()
 
 
 def test_bits_are_flipped_with_the_probability_and_by_row():
@@ -178,11 +168,8 @@ def test_errors_are_counted_over_observed_values():
     noise = random.normal(size=values.shape) * [1, 10, 100, 0.1]
     found, std_error = mean_error(values, values + 0.5 * noise, is_share=False)
     assert abs(found - 0.5) < 5 * std_error < 0.05
-    shares = [
-        mean_error(wrong := random.random((60, 5)) < 0.3, np.zeros(wrong.shape), is_share=True)
-        for _ in range(400)
-    ]
-    found, std_error = np.array(shares).T
+    drawn = random.random((400, 60, 5)) < 0.3
+    found, std_error = np.array([mean_error(wrong, np.zeros((60, 5)), is_share=True) for wrong in drawn]).T
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)
 
 

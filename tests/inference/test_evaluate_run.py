@@ -17,12 +17,9 @@ from discrete_vae import LogPartition
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.distributed import (
-    all_reduce_shards,
     compute_on_rank_zero,
     process_group,
     rank,
-    shard_indices,
-    world_size,
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
@@ -252,14 +249,6 @@ def evaluate_tiny():
         "one_batch": one_batch.tolist(),
         "scores": [scores.value.tolist(), scores.std_error.tolist()],
     }
-
-
-def test_one_process_needs_no_group():
-    with process_group():
-        assert (rank(), world_size()) == (0, 1)
-        assert list(shard_indices(3)) == [0, 1, 2]
-        assert all_reduce_shards(torch.ones(2)).tolist() == [1, 1]
-        assert compute_on_rank_zero(lambda: 5) == 5
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of uneven weights

@@ -46,15 +46,16 @@ def counts(z):
 
 def test_units_that_are_set_and_fields_give_the_conditional_law(prior, pool):
     field = torch.tensor([0.0, 1.5, 0, -2, 0])
-    states = PriorStates(prior, pool, {0: 1, 4: 0}, field, num_chains=4000, seed=3)
-    z = states.step(40)
+    before = prior.bias.detach().clone()
+    z = PriorStates(prior, pool, {0: 1, 4: 0}, field, num_chains=4000, seed=3).step(40)
+    assert torch.equal(prior.bias, before)  # the machine is left as it is
     machine = enumerate_machine(prior)
     log_law = machine.log_prob + machine.states @ field.double()
     wrong = (machine.states[:, 0] != 1) | (machine.states[:, 4] != 0)
     law = torch.softmax(log_law.masked_fill(wrong, -torch.inf), 0).detach()
     check_frequencies(counts(z), law)
     unconditional = machine.log_prob.exp().masked_fill(wrong, 0)  # the planted fault: the field is left out
-    with pytest.raises(AssertionError, match="chi-square"):
+    with pytest.raises(AssertionError):
         check_frequencies(counts(z), (unconditional / unconditional.sum()).detach())
 
 
@@ -67,12 +68,6 @@ def test_starts_already_have_the_law_as_far_as_the_pool_does(prior):
         machine.states[:, 2] != 1, -torch.inf
     )
     check_frequencies(counts(states.chains.z), torch.softmax(log_law, 0).detach())
-
-
-def test_a_machine_is_left_as_it_is(prior, pool):
-    before = prior.bias.detach().clone()
-    PriorStates(prior, pool, field=torch.ones(5), num_chains=3).step(1)
-    assert torch.equal(prior.bias, before)
 
 
 @pytest.fixture
@@ -106,27 +101,27 @@ def test_states_of_a_class_have_the_law_of_bayes(model, pool, classes):
         check_frequencies(counts(z), (law / law.sum()).detach())
         # the planted fault: the class's weights as fields of the prior, without the normalizer of p(class | z)
         tilted = torch.softmax(machine.log_prob + machine.states @ classes.weight[place].double(), 0)
-        with pytest.raises(AssertionError, match="chi-square"):
+        with pytest.raises(AssertionError):
             check_frequencies(counts(z), tilted.detach())
 
 
 def test_examples_are_repeated_by_their_seed(model, pool):
-    made = [
+    first, again, other = (
         generate(model, PriorStates(model.prior, pool, num_chains=4, seed=seed), 10, num_sweeps=2, seed=seed)
         for seed in (0, 0, 1)
-    ]
-    assert made[0].x.shape == (10, 6)
-    assert set(np.unique(made[0].x)) == {0.0, 1.0}
-    assert (made[0].x == made[1].x).all()
-    assert (made[0].x != made[2].x).any()
-    assert made[0].places is None
+    )
+    assert first.x.shape == (10, 6)
+    assert set(np.unique(first.x)) == {0.0, 1.0}
+    assert (first.x == again.x).all()
+    assert (first.x != other.x).any()
 
 
 def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
     rare = ClassModel(classes.classes, classes.weight, torch.tensor([0.0, 0.0, -60.0]), 1.0)
     states = PriorStates(model.prior, pool, num_chains=50)
-    with pytest.raises(InvalidInputError, match="150 states of class c; received 0 of 5"):
+    with pytest.raises(InvalidInputError) as caught:
         generate(model, states, 5, classes=rare, wanted=[2], num_sweeps=1, max_rounds=3)
+    assert caught.value.argument == "count"
 
 
 def test_classes_are_fitted_to_latents():
@@ -150,12 +145,10 @@ def test_classes_are_fitted_to_latents():
 
 
 def random_machine(seed, sides=(4, 3)):
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        machine = RBM(*sides)
-        with torch.no_grad():
-            for parameter in machine.parameters():
-                parameter.normal_(0, 2)
+    machine, generator = RBM(*sides), torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in machine.parameters():
+            parameter.normal_(0, 2, generator=generator)
     return machine
 
 
@@ -204,10 +197,9 @@ def test_the_ends_are_the_reconstructions_of_the_codes(layers, path):
         np.testing.assert_allclose(found.mean[[0, -1]], own[[first, last]], atol=2e-5)
         np.testing.assert_allclose(found.zeta[[0, -1]], codes.zeta[[first, last]], atol=1e-5)
         np.testing.assert_array_equal(found.bits[[0, -1]], codes.bits[[first, last]])
-        energies = model.prior.energy(torch.from_numpy(found.bits).float()).detach()
+        energies = model.prior.energy(torch.from_numpy(found.bits).float()).detach().numpy()
         np.testing.assert_allclose(found.energy, energies, atol=1e-5)
-        ends = max(float(energies[0]), float(energies[-1]))
-        assert abs(found.barrier - (float(energies.max()) - ends)) < 1e-4
+        assert abs(found.barrier - (energies.max() - energies[[0, -1]].max())) < 1e-4
         differ = int((codes.bits[first] != codes.bits[last]).sum())
         if path == "flips" and differ:
             assert len(found.mean) == differ + 1

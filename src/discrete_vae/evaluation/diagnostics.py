@@ -61,8 +61,7 @@ class ChainHealth(ShowsTable):
 def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     """Advance persistent chains and look at the energies on their way.
 
-    One number a state is looked at: chains stuck in modes of equal energy look healthy here. Round trips of parallel
-    tempering see those.
+    Chains stuck in modes of equal energy look healthy here; round trips of parallel tempering see those.
 
     Source: Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021, by arviz-stats.
 
@@ -168,8 +167,7 @@ def find_prior_modes(
     """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
 
     Greedy descent in energy leads each state on the way to a local maximum of p(z). Maxima between which chains move
-    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and
-    the number of modes is found, not given.
+    within a sweep more often than chance are one mode (`communities`).
 
     Args:
         energy: The machine.
@@ -177,9 +175,6 @@ def find_prior_modes(
         num_sweeps: Sweeps to follow.
         max_chains: States to start from, at most.
         seed: Seed of the chains.
-
-    Returns:
-        The modes.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -248,8 +243,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     """Group states so that moves stay inside groups: greedy modularity.
 
     Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
-    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
-    found, not given.
+    union would lower it. Two groups between which nothing ever moves are never merged.
 
     Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
     the stability of Delvenne, Yaliraki & Barahona 2010.
@@ -259,7 +253,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
 
     Returns:
         The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
-        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
+        share of moves inside groups less what it would be by chance.
     """
     flow = np.asarray(counts, np.float64)
     flow = (flow + flow.T) / (2 * flow.sum())

@@ -90,12 +90,10 @@ def evaluate_log_likelihood(
 ) -> MeanLogLikelihood:
     """Average the importance-weighted log-likelihood over examples.
 
-    What depends on x alone is computed once for all of its samples; norms are folded into the networks' weights
-    once for all examples (`discrete_vae.nets.folding`). The noise is keyed by (seed, index), so an example's
-    estimate does not depend on the others, nor on how examples are divided among the processes of torchrun. Samples
-    are streamed in chunks that fit the memory budget, and where there are few of them several examples go together.
-    Where a model's parts are drawn by the modules (see `ImportanceSampler`) a budget so
-    small that it shortens the chunks changes the noise.
+    The noise is keyed by (seed, index), so an example's estimate does not depend on the others, nor on how examples
+    are divided among the processes of torchrun. Samples are streamed in chunks that fit the memory budget, and where
+    there are few of them several examples go together. Where a model's parts are drawn by the modules (see
+    `ImportanceSampler`) a budget so small that it shortens the chunks changes the noise.
 
     Source: Rolfe 2017, section results.
 
@@ -108,8 +106,7 @@ def evaluate_log_likelihood(
         max_memory: Budget for the intermediate values of the networks, MiB.
         seed: Seed of the noise.
         indices: Numbers of the examples in their data set; None means from 0.
-        report: Called after each example of this process with the number done (by all processes, as far as they keep
-            pace) and the running mean over this process's examples.
+        report: Called after each example of this process with the number done by all and the running mean of its own.
     """
     check_examples("x", x)
     indices = range(len(x)) if indices is None else indices
@@ -122,22 +119,16 @@ def evaluate_log_likelihood(
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
     own = list(shard_indices(len(x)))
-    with model.importance_sampler(log_partition) as importance_sampler:
-        together = (
-            max(1, min(_MOST_TOGETHER, chunk_size // num_samples)) if importance_sampler.takes_batches else 1
-        )
+    with model.importance_sampler(log_partition) as sampler:
+        most = _MOST_TOGETHER if sampler.takes_batches else 1
+        together = max(1, min(most, chunk_size // num_samples))
         for first in range(0, len(own), together):
             rows = own[first : first + together]
             # always as many, so that no digit depends on who the others are
             filled = rows + rows[-1:] * (together - len(rows))
-            estimate = importance_weighted(
-                importance_sampler.log_weights(
-                    x[filled],
-                    num_samples,
-                    chunk_size,
-                    keys=[key_to_seed(seed, _STREAM, indices[row]) for row in filled],
-                )
-            )
+            noise = [key_to_seed(seed, _STREAM, indices[row]) for row in filled]
+            weights = sampler.log_weights(x[filled], num_samples, chunk_size, keys=noise)
+            estimate = importance_weighted(weights)
             values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain
             parts[rows] = torch.stack(values, 1)[: len(rows)].cpu()
             for done, row in enumerate(rows, start=first + 1):
@@ -145,11 +136,10 @@ def evaluate_log_likelihood(
                 if report is not None:
                     report(min(done * world_size(), len(x)), total / done)
     found: list[MeanLogLikelihood] = []
-    for rows, numbers in zip(
-        all_reduce_shards(parts).split(PART_SIZE), torch.tensor(list(indices)).split(PART_SIZE), strict=True
-    ):
-        value, error, ess, doubling_gain = rows.unbind(1)
-        examples = ExampleLogLikelihoods(numbers, value, error, ess)
+    numbers = torch.tensor(list(indices)).split(PART_SIZE)
+    for index, rows in zip(numbers, all_reduce_shards(parts).split(PART_SIZE), strict=True):
+        *columns, doubling_gain = rows.unbind(1)
+        examples = ExampleLogLikelihoods(index, *columns)
         found.append(_mean(examples, float(doubling_gain.mean()), num_samples, log_partition_std_error))
     return join_log_likelihoods(found)
 
@@ -257,7 +247,7 @@ def evaluate_elbo(
     num_importance_samples: int = 1,
     seed: int = 0,
 ) -> MeanElbo:
-    """Average the ELBO over examples, with the networks' running statistics; or the bound above it.
+    """Average the ELBO over examples, with the networks' running statistics.
 
     Under torchrun the examples are divided among the processes, and every process has the whole result.
 
@@ -267,8 +257,7 @@ def evaluate_elbo(
         log_partition: log Z of the prior, nats.
         log_partition_std_error: Its standard error, nats.
         num_samples: Draws of the posterior per example.
-        num_importance_samples: As in `DiscreteVAE.elbo`; with more than 1 it is a bound between the ELBO and
-            log p(x).
+        num_importance_samples: As in `DiscreteVAE.elbo`; more than 1 give a bound between the ELBO and log p(x).
         seed: Seed of the noise; the same seed gives the same noise to every model.
 
     Returns:
@@ -330,12 +319,11 @@ class IndependentFeatures(ShowsTable):
 def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
     """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
-    The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`: for bits
-    their means, for real values mean and variance, for counts mean and dispersion, for codes their frequencies; missing
+    The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`; missing
     values count nowhere. A model that stays below has learned less than that.
 
     Args:
-        likelihood: The kind of law; it stays as it is.
+        likelihood: The kind of law.
         train: Training examples, (example, feature) or in the event's shape.
         x: Examples to score, likewise.
 

@@ -62,9 +62,6 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
         x: (example, feature) or in the event's shape; NaN marks missing values.
         seed: Seed of the draws that later groups and layers are conditioned on.
 
-    Returns:
-        The means over the examples.
-
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
@@ -134,8 +131,8 @@ def flip_effects(
     """Flip each unit in the codes of examples and decode.
 
     A code is a draw of z and zeta from the posterior of an example. Of a flipped unit zeta is drawn anew from
-    r(zeta|z), the other units keep theirs. Gaussian layers follow: they are drawn from p(h | zeta), with the same noise
-    before and after the flip, so that their part of the change is the flip's and not the noise's.
+    r(zeta|z), the other units keep theirs. Gaussian layers are drawn from p(h | zeta), with the same noise before and
+    after the flip.
 
     Args:
         model: The model; its networks use their running statistics.
@@ -143,9 +140,6 @@ def flip_effects(
         scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
         seed: Seed of all noise.
         report: Called after each unit with the number done.
-
-    Returns:
-        The effects, in units of `scale`.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -192,11 +186,10 @@ class LabelAgreement(ShowsTable):
     """Agreement of groups with labels; errors are over examples.
 
     Attributes:
-        purity: Share of the examples that have the most frequent label of their group; the share of the most frequent
-            label where groups tell nothing, and 1 for groups of one example each.
+        purity: Share of the examples that have the most frequent label of their group; 1 for groups of one example.
         purity_std_error: Its standard error.
         adjusted_mutual_information: Mutual information less what chance gives, over the most it can be: near 0 for
-            groups that tell nothing however many they are, 1 for groups that are the classes.
+            groups that tell nothing, 1 for groups that are the classes.
         adjusted_mutual_information_std_error: Its standard error.
         mutual_information: Mutual information of group and label, nats.
         mutual_information_std_error: Its standard error, nats.

@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, in_batches
+from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, check_numbers, in_batches
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.model import DiscreteVAE, Statistic, check_statistic
@@ -147,26 +147,16 @@ def encode_rows(
     batch_size: int | None = None,
     report: Report | None = None,
 ) -> Codes:
-    """The most probable code of each example, or a draw.
-
-    The most probable code is found group after group: each group's bits are the most probable ones given x and the
-    groups before it, whose zeta are the medians of r(zeta|z) at their bits. The layers are then the means of
-    q(h_m | h_<m, zeta, x), each at the means before it. A draw is one of q(z, zeta, h | x), layers included.
+    """The most probable code of each example, see `most_probable`, or a draw from q(z, zeta, h | x).
 
     Args:
         model: The model.
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
-        draw: Whether to draw.
+        draw: Draw from the posterior.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
-
-    Returns:
-        The codes.
-
-    Raises:
-        InvalidInputError: If the model refuses x, or a logit of its posterior is not finite.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -216,7 +206,7 @@ def reconstruct_rows(
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values, which are filled.
         statistic: "mean", "mode" or "sample", see `discrete_vae.DiscreteVAE.decode`.
         num_draws: Draws of the latents, over which means are averaged; 1 for a mode or a sample.
-        code: Whether the latents are those of the most probable code, as `encode_rows` gives them, and not drawn.
+        code: Take the latents of the most probable code, as `encode_rows` gives them, in place of draws.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
@@ -224,10 +214,6 @@ def reconstruct_rows(
 
     Returns:
         (row, *event) float32.
-
-    Raises:
-        InvalidInputError: If the model refuses x, there is no such statistic, several draws are to be averaged for
-            another one than the mean or a code, or a result is not finite.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -269,17 +255,13 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
         seed: Seed of the noise.
         numbers: Numbers of the rows, which key it; None means from 0.
 
-    Raises:
-        InvalidInputError: If the probability is none.
-
     Examples:
         >>> flip_bits(torch.zeros(1, 5), 0.0)
         tensor([[0., 0., 0., 0., 0.]])
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
-    rows = range(len(x)) if numbers is None else [int(number) for number in numbers]
-    noise = RowNoise(rows, seed, _FLIP_STREAM)
-    flipped = open_uniform(x, generator=noise) < share  # pyright: ignore[reportArgumentType]
+    noise: Any = RowNoise(check_numbers(numbers, len(x)), seed, _FLIP_STREAM)
+    flipped = open_uniform(x, generator=noise) < share
     return torch.where(flipped, 1 - x, x)
 
 
@@ -297,16 +279,16 @@ def denoise_rows(
     """The mean of clean examples given noisy ones.
 
     Without a probability of flips it is E[x | zeta, h], averaged over draws of the latents from the posterior of the
-    noisy example: the reconstruction, which is the cleaner the less the posterior heeds the noise.
+    noisy example: the reconstruction.
 
     With one it is Bayes' rule for bits y_i = x_i that were each flipped with probability f. Draws are weighted by
     p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
-    E[x_i | y_i, zeta, h]: what the latents say of a bit, and what was seen of it, each by its reliability.
+    E[x_i | y_i, zeta, h].
 
     Args:
         model: The model.
         x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
-        noise: Probability f that a bit is flipped, above 0 and at most 1/2; None does not know it.
+        noise: Probability f that a bit is flipped, above 0 and at most 1/2, for models of bits; None does not know it.
         num_draws: Draws of the latents per example.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
@@ -315,10 +297,6 @@ def denoise_rows(
 
     Returns:
         (row, *event) float32.
-
-    Raises:
-        InvalidInputError: If the model refuses x or a number breaks its rule; if noise is given for a model of other
-            values than bits.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -400,16 +378,10 @@ def nearest_codes(
     Args:
         queries: (query, byte) uint8, as `discrete_vae.inference.encode.encode_rows` packs codes.
         among: (row, byte) uint8, the codes that are searched.
-        num_neighbors: How many neighbors of each query, from 1 to the number of rows.
+        num_neighbors: Neighbors of each query, from 1 to the number of rows.
         excluded: For each query the place of a row that is none of its neighbors, (query,) integers, such as its own;
             -1 for none. None excludes nothing.
         report: Called now and then with the number of rows that are searched.
-
-    Returns:
-        The neighbors.
-
-    Raises:
-        InvalidInputError: If codes are no bytes of one length, or more neighbors are wanted than there are.
 
     Examples:
         >>> codes = np.packbits([[0, 0, 0], [1, 1, 1], [0, 0, 1]], axis=1)

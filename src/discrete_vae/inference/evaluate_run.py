@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -49,7 +49,7 @@ from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_byte
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
-Report = Callable[[int, float], None]
+Report: TypeAlias = Callable[[int, float], None]
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
 _KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
@@ -128,9 +128,7 @@ def evaluate_model(
     report: Report | None = None,
     parts: KeptParts | None = None,
 ) -> Evaluation:
-    """Estimate log Z, the log-likelihood and the ELBO.
-
-    Under torchrun the examples are divided among the processes, and every process has the whole result.
+    """Estimate log Z, the log-likelihood and the ELBO; for runs see `evaluate_run`.
 
     Args:
         model: The model.
@@ -140,8 +138,7 @@ def evaluate_model(
         train: Training examples, for the baseline of independent features; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
-        parts: Store of finished parts, in which an evaluation that goes on after one was killed finds them; not under
-            torchrun. None keeps nothing.
+        parts: Store of finished parts, not under torchrun; None keeps nothing.
 
     Warns:
         UnevenWeightsWarning: If few importance samples carry the log-likelihood.
@@ -149,24 +146,10 @@ def evaluate_model(
         AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
     """
     start = time.monotonic()
-
-    def estimate() -> CheckedLogPartition:
-        return estimate_log_partition(
-            model.prior,
-            chains=chains,
-            std_error=config.log_partition_std_error,
-            max_sweeps=config.max_tempered_sweeps,
-            num_chains=config.num_annealed_chains,
-            num_temperatures=config.num_temperatures,
-            seed=config.seed,
-        )
-
+    estimate = partial(_estimate_log_partition, model, config, chains, config.seed)
     log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
-    settings = {
-        "log_partition": log_partition.value,
-        "log_partition_std_error": log_partition.std_error,
-        "seed": config.seed,
-    }
+    of_z = {"log_partition": log_partition.value, "log_partition_std_error": log_partition.std_error}
+    settings = of_z | {"seed": config.seed}
     dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
     keys = range(len(x)) if indices is None else indices
 
@@ -196,6 +179,20 @@ def evaluate_model(
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
 
 
+def _estimate_log_partition(
+    model: DiscreteVAE, config: EvaluationConfig, chains: Tensor | None, seed: int
+) -> CheckedLogPartition:
+    return estimate_log_partition(
+        model.prior,
+        chains=chains,
+        std_error=config.log_partition_std_error,
+        max_sweeps=config.max_tempered_sweeps,
+        num_chains=config.num_annealed_chains,
+        num_temperatures=config.num_temperatures,
+        seed=seed,
+    )
+
+
 def _shifted(report: Report | None, found: Sequence[MeanLogLikelihood]) -> Report | None:
     """A report that counts the examples of the parts before in."""
     if report is None:
@@ -208,10 +205,10 @@ def _shifted(report: Report | None, found: Sequence[MeanLogLikelihood]) -> Repor
 def _check_weights(found: MeanLogLikelihood) -> None:
     if found.doubling_gain > _STILL_RISING:
         warnings.warn(
-            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats. "
-            "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
-            f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
-            f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",
+            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats: "
+            "the estimate is conservative, still too low by about as much or more, and its Monte-Carlo error is "
+            f"understated (median effective number of samples {found.median_ess:.1f} of {found.num_samples}). For a "
+            f"closer value give more samples (--num-samples {4 * found.num_samples}).",
             UnevenWeightsWarning,
             stacklevel=3,
         )
@@ -228,8 +225,8 @@ _ROW_TYPES = {"index": torch.int64} | dict.fromkeys(("value", "std_error", "ess"
 class KeptParts:
     """The parts of one evaluation: log Z, and the log-likelihoods of some examples each.
 
-    A part is there whole or not at all, and holds every digit. It counts only if it has the SHA-256 of its own
-    content and names this evaluation and its own place in it; any other is computed anew.
+    A part holds every digit. It counts only if it has the SHA-256 of its own content and names this evaluation and
+    its own place in it; any other is computed anew.
 
     Args:
         folder: Folder of the parts of evaluations, those of each in a folder of its own. Made when needed.
@@ -293,16 +290,14 @@ class KeptParts:
         return read(fields)
 
     def _keep(self, path: Path, content: bytes) -> None:
-        """Write a part; where that fails the evaluation goes on without, as its result is what counts."""
+        """Write a part; where that fails the evaluation goes on without."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             write_bytes(path, content)
         except OSError as error:
             if not self._warned:
-                warnings.warn(
-                    f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}",
-                    stacklevel=4,
-                )
+                text = f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}"
+                warnings.warn(text, stacklevel=4)
             self._warned = True
 
 
@@ -331,7 +326,7 @@ class RunEvaluation:
         result: The estimates.
         config: The config, with what "auto" was here.
         fields: Plain values of all of it, as a run keeps them.
-        parts: What it kept on its way, to be discarded when the result is kept; None if it kept nothing.
+        parts: What it kept on its way, to be discarded when the result is kept.
     """
 
     result: Evaluation
@@ -358,15 +353,15 @@ def evaluate_run(
         dataset: The run's data.
         config: Numbers of samples, chains and temperatures, and the seed; None takes those of the run's experiment.
         indices: Numbers of the test examples to take; None chooses as many as the config says.
-        parts_folder: Where parts that are finished are kept, those of each evaluation in a folder of its own, so that
-            one that was killed goes on when it is asked for again; not under torchrun. None keeps nothing.
+        parts_folder: Folder of finished parts, with which an evaluation that was killed goes on; not under torchrun.
+            None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
 
     Raises:
         InvalidInputError: If the config asks for more examples than there are.
 
     Warns:
-        UserWarning: If few importance samples carry the log-likelihood, or estimates of log Z are poor.
+        UserWarning: As `evaluate_model`.
 
     Examples:
         >>> from discrete_vae import load_dataset, load_pretrained
@@ -427,10 +422,9 @@ def _code() -> str:
 
 
 def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> LogPartition:
-    """The best estimate that the run keeps of this checkpoint's prior; without one a new estimate.
+    """The best estimate that `dvae evaluate` and `dvae log-partition` kept of this prior; without one a new estimate.
 
-    `dvae evaluate` and `dvae log-partition` keep estimates. A new one goes for the standard error of the run's
-    evaluation, and starts from its chains. Under torchrun the first process makes it.
+    A new one goes for the standard error of the run's evaluation, and starts from its chains.
 
     Args:
         run: The run.
@@ -440,25 +434,18 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
     Returns:
         The estimate, whose method says where it is from.
     """
-    return compute_on_rank_zero(lambda: _kept_or_new(run, loaded, seed))
 
+    def kept_or_new() -> LogPartition:
+        # with another config than that of training a kept result may be of another prior
+        kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
+        if kept:
+            return min(kept, key=lambda each: each.std_error)
+        config = loaded.config.evaluation
+        chains = loaded.chains.step(config.num_chain_sweeps)
+        found = _estimate_log_partition(loaded.model, config, chains, seed).best
+        return replace(found, method=f"{found.method}, now")
 
-def _kept_or_new(run: RunDirectory, loaded: LoadedRun, seed: int) -> LogPartition:
-    # with another config than that of training a kept result may be of another prior
-    kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
-    if kept:
-        return min(kept, key=lambda each: each.std_error)
-    config = loaded.config.evaluation
-    found = estimate_log_partition(
-        loaded.model.prior,
-        chains=loaded.chains.step(config.num_chain_sweeps),
-        std_error=config.log_partition_std_error,
-        max_sweeps=config.max_tempered_sweeps,
-        num_chains=config.num_annealed_chains,
-        num_temperatures=config.num_temperatures,
-        seed=seed,
-    ).best
-    return replace(found, method=f"{found.method}, now")
+    return compute_on_rank_zero(kept_or_new)
 
 
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:

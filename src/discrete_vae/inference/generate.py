@@ -23,19 +23,15 @@ from discrete_vae.rng import DrawnNoise, key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.system import check_memory
 
-# States of a prior with some of its units set and with fields added to others.
-
-
 _STREAM = 0x70726973
 
 
 class PriorStates:
     """Chains whose law is p(z | units that are set) with p(z) proportional to exp(-E(z) + field^T z).
 
-    A field is added to the machine's biases; a unit that is set keeps its value while block Gibbs draws the others, so
-    the stationary law is exactly that one. Chains start at given states of p(z), picked with probabilities proportional
-    to exp(field^T z) among those that have the wanted units most nearly as wanted: a start that belongs to all modes
-    by their weights, as far as those states do, since sweeps alone may not cross between modes.
+    A field is added to the machine's biases; a unit that is set keeps its value while block Gibbs draws the others.
+    Chains start at given states of p(z), picked with probabilities proportional to exp(field^T z) among those that
+    have the wanted units most nearly as wanted: sweeps alone may not cross between modes.
 
     Args:
         prior: The machine; it is not changed.
@@ -44,9 +40,6 @@ class PriorStates:
         field: What is added to the biases, (unit,); None adds nothing.
         num_chains: Chains.
         seed: Seed of the noise.
-
-    Raises:
-        InvalidInputError: If a unit does not exist, a value is neither 0 nor 1, or a shape does not fit.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -69,17 +62,16 @@ class PriorStates:
         check_states("pool", pool, ("state", prior.num_units))
         check_positive_int("num_chains", num_chains)
         _check_clamped(clamped, prior.num_units)
-        machine = prior
-        fields = prior.bias.new_zeros(prior.num_units)
+        machine, log_weights = prior, pool.new_zeros(len(pool), dtype=torch.float64)
         if field is not None:
-            fields = check_tensor("field", field, (prior.num_units,)).to(prior.bias)
+            field = check_tensor("field", field, (prior.num_units,)).to(prior.bias)
             machine = deepcopy(prior)
             with torch.no_grad():
-                machine.bias.add_(fields)
+                machine.bias.add_(field)
+            log_weights = pool.double() @ field.double().to(pool.device)
         units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
         values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
         missed = (pool[:, units] != values).sum(1)
-        log_weights = pool.double() @ fields.double().to(pool.device)
         log_weights = log_weights.masked_fill(missed > missed.min(), -torch.inf)
         noise = keyed_generator(seed, _STREAM, device=pool.device)
         picked = torch.softmax(log_weights, 0).multinomial(num_chains, replacement=True, generator=noise)
@@ -96,11 +88,7 @@ class PriorStates:
         )
 
     def step(self, num_sweeps: int) -> Tensor:
-        """Go on; returns the states, (chain, unit) float32 in {0,1}.
-
-        Args:
-            num_sweeps: Sweeps of block Gibbs, at least 1.
-        """
+        """Sweep on by block Gibbs; returns the states, (chain, unit) float32 in {0,1}."""
         return self.chains.step(num_sweeps)
 
 
@@ -153,11 +141,8 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
 
     Args:
         latents: (row, latent), draws from the posterior: states of the prior are alike.
-        labels: (row,) numbers or words.
+        labels: (row,) numbers or words, of at least two classes.
         seed: Seed of the choice.
-
-    Raises:
-        InvalidInputError: If there is not a label per row, or the examples that are fitted are all of one class.
 
     Examples:
         >>> codes = np.repeat(np.eye(2), 50, axis=0)
@@ -205,8 +190,6 @@ def fit_classes(
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         report: Likewise.
 
-    Raises:
-        InvalidInputError: As `discrete_vae.encode_rows` and `fit_class_model`.
     """
     codes = encode_rows(model, x, draw=True, seed=seed, numbers=numbers, report=report)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
@@ -255,8 +238,7 @@ def generate(
 
     With classes the law is p(z, zeta, h | class), proportional to p(z, zeta, h) p(class | z, h), by rejection: to each
     state, its zeta and its h a class is drawn from p(class | z, h), and those of a wanted class are kept. That is exact
-    given chains in equilibrium. Fields W_class on the prior would not be: p(class | z) has a normalizer that depends on
-    z, which such fields leave out.
+    given chains in equilibrium.
 
     Args:
         model: The model.
@@ -274,7 +256,7 @@ def generate(
         The examples; those of the first wanted class come first.
 
     Raises:
-        InvalidInputError: If a number breaks its rule, there is no such statistic, or a class does not come up.
+        InvalidInputError: If a class does not come up, or an argument breaks its rule.
     """
     check_positive_int("count", count)
     check_statistic(statistic)
@@ -282,8 +264,7 @@ def generate(
     size, units = model.likelihood.num_features, model.prior.num_units
     check_memory("count", (4 * size + units) * count * len(groups), "Ask for fewer examples.")
     kept: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {group: [] for group in groups}
-    found = dict.fromkeys(groups, 0)
-    looked_at = 0
+    found, looked_at = dict.fromkeys(groups, 0), 0
     for number in range(max_rounds):
         z = states.step(num_sweeps)
         looked_at += len(z)
@@ -312,10 +293,7 @@ def generate(
     for group in groups:
         if found[group] < count:
             name = "" if classes is None else f" of class {classes.classes[group]}"
-            rule, repair = (
-                f"must come up among {looked_at:,} states{name}",
-                "Ask for fewer, or for another class.",
-            )
+            rule, repair = f"must come up among {looked_at:,} states{name}", "Ask for fewer or another class."
             raise InvalidInputError("count", rule, f"{found[group]} of {count}", repair)
     x, codes = (np.concatenate([part[i] for group in groups for part in kept[group]]) for i in (0, 1))
     places = None if classes is None else np.repeat(np.array(groups), count)
@@ -332,30 +310,23 @@ def latents_of_classes(z: Tensor, h: Tensor, classes: ClassModel | None = None) 
 # From one code to another, a bit at a time, without climbing higher than needed.
 
 
-_WIDTH = 64
-
-
 @torch.no_grad()
 def order_of_flips(
-    machine: BoltzmannMachine, start: Tensor, end: Tensor, *, width: int = _WIDTH
+    machine: BoltzmannMachine, start: Tensor, end: Tensor, *, width: int = 64
 ) -> tuple[list[int], np.ndarray]:
     """An order in which to flip the bits that two states differ in, whose highest energy is low.
 
     Of the orders the one with the lowest highest energy is sought, among equals that with the lowest mean energy, by
-    a beam search: of the sets of flipped bits of each size the best are kept. It is exact where the sets of any size
-    are no more than are kept, up to 8 bits with 70 of them.
+    a beam search: of the sets of flipped bits of each size the best are kept. It is exact where all are.
 
     Args:
         machine: The prior.
         start: The first state, (unit,), in {0,1}.
         end: The last state, (unit,), in {0,1}.
-        width: How many sets of each size are kept.
+        width: Sets of each size that are kept.
 
     Returns:
         The units in the order of their flips, and the energies of the states on the way, both ends included.
-
-    Raises:
-        InvalidInputError: If a state is none of the machine's, or width is no positive integer.
 
     Examples:
         >>> from discrete_vae import FactorialBernoulli
@@ -436,12 +407,10 @@ def interpolate(
 ) -> LatentPath:
     """A path of latents from one example to another, and the means of x along it.
 
-    Halves of bits mean nothing, so the path goes from code to code by flips of single bits. Their order decides
-    whether the codes between are ones that the prior knows: that order is taken whose highest energy is lowest, as far
-    as a beam search finds it (`order_of_flips`). Each code has the medians of r(zeta|z) as
-    its zeta. Gaussian layers keep their place in p(h | zeta): the ends' h are turned into the standard normal numbers
-    that p(h | zeta) makes them of, direction and length of these go evenly from one to the other, and h is made of them
-    anew for the zeta of each step.
+    The path goes from code to code by flips of single bits, in the order whose highest energy is lowest, as far as a
+    beam search finds it (`order_of_flips`). Each code has the medians of r(zeta|z) as its zeta. Gaussian layers keep
+    their place in p(h | zeta): the ends' h are turned into the standard normal numbers that p(h | zeta) makes them of,
+    direction and length of these go evenly from one to the other, and h is made of them anew for the zeta of each step.
 
     A straight path goes evenly from the one zeta to the other, through values that the model has hardly seen.
 
@@ -450,11 +419,7 @@ def interpolate(
         start: The first example, (1, feature) or (1, *event).
         end: The last example.
         path: "flips", with as many steps as bits differ, and the first; or "straight".
-        num_steps: Steps of a straight path, both ends included, and of one between examples of the same code; at least
-            2.
-
-    Raises:
-        InvalidInputError: If the model refuses an example, or an argument breaks its rule.
+        num_steps: Steps of a straight path, or of one between examples of the same code; at least 2, the ends.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig

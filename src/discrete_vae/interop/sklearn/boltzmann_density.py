@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
 import numbers
-import operator
 import sys
 import time
 import warnings
@@ -23,6 +21,7 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from discrete_vae import checks
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states
@@ -55,8 +54,7 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     @property
     @abstractmethod
-    def _prior(self) -> RBM:
-        """The trained machine."""
+    def _prior(self) -> RBM: ...
 
     @abstractmethod
     def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
@@ -72,10 +70,6 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             name: check_number(name, getattr(self, name), **rule) for name, rule in self._numbers.items()
         }
         return SimpleNamespace(**found, seed=draw_seed(self.random_state))
-
-    def _keep_chains(self, states: Tensor, seed: int) -> None:
-        """Keep the last states of the chains of training, (chain, unit), and the seed of it."""
-        self._states, self._seed, self._log_partition = states, seed, None
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
         """Mean of `score_samples`, nats per row; larger is better.
@@ -140,8 +134,8 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
         more = 10 * max(max_sweeps, found.num_sweeps or 0)
         warnings.warn(
             f"log Z = {found.value:.2f} +- {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
-            f"{_STD_ERROR:g} is wanted: all scores are off by the same number of about that size. Give "
-            f"log_partition_sweeps={more}, or train a machine that mixes faster: fewer hidden units or epochs.",
+            f"{_STD_ERROR:g} is wanted: all scores are off by the same number. Give log_partition_sweeps={more}, or "
+            "train a machine that mixes faster: fewer hidden units or epochs.",
             LogPartitionWarning,
             stacklevel=3,
         )
@@ -162,28 +156,17 @@ def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
     return report
 
 
-# Checks; scikit-learn wants those of parameters in fit, and numbers of NumPy are numbers, too.
-
-
-_BOUNDS = {
-    "at_least": (operator.ge, "of at least"),
-    "above": (operator.gt, "above"),
-    "at_most": (operator.le, "of at most"),
-}
+# Checks, which scikit-learn wants in fit; numbers of NumPy are numbers, too.
 
 
 def check_number(name: str, value: Any, *, whole: bool = True, **bounds: float) -> Any:
-    """Return a number if it is finite, whole unless told otherwise, and inside its bounds."""
-    kind = numbers.Integral if whole else numbers.Real
-    if (
-        not isinstance(value, kind)
-        or not math.isfinite(value)
-        or not all(_BOUNDS[bound][0](value, limit) for bound, limit in bounds.items())
-    ):
-        limits = " and ".join(f"{_BOUNDS[bound][1]} {limit:g}" for bound, limit in bounds.items())
-        rule = f"must be a {'whole' if whole else 'finite'} number {limits}".rstrip()
+    """A number of any library, as int if whole, else as float, if `checks.check_number` accepts it."""
+    kind, convert = (numbers.Integral, int) if whole else (numbers.Real, float)
+    if not isinstance(value, kind):
+        rule = f"must be a {'whole' if whole else 'finite'} number"
         raise InvalidInputError(name, rule, repr(value)[:80], "Change the parameter.")
-    return (int if whole else float)(value)  # pyright: ignore[reportArgumentType]
+    checks.check_number(name, convert(value), repair="Change the parameter.", **bounds)
+    return convert(value)
 
 
 def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -202,9 +185,7 @@ def naming_x() -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        rule, repair = (
-            text.replace("--model.likelihood", "likelihood") for text in (error.rule, error.repair)
-        )
+        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
         raise InvalidInputError("X", rule, error.received, repair) from None
 
 
@@ -237,9 +218,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
     as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact
-    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats; a machine that mixes slowly
-    does not reach that within log_partition_sweeps, and a warning says what it reached. BernoulliRBM of scikit-learn,
-    whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
+    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats; a warning says where it was
+    not reached. BernoulliRBM of scikit-learn, whose place it can take in a pipeline, has a pseudo-likelihood instead.
 
     Args:
         num_hidden: Hidden units.
@@ -250,8 +230,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         learning_rate: Step size of Adam at the start; it falls to 0 along the run.
         num_chains: Persistent chains of the negative phase.
         num_sweeps: Sweeps of these chains per step.
-        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
-            time of the first score.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
         random_state: Seed of the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -304,19 +283,16 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the machine.
+        """Train the machine; returns the estimator.
 
         Args:
             X: (row, feature), numbers, see `binarize`.
             y: Ignored.
-
-        Returns:
-            The estimator.
         """
         settings = self._parameters()
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
         self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
-        self._keep_chains(states, settings.seed)
+        self._states, self._seed, self._log_partition = states, settings.seed, None
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -424,8 +400,7 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
         The machine in float64, its left side the features, and the last states of its chains, (chain, unit).
     """
     seed, num_features = settings.seed, rows.shape[1]
-    needed = _PER_WEIGHT * num_features * settings.num_hidden
-    check_memory("num_hidden", needed, "Use fewer hidden units.")
+    check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")
     rbm = RBM(num_features, settings.num_hidden)
     frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
     with torch.no_grad():

@@ -38,6 +38,7 @@ from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
+from discrete_vae.inference.encode import most_probable
 from discrete_vae.interop.sklearn.boltzmann_density import (
     PriorMixin,
     check_number,
@@ -65,10 +66,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     """Binary codes of rows by a discrete VAE with an RBM prior, trained by the library's own loop.
 
     A row's code is the most probable one, group after group: each unit is 1 where q(z = 1 | x, earlier groups) is above
-    1/2. Codes of new rows need no noise, so a row has one code whatever rows stand beside it.
-
-    NaN is a missing value: it enters no likelihood, and the networks read which values are there. Leave gaps in the
-    rows of `fit` if other rows have some.
+    1/2. NaN is a missing value, which enters no likelihood; leave gaps in the rows of `fit` if other rows have some.
 
     Args:
         num_left: Units of the left side of the prior; codes have num_left + num_right bits.
@@ -81,11 +79,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         num_epochs: Passes over the rows to train on.
         batch_size: Rows per step, at most.
         learning_rate: Step size of Adam at the start.
-        validation_fraction: Share of the rows that choose the best checkpoint, at least one row; training does not see
-            them.
+        validation_fraction: Share of the rows that choose the best checkpoint, at least one; it trains nothing.
         num_samples: Importance samples per row in `score_samples`.
-        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
-            time of the first score.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
         random_state: Seed of the split, the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -149,14 +145,11 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the model.
+        """Train the model; returns the estimator.
 
         Args:
             X: (row, feature), numbers; NaN is a missing value.
             y: Ignored.
-
-        Returns:
-            The estimator.
 
         Raises:
             InvalidInputError: If a parameter breaks its rule, or the values cannot be read by the likelihood.
@@ -173,7 +166,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         run, self.elbo_ = fit_model(self._rows(X, reset=True), settings)
         # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
         self.model_, self.likelihood_ = run.model.double(), run.config.model.likelihood.kind
-        self._keep_chains(run.chains.z, settings.seed)
+        self._states, self._seed, self._log_partition = run.chains.z, settings.seed, None
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
@@ -208,8 +201,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
 
         The noise is a function of random_state and of the row's values, so a row has one score whatever rows stand
-        beside it, but for the rounding of products, which depends on how many rows there are. Of a row with gaps it is
-        the probability of what is there.
+        beside it, but for rounding. Of a row with gaps it is the probability of what is there.
 
         Args:
             X: (row, feature); values that the likelihood can draw: of probabilities of bits there is no likelihood.
@@ -274,11 +266,7 @@ _CHAINS, _SWEEPS = 200, 10
 
 
 def fit_model(rows: np.ndarray, settings: SimpleNamespace) -> tuple[LoadedRun, float]:
-    """Train a model of (row, feature) float32, NaN a missing value, in a temporary folder.
-
-    Returns:
-        The best checkpoint, and its validation ELBO, nats.
-    """
+    """Train a model of (row, feature) float32 in a temporary folder; the best checkpoint and its validation ELBO."""
     dataset = _split(rows, settings)
     with naming_x():
         config = _config(dataset, settings)
@@ -310,7 +298,7 @@ def read_as(rows: np.ndarray) -> str:
 
 
 def _split(rows: np.ndarray, settings: SimpleNamespace) -> DataSplits:
-    """The rows by part; the test part, which training does not use, is the one for validation."""
+    """The rows by part; the test part, which training does not use, is that for validation."""
     num_valid = max(1, int(len(rows) * settings.validation_fraction))
     if len(rows) - num_valid < 2:
         rule = "must leave at least 2 rows to train on"
@@ -369,24 +357,14 @@ _MAX_MEMORY = 256.0  # MiB of the networks' intermediate values
 
 @torch.no_grad()
 def best_codes(model: DiscreteVAE, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable codes of rows, group after group, in the limit of sharp smoothing, where nothing is random.
-
-    Args:
-        model: The model; its smoothing has such a limit.
-        x: (row, feature); NaN is a missing value.
+    """The most probable codes of rows (row, feature) in the limit of sharp smoothing, where nothing is random.
 
     Returns:
         Bits, (row, unit), and the probabilities of their being 1, given the row and the bits of earlier groups.
     """
-    bits, logits = [], []
     with eval_mode(model.discretized()) as sharp:
-        for part in x.split(_ROWS):
-            features = sharp.read(*sharp.preprocess(part, None))
-            half = torch.full((1, len(part), sharp.prior.num_units), 0.5, dtype=features.dtype)
-            found = sharp.posterior.sample_discretely(features, half)
-            bits.append(found.z[0])
-            logits.append(found.logits[0])
-    return torch.cat(bits), torch.sigmoid(torch.cat(logits))
+        found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in x.split(_ROWS)]
+    return torch.cat([part.z for part in found]), torch.sigmoid(torch.cat([part.logits for part in found]))
 
 
 def decode_codes(model: DiscreteVAE, bits: Tensor) -> Tensor:
