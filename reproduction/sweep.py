@@ -21,7 +21,6 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
-from discrete_vae.inference.rows import warn_of_other_data
 from discrete_vae.load import LoadedRun
 from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory
@@ -29,6 +28,7 @@ from discrete_vae.system import in_words
 from discrete_vae.training.budget import with_minutes
 from discrete_vae.training.logging import TrainingProgress
 from discrete_vae.training.preflight import check_experiment, training_threads
+from discrete_vae.training.run import warn_of_other_data
 from discrete_vae.training.step import KEY
 from reproduction.records import (
     DataOfRun,

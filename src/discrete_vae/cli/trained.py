@@ -150,7 +150,7 @@ class TrainedRun:
     def dataset(self, data_dir: str | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
         from discrete_vae.config import instantiate
-        from discrete_vae.inference.rows import warn_of_other_data
+        from discrete_vae.training.run import warn_of_other_data
 
         dataset = instantiate(self.loaded.config.data, data_dir=data_dir)
         warn_of_other_data(self.directory, dataset)

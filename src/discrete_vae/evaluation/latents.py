@@ -140,13 +140,6 @@ def flip_effects(
         scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
         seed: Seed of all noise.
         report: Called after each unit with the number done.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> effects = flip_effects(model, torch.zeros(50, 6))
-        >>> effects.change.shape, len(effects.order)
-        (torch.Size([4, 6]), 4)
     """
     device, num_codes = check_examples("x", x).device, len(x)
     unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
@@ -230,9 +223,8 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
 
     groups, labels = np.asarray(groups), np.asarray(labels)
     if groups.ndim != 1 or groups.shape != labels.shape or len(groups) < _BLOCKS:
-        rule, received = f"must be one per example, of at least {_BLOCKS}", f"shape {labels.shape}"
-        repair = f"There are {groups.shape} groups; give as many labels."
-        raise InvalidInputError("labels", rule, received, repair)
+        rule = f"must be one for each of the groups, {groups.shape}, of at least {_BLOCKS}"
+        raise InvalidInputError("labels", rule, f"shape {labels.shape}", "Give as many labels.")
     group = np.unique(groups, return_inverse=True)[1]
     label = np.unique(labels, return_inverse=True)[1]
     block = np.random.default_rng(0).permutation(len(group)) % _BLOCKS  # whatever order the examples have

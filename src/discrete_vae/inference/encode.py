@@ -65,8 +65,7 @@ def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
     """
     posterior = model.posterior
     if type(posterior).sample_discretely is Posterior.sample_discretely:
-        rule = "must have sample_discretely for a most probable code"
-        received = type(posterior).__name__
+        rule, received = "must have sample_discretely for a most probable code", type(posterior).__name__
         raise InvalidInputError("model.posterior", rule, received, "Give it that method, or take draws.")
     halves = features.new_full((1, len(features), posterior.num_units), 0.5)
     central: Any = CentralNoise()
@@ -119,8 +118,8 @@ class Codes(ShowsShapes):
     Attributes:
         probabilities: q(z_i = 1 | x, zeta of the earlier groups), (row, unit) float32.
         bits: The code, (row, unit) uint8 in {0,1}.
-        packed: The same, eight units to a byte: `numpy.packbits` of bits along the units, the first unit being the
-            highest bit of the first byte, and zeros behind the last; (row, byte) uint8.
+        packed: `numpy.packbits` of bits along the units: the first unit is the highest bit of the first byte; (row,
+            byte) uint8.
         zeta: The smoothed latents that the decoder reads, (row, unit) float32.
         continuous: The Gaussian layers, (row, layer, unit) float32; no layer where the model has none.
     """
@@ -254,10 +253,6 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
         share: The probability, from 0 to 1/2.
         seed: Seed of the noise.
         numbers: Numbers of the rows, which key it; None means from 0.
-
-    Examples:
-        >>> flip_bits(torch.zeros(1, 5), 0.0)
-        tensor([[0., 0., 0., 0., 0.]])
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
     noise: Any = RowNoise(check_numbers(numbers, len(x)), seed, _FLIP_STREAM)
@@ -297,12 +292,6 @@ def denoise_rows(
 
     Returns:
         (row, *event) float32.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> denoise_rows(model, torch.eye(6), noise=0.1).shape
-        (6, 6)
     """
     check_positive_int("num_draws", num_draws)
     if noise is not None:

@@ -149,7 +149,7 @@ def evaluate_model(
     estimate = partial(_estimate_log_partition, model, config, chains, config.seed)
     log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
     of_z = {"log_partition": log_partition.value, "log_partition_std_error": log_partition.std_error}
-    settings = of_z | {"seed": config.seed}
+    settings: dict[str, Any] = of_z | {"seed": config.seed}
     dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
     keys = range(len(x)) if indices is None else indices
 

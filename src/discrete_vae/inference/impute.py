@@ -462,12 +462,6 @@ class Resampled:
     The largest of log-weight plus Gumbel noise is such a pick, and a running maximum needs no weight of the past.
 
     Source: Efraimidis & Spirakis 2006, "Weighted random sampling with a reservoir"; Gumbel 1954 (the maximum).
-
-    Examples:
-        >>> picks = Resampled(2, torch.Generator().manual_seed(0))
-        >>> picks.add(torch.tensor([0.0, -900.0]), torch.tensor([[1.0], [5.0]]))
-        >>> picks.values.flatten().tolist()
-        [1.0, 1.0]
     """
 
     def __init__(self, num_picks: int, generator: torch.Generator) -> None:
@@ -508,28 +502,20 @@ def truncated(log_weights: Tensor) -> Tensor:
 
 
 class WeightedMoments:
-    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64, in units of the largest weight.
-
-    Examples:
-        >>> moments = WeightedMoments()
-        >>> moments.add(torch.tensor([0.0, 0.0]), torch.tensor([[1.0], [3.0]]))
-        >>> moments.mean.item(), moments.effective_samples
-        (2.0, 2.0)
-    """
+    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64, in units of the largest weight."""
 
     def __init__(self) -> None:
         self._unit = -math.inf
-        self._sums = torch.zeros(2, dtype=torch.float64)
-        self._products: Tensor | None = None
+        self._sums: Tensor  # of weights and of their squares
+        self._products: Tensor  # of those with f about a value, and of the squares with its square
         self._about: Tensor | None = None
 
     def add(self, log_weights: Tensor, values: Tensor) -> None:
         """Take more draws: finite log-weights (draw,), nats, and f, (draw, ...)."""
         values = values.double()
-        if self._about is None or self._products is None:
+        if self._about is None:
             self._about = values[0]  # sums about a value that occurs lose no digits
-            self._products = values.new_zeros(3, values[0].numel())
-            self._sums = self._sums.to(values.device)
+            self._sums, self._products = values.new_zeros(2), values.new_zeros(3, values[0].numel())
         log_weights = log_weights.double()
         unit = max(self._unit, float(log_weights.max()))
         weights = torch.exp(log_weights - unit)
@@ -547,7 +533,6 @@ class WeightedMoments:
     def mean(self) -> Tensor:
         """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
         assert self._about is not None
-        assert self._products is not None
         return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
 
     @property
@@ -557,7 +542,6 @@ class WeightedMoments:
         Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
         """
         assert self._about is not None
-        assert self._products is not None
         away = self._products[0] / self._sums[0]
         spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
         return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig, instantiate
 from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import DataSplits, subset_indices
+from discrete_vae.data.splits import subset_indices
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
@@ -27,6 +26,7 @@ from discrete_vae.nets.evaluation_mode import switched
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform, standard_normal
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import check_memory
+from discrete_vae.training.run import warn_of_other_data
 
 
 class RowNoise(NoiseSource):
@@ -241,17 +241,6 @@ def rows_of_run(
     if num_examples is None or (at_most and num_examples > len(rows)):
         return rows
     return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
-
-
-def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
-    """Warn where data are not those that a run was trained on."""
-    trained = run.read_environment().get("data", {}).get("sha256")
-    if trained is not None and trained != dataset.description.sha256:
-        warnings.warn(
-            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
-            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
-            stacklevel=2,
-        )
 
 
 def _column_roles(of_run: DataConfig, label_column: str | None) -> ColumnRoles:

@@ -79,8 +79,7 @@ def score_rows(
 
     Args:
         model: The model.
-        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, and the score is then
-            that of what was observed.
+        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, which do not count.
         log_partition: log Z of the prior, nats.
         num_samples: Importance samples per example; value is a lower bound in expectation that rises with them.
         seed: Seed of the noise.
@@ -132,12 +131,6 @@ def elbo_rows(
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> elbo_rows(model, torch.eye(6), log_partition=0.0).is_bound
-        True
     """
     check_positive_int("num_samples", num_samples)
     check_number("log_partition", log_partition, repair=_REPAIR)
@@ -183,7 +176,6 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def _checked(name: str, values: np.ndarray, *, at_least: int = 0) -> np.ndarray:
-    """Scores as float64."""
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError, RuntimeError):

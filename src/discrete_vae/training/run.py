@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -162,3 +163,14 @@ def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> Indepe
     chosen = training_subset(dataset, config.training)
     likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
     return independent_features(likelihood, chosen.train, chosen.valid)
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = _data_sum(run)
+    if trained is not None and trained != dataset.description.sha256:
+        warnings.warn(
+            f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
+            f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
+            stacklevel=2,
+        )

@@ -161,12 +161,13 @@ def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
 
 def check_number(name: str, value: Any, *, whole: bool = True, **bounds: float) -> Any:
     """A number of any library, as int if whole, else as float, if `checks.check_number` accepts it."""
-    kind, convert = (numbers.Integral, int) if whole else (numbers.Real, float)
-    if not isinstance(value, kind):
+    if not isinstance(value, numbers.Integral if whole else numbers.Real):
         rule = f"must be a {'whole' if whole else 'finite'} number"
         raise InvalidInputError(name, rule, repr(value)[:80], "Change the parameter.")
-    checks.check_number(name, convert(value), repair="Change the parameter.", **bounds)
-    return convert(value)
+    number: Any = value
+    found = int(number) if whole else float(number)
+    checks.check_number(name, found, repair="Change the parameter.", **bounds)
+    return found
 
 
 def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
@@ -296,13 +297,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Probabilities of the hidden units given rows, as BernoulliRBM gives them.
+        """Probabilities of the hidden units given rows, (row, hidden), as BernoulliRBM gives them.
 
         Args:
-            X: (row, feature).
-
-        Returns:
-            (row, hidden), in X's dtype.
+            X: (row, feature), whose dtype the result has.
         """
         check_is_fitted(self)
         rows = torch.from_numpy(self._rows(X, reset=False))
@@ -311,13 +309,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return found.astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Probabilities of the bits given hidden units.
+        """Probabilities of the bits given hidden units, (row, feature).
 
         Args:
             X: (row, hidden), in [0, 1].
-
-        Returns:
-            (row, feature).
         """
         check_is_fitted(self)
         hidden = states_of(X)

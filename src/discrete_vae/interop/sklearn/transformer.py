@@ -170,13 +170,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The codes of rows.
+        """The codes of rows, (row, unit), the left side first: bits, or the probabilities of their being 1.
 
         Args:
-            X: (row, feature).
-
-        Returns:
-            (row, unit), the left side first: bits, or the probabilities of their being 1, in X's dtype.
+            X: (row, feature), whose dtype codes have.
         """
         check_is_fitted(self)
         output = self._choice("output")
