@@ -59,6 +59,7 @@ _CHOICES = {
     "likelihood": ("auto", "bernoulli", "gaussian", "negative-binomial", "categorical"),
     "output": ("bits", "probabilities"),
 }
+_ROWS = 4096  # that are read together
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
 
 
@@ -177,9 +178,15 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         output = self._choice("output")
-        with naming_x():
-            bits, probabilities = best_codes(self.model_, self._tensor(X))
-        return (bits if output == "bits" else probabilities).numpy().astype(dtype_of(X), copy=False)
+        # in the limit of sharp smoothing, where nothing is random
+        with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
+            parts = self._tensor(X).split(_ROWS)
+            found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in parts]
+        if output == "bits":
+            codes = torch.cat([part.z for part in found])
+        else:
+            codes = torch.sigmoid(torch.cat([part.logits for part in found]))
+        return codes.numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Rows of codes: the mean of x given the code, which for bits are probabilities; codes of names have a mode.
@@ -192,7 +199,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
-        return decode_codes(self.model_, bits).numpy().astype(dtype_of(X), copy=False)
+        rows = self.model_.discretized().decode(
+            bits, statistic="mode" if self.likelihood_ == "categorical" else "mean"
+        )
+        return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
@@ -218,7 +228,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return self.model_.prior
 
     def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
-        return sample_rows(self.model_, z, seed).numpy()
+        generator = generator_of(key_to_seed(seed))
+        with torch.no_grad():
+            zeta = self.model_.smoothing.sample_zeta(z.to(self.model_.dtype), generator=generator)
+            return self.model_.decode(zeta, statistic="sample", generator=generator).flatten(1).numpy()
 
     @property
     def _n_features_out(self) -> int:
@@ -343,31 +356,12 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
     return experiment.model_copy(update=changed)
 
 
-# Use of a trained model, each row's result a function of that row alone.
+# Scores, each a function of its row alone.
 
 
-_ROWS = 4096  # that are read together
 _SCORED_ROWS = 32  # rows whose weights are in memory together, at most
 _CHUNK = 100  # their samples at a time
 _MAX_MEMORY = 256.0  # MiB of the networks' intermediate values
-
-
-@torch.no_grad()
-def best_codes(model: DiscreteVAE, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable codes of rows (row, feature) in the limit of sharp smoothing, where nothing is random.
-
-    Returns:
-        Bits, (row, unit), and the probabilities of their being 1, given the row and the bits of earlier groups.
-    """
-    with eval_mode(model.discretized()) as sharp:
-        found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in x.split(_ROWS)]
-    return torch.cat([part.z for part in found]), torch.sigmoid(torch.cat([part.logits for part in found]))
-
-
-def decode_codes(model: DiscreteVAE, bits: Tensor) -> Tensor:
-    """E[x | code], or for codes of names the mode, in the limit of sharp smoothing: (row, unit) -> (row, feature)."""
-    names = model.config is not None and model.config.likelihood.kind == "categorical"
-    return model.discretized().decode(bits, statistic="mode" if names else "mean").flatten(1)
 
 
 @torch.no_grad()
@@ -378,10 +372,10 @@ def log_likelihoods(
     values, at_once = [], samples_in_memory(model, _MAX_MEMORY / 2)  # of float32
     chunk_size = min(_CHUNK, at_once)
     rows = max(1, min(_SCORED_ROWS, at_once // min(chunk_size, num_samples)))
-    with model.importance_sampler(log_partition) as importance_sampler:
+    with model.importance_sampler(log_partition) as sampler:
         for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = importance_sampler.log_weights(part, num_samples, chunk_size, keys=keys)
+            weights = sampler.log_weights(part, num_samples, chunk_size, keys=keys)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 
@@ -390,11 +384,3 @@ def row_key(row: Tensor) -> int:
     """An integer that a row's values determine."""
     content = (row.double() + 0.0).numpy().tobytes()  # the sum makes one zero of both
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-
-
-@torch.no_grad()
-def sample_rows(model: DiscreteVAE, z: Tensor, seed: int) -> Tensor:
-    """Draws of x, (row, feature), for draws of the prior, (row, unit)."""
-    generator = generator_of(key_to_seed(seed))
-    zeta = model.smoothing.sample_zeta(z.to(model.dtype), generator=generator)
-    return model.decode(zeta, statistic="sample", generator=generator).flatten(1)
