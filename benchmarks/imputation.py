@@ -34,8 +34,8 @@ from discrete_vae import load_run
 from discrete_vae.config import instantiate
 from discrete_vae.data.splits import subset_indices
 from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
+from discrete_vae.inference.encode import nearest_codes
 from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, truncated
-from discrete_vae.inference.neighbors import nearest_codes
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.importance import ImportanceSampler
 from discrete_vae.rng import key_to_seed

@@ -25,8 +25,7 @@ from results import describe_machine, write_section
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_elbo
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.evaluate import evaluate_elbo, evaluate_log_likelihood
 from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import estimate_log_partition
 from discrete_vae.overrides import apply_overrides, split_overrides

@@ -15,7 +15,7 @@ from discrete_vae import load_run
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import ExperimentConfig, MLPDecoderConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import repeat_log_partition
+from discrete_vae.evaluation.diagnostics import repeat_log_partition
 from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
 from discrete_vae.figures.run import make_evolution
 from discrete_vae.figures.style import FigureRequest, FigureRun, Picture, tidy

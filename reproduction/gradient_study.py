@@ -52,7 +52,6 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.gradient_variance import GradientVariance, gradient_variance
 from discrete_vae.figures.style import Picture, tidy
 from discrete_vae.load import initial_model
 from discrete_vae.model import DiscreteVAE
@@ -63,6 +62,7 @@ from discrete_vae.runs.io import write_text
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import digest
 from discrete_vae.system import in_words
+from reproduction.gradient_variance import GradientVariance, gradient_variance
 
 # Sizes and methods.
 

@@ -15,8 +15,8 @@ from discrete_vae import (
 )
 from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_model
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
+from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.presets import load_experiment

@@ -26,8 +26,8 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.evaluation.latents import latent_usage
 from discrete_vae.inference.encode import denoise_rows, encode_rows, reconstruct_rows
+from discrete_vae.inference.generate import interpolate
 from discrete_vae.inference.impute import ImputationSettings, impute
-from discrete_vae.inference.interpolate import interpolate
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.importance import importance_weighted

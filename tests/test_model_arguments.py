@@ -30,9 +30,8 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.evaluation.evaluate import evaluate_elbo, evaluate_log_likelihood
 from discrete_vae.evaluation.latents import flip_effects, latent_usage
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
 from discrete_vae.hierarchy.gaussian import NoHierarchy
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import log_partition_surrogate

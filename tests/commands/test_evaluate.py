@@ -252,7 +252,7 @@ def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(
     cli, done, trained, monkeypatch, tmp_path
 ):
     """An evaluation is interrupted, the folder gets other weights at the same step, and it is evaluated again."""
-    from discrete_vae.evaluation import evaluate as evaluating
+    evaluating = import_module("discrete_vae.inference.evaluate_run")
 
     def interrupt(*args, **more):
         raise KeyboardInterrupt

@@ -7,11 +7,15 @@ import torch
 from discrete_vae import RBM
 from discrete_vae.config import CategoricalLikelihoodConfig, GaussianLikelihoodConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference.encode import denoise_rows, encode_rows, flip_bits, reconstruct_rows
-from discrete_vae.inference.generate import PriorStates, fit_class_model
+from discrete_vae.inference.encode import (
+    denoise_rows,
+    encode_rows,
+    flip_bits,
+    nearest_codes,
+    reconstruct_rows,
+)
+from discrete_vae.inference.generate import PriorStates, fit_class_model, interpolate, order_of_flips
 from discrete_vae.inference.impute import ImputationSettings, impute
-from discrete_vae.inference.interpolate import interpolate, order_of_flips
-from discrete_vae.inference.neighbors import nearest_codes
 from discrete_vae.inference.rows import RowNoise, in_batches
 from discrete_vae.inference.score import p_values, roc_area
 from discrete_vae.posterior import Posterior
@@ -31,28 +35,31 @@ def filled(model=MODEL, x=X, **settings):
     return impute(model, x, settings=ImputationSettings(**settings))
 
 
+def keyed(keys, **more):
+    return MODEL.log_likelihood(X, 5, log_partition=0.0, keys=keys, **more)
+
+
 def of(likelihood):
     return small_model(likelihood=likelihood)
 
 
 REFUSED = [
-    *[(lambda n=numbers: batches(numbers=n), "numbers") for numbers in ([], [1, 2], [0.5, 1, 2], 3)],
+    *[(lambda n=numbers: batches(numbers=n), "numbers") for numbers in ([1, 2], [0.5, 1, 2], 3)],
     (lambda: batches(batch_size=0), "batch_size"),
-    *[(lambda x=x: batches(x), "x") for x in (some_bits(0), X[0], [[0.0]], None)],
+    *[(lambda x=x: batches(x), "x") for x in (some_bits(0), [[0.0]])],
     (lambda: open_uniform(torch.zeros(2), shape=(3, 3), generator=RowNoise([1, 2], 0)), "numbers"),
     (lambda: reconstruct_rows(MODEL, X, num_draws=3, statistic="mode"), "num_draws"),
-    (lambda: reconstruct_rows(MODEL, X, num_draws=3, statistic="sample"), "num_draws"),
     (lambda: reconstruct_rows(MODEL, X, num_draws=3, code=True), "num_draws"),
     (lambda: flip_bits(X, 0.6), "share"),
     (lambda: denoise_rows(of(GaussianLikelihoodConfig()), torch.randn(3, 6), noise=0.1), "noise"),
     (lambda: denoise_rows(MODEL, X, noise=0.0), "noise"),
     *[
         (lambda c=clamped: PriorStates(MACHINE, torch.zeros(4, 5), c, num_chains=3), "clamped")
-        for clamped in ({5: 1}, {-1: 1}, {0: 2}, dict.fromkeys(range(5), 1))
+        for clamped in ({5: 1}, {0: 2}, dict.fromkeys(range(5), 1))
     ],
     *[
         (lambda given=labels: fit_class_model(np.zeros((10, 3)), given), "labels")
-        for labels in (np.zeros(9), np.zeros(10), np.zeros((10, 2)))
+        for labels in (np.zeros(9), np.zeros(10))
     ],
     (lambda: filled(of(CategoricalLikelihoodConfig()), filling="mean"), "filling"),
     (lambda: filled(of(GaussianLikelihoodConfig()), filling="mode"), "filling"),
@@ -70,17 +77,13 @@ REFUSED = [
     (lambda: nearest_codes(np.zeros((2, 3), np.uint8), CODES, 1), "queries"),
     (lambda: nearest_codes(np.zeros((2, 2)), CODES, 1), "queries"),
     (lambda: nearest_codes(CODES, CODES, 6), "num_neighbors"),
-    (lambda: nearest_codes(CODES, CODES, 0), "num_neighbors"),
     *[
         (lambda given=scores: p_values(np.zeros(3), given), "reference")
-        for scores in (np.zeros(0), np.array([np.nan]), np.zeros((2, 2)))
+        for scores in (np.zeros(0), np.array([np.nan]))
     ],
     (lambda: roc_area(np.zeros(3), np.zeros(0)), "strange"),
-    (lambda: MODEL.log_likelihood(X, 5, log_partition=0.0, keys=[1, 2]), "keys"),
-    (
-        lambda: MODEL.log_likelihood(X, 5, log_partition=0.0, keys=[1, 2, 3], generator=torch.Generator()),
-        "keys",
-    ),
+    (lambda: keyed([1, 2]), "keys"),
+    (lambda: keyed([1, 2, 3], generator=torch.Generator()), "keys"),
 ]
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
-    from discrete_vae.inference.interpolate import LatentPath, PathKind
+    from discrete_vae.inference.generate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
 
 
@@ -510,7 +510,7 @@ def run_interpolate(
 ) -> None:
     """Interpolate between examples."""
     from discrete_vae.figures.results import draw_latent_paths
-    from discrete_vae.inference.interpolate import interpolate
+    from discrete_vae.inference.generate import interpolate
 
     start = more["from"]
     if (start is None) != (to is None) or (start is not None and num_pairs is not None):
@@ -615,8 +615,7 @@ def _steps(
 def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     """Find neighbors."""
     from discrete_vae.figures.results import draw_neighbors
-    from discrete_vae.inference.encode import encode_rows
-    from discrete_vae.inference.neighbors import nearest_codes
+    from discrete_vae.inference.encode import encode_rows, nearest_codes
 
     output, drawing = run.outputs({"--among": among})
     queries = run.rows()

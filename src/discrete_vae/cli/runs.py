@@ -35,8 +35,8 @@ from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
-    from discrete_vae.evaluation.evaluate import Evaluation
     from discrete_vae.figures import Drawing, FigureRequest
+    from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.samplers.gibbs import Sampler
     from discrete_vae.training.refit import Refit
 
@@ -247,7 +247,7 @@ def run_log_partition(
 ) -> None:
     """Estimate log Z by bridge sampling as often as asked for."""
     from discrete_vae.checks import check_number
-    from discrete_vae.evaluation.evaluate import evaluate_prior
+    from discrete_vae.evaluation.diagnostics import evaluate_prior
     from discrete_vae.figures import draw_log_partition_histogram
     from discrete_vae.figures.curves import histogram_of_result
     from discrete_vae.figures.style import picture_file

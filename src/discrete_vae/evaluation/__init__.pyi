@@ -1,8 +1,6 @@
 from .diagnostics import PriorModes as PriorModes
 from .diagnostics import find_prior_modes as find_prior_modes
 from .evaluate import independent_features as independent_features
-from .gradient_variance import GradientVariance as GradientVariance
-from .gradient_variance import gradient_variance as gradient_variance
 from .latents import FlipEffects as FlipEffects
 from .latents import LabelAgreement as LabelAgreement
 from .latents import LatentUsage as LatentUsage

@@ -1,19 +1,27 @@
-"""The health of chains, and the modes of a prior."""
+"""A prior: log Z repeated, the health of its chains, its modes."""
 
 from __future__ import annotations
 
+import math
 import warnings
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from statistics import fmean, stdev
+from typing import Any
 
 import numpy as np
 import torch
 from arviz_stats.base.array import array_stats
 from torch import Tensor
 
-from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_binary, check_positive_int, check_tensor
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
+from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
+from discrete_vae.config import EvaluationConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.log_partition.bridge import bennett_log_partition
+from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
 
 _HIGH_R_HAT = 1.05
@@ -52,8 +60,7 @@ class ChainHealth(ShowsTable):
 def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     """Advance persistent chains and look at the energies on their way.
 
-    One number a state is looked at: chains stuck in modes of equal energy look healthy here. Round trips of parallel
-    tempering see those.
+    Chains stuck in modes of equal energy look healthy here; round trips of parallel tempering see those.
 
     Source: Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021, by arviz-stats.
 
@@ -161,8 +168,7 @@ def find_prior_modes(
     """Follow block-Gibbs chains and group the local maxima of p(z) that they pass.
 
     Greedy descent in energy leads each state on the way to a local maximum of p(z). Maxima between which chains move
-    within a sweep more often than chance are one mode (`communities`): a mode is a region that chains leave seldom, and
-    the number of modes is found, not given.
+    within a sweep more often than chance are one mode (`communities`).
 
     Args:
         energy: The machine.
@@ -170,9 +176,6 @@ def find_prior_modes(
         num_sweeps: Sweeps to follow.
         max_chains: States to start from, at most.
         seed: Seed of the chains.
-
-    Returns:
-        The modes.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -243,8 +246,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     """Group states so that moves stay inside groups: greedy modularity.
 
     Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
-    union would lower it. Two groups between which nothing ever moves are never merged, so the number of groups is
-    found, not given.
+    union would lower it. Two groups between which nothing ever moves are never merged.
 
     Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
     the stability of Delvenne, Yaliraki & Barahona 2010.
@@ -254,7 +256,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
 
     Returns:
         The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
-        share of moves inside groups less what it would be by chance, 0 for one group, near 1 for many that are apart.
+        share of moves inside groups less what it would be by chance.
     """
     flow = np.asarray(counts, np.float64)
     flow = (flow + flow.T) / (2 * flow.sum())
@@ -275,3 +277,122 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     _, group = np.unique(group, return_inverse=True)
     order = np.argsort(-np.bincount(group, weights=visits), kind="stable")
     return np.argsort(order)[group], modularity
+
+
+# log Z and the health of the chains together.
+
+
+@dataclass(frozen=True)
+class PriorEvaluation(ShowsTable):
+    """Estimates of log Z and the health of the chains.
+
+    Attributes:
+        repeated: Independent estimates by bridge sampling.
+        exact: The value by enumeration; None where there are too many units.
+        chains: The health of the chains of training.
+    """
+
+    repeated: RepeatedLogPartition
+    exact: LogPartition | None
+    chains: ChainHealth
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for log_partition.json."""
+        return {
+            "estimates": [asdict(found) for found in self.repeated.estimates],
+            "exact": None if self.exact is None else self.exact.value,
+            "chains": asdict(self.chains),
+        }
+
+
+def evaluate_prior(
+    chains: Sampler,
+    config: EvaluationConfig,
+    *,
+    repeats: int = 1,
+    health_sweeps: int = 500,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> PriorEvaluation:
+    """Estimate log Z of the machine that chains sample, and look at the chains.
+
+    Args:
+        chains: The chains of training, which this call advances.
+        config: The standard error to go for, how many sweeps, and the seed.
+        repeats: Independent estimates.
+        health_sweeps: Sweeps of the chains to look at, at least 20.
+        report: Called with each estimate and its number from 1, before them with the exact value and 0.
+
+    Warns:
+        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
+    """
+    prior, std_error = chains.energy, config.log_partition_std_error
+    check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
+    start = chains.step(config.num_chain_sweeps)
+    exact = quick_exact_log_partition(prior, MAX_ENUMERATED_UNITS)
+    if exact is not None and report is not None:
+        report(0, exact)
+
+    def estimate(seed: int) -> LogPartition:
+        return bennett_log_partition(
+            prior, std_error=std_error, max_sweeps=config.max_tempered_sweeps, start=start, seed=seed
+        )
+
+    repeated = repeat_log_partition(estimate, repeats, seed=config.seed, report=report)
+    return PriorEvaluation(repeated, exact, chain_health(chains, num_sweeps=health_sweeps))
+
+
+_STREAM = 0x726570
+
+
+@dataclass(frozen=True)
+class RepeatedLogPartition:
+    """Independent estimates of one log Z.
+
+    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
+
+    Attributes:
+        estimates: The estimates.
+    """
+
+    estimates: tuple[LogPartition, ...]
+
+    @property
+    def mean(self) -> float:
+        """Mean of the values, nats."""
+        return fmean(estimate.value for estimate in self.estimates)
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the values, nats; NaN for one estimate."""
+        return stdev(each.value for each in self.estimates) if len(self.estimates) > 1 else math.nan
+
+    @property
+    def rms_std_error(self) -> float:
+        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
+        return math.sqrt(fmean(estimate.std_error**2 for estimate in self.estimates))
+
+
+def repeat_log_partition(
+    estimate: Callable[[int], LogPartition],
+    repeats: int,
+    *,
+    done: Sequence[LogPartition] = (),
+    seed: int = 0,
+    report: Callable[[int, LogPartition], None] | None = None,
+) -> RepeatedLogPartition:
+    """Estimate log Z several times with unrelated seeds, tuning included.
+
+    Args:
+        estimate: Takes a seed.
+        repeats: Number of estimates.
+        done: The first of them, where an earlier call was stopped; they are not made again.
+        seed: Integer from 0 to 2^64 - 1.
+        report: Called after each that is made with its number, from 1.
+    """
+    check_positive_int("repeats", repeats)
+    found = list(done[:repeats])
+    for number in range(len(found) + 1, repeats + 1):
+        found.append(estimate(key_to_seed(seed, _STREAM, number)))
+        if report is not None:
+            report(number, found[-1])
+    return RepeatedLogPartition(tuple(found))

@@ -1,224 +1,205 @@
-"""The evaluation of a trained model on test data, and of its prior."""
+"""Estimates over a data set: log-likelihood, ELBO, and the baseline of independent features."""
 
 from __future__ import annotations
 
-import json
 import math
-import shutil
-import time
-import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from copy import deepcopy
-from dataclasses import asdict, dataclass, replace
-from functools import partial
-from pathlib import Path
-from statistics import fmean, stdev
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from statistics import fmean
 
-import numpy as np
 import torch
-from pydantic import TypeAdapter
-from torch import Tensor
+from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.checks import check_examples, check_number, check_positive_int, check_tensor
-from discrete_vae.config import EvaluationConfig
-from discrete_vae.distributed import all_reduce_shards, compute_on_rank_zero, shard_indices
-from discrete_vae.evaluation.diagnostics import ChainHealth, chain_health
-from discrete_vae.evaluation.log_likelihood import (
-    PART_SIZE,
-    ExampleLogLikelihoods,
-    MeanLogLikelihood,
-    evaluate_log_likelihood,
-    join_log_likelihoods,
-    standard_error,
-)
+from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.log_partition.bridge import LogPartitionWarning, bennett_log_partition
-from discrete_vae.log_partition.estimate import (
-    AnnealingDisagreementWarning,
-    CheckedLogPartition,
-    estimate_log_partition,
-)
-from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
-from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
-from discrete_vae.records import ShowsTable
+from discrete_vae.nets.mlp import MLP
+from discrete_vae.objectives.importance import importance_weighted
+from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.runs.io import read_regular, sha256_bytes, write_bytes
-from discrete_vae.samplers.gibbs import Sampler
 
-Report = Callable[[int, float], None]
-_ELBO_DRAWS = 20
-_STILL_RISING = 0.1  # nats by the last doubling of the samples
-_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
+PART_SIZE = 200
+"""Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
+
+_STREAM = 0x6C6C
+_MOST_TOGETHER = 64  # examples; a batch that is not full costs as much as a full one
 
 
-class UnevenWeightsWarning(UserWarning):
-    """Few importance samples carry the log-likelihood, which is too low; the message has the numbers and the remedy."""
+@dataclass(frozen=True, eq=False, repr=False)
+class ExampleLogLikelihoods(ShowsShapes):
+    """log p(x) of each example.
+
+    Attributes:
+        index: Number of the example in its data set, (example,), int64.
+        value: log (1/K) sum_k w_k, (example,), float64, nats.
+        std_error: Standard error from the importance samples, (example,), float64, nats.
+        ess: Effective number of samples, (example,), float64.
+    """
+
+    index: Tensor
+    value: Tensor
+    std_error: Tensor
+    ess: Tensor
 
 
 @dataclass(frozen=True)
-class Evaluation(ShowsTable):
-    """One evaluation; all values in nats per example.
-
-    The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
-    whole and stands beside them, in their log_partition_std_error.
+class MeanLogLikelihood(ShowsTable):
+    """Mean log p(x) over examples, in nats.
 
     Attributes:
-        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
-        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
-        elbo: The bound and its parts.
-        log_partition: log Z with the method and the error of its estimate.
-        seconds: Time it took.
-        independent_features: Log-likelihood of independent features, fitted to the training examples, on the same ones;
-            None without those.
+        value: Mean over examples of log (1/K) sum_k w_k, a lower bound in expectation given log Z.
+        std_error: Standard error of value over examples (which data were drawn).
+        monte_carlo_std_error: Standard error of value from the importance samples alone.
+        min_ess: Smallest effective number of samples of an example.
+        median_ess: Median of it.
+        doubling_gain: Mean gain by the last doubling of the samples, to K, nats; value is low by about as much or more.
+        num_examples: Examples.
+        num_samples: K.
+        log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
+        examples: The examples, of which value is the mean, `statistics.fmean` to the last digit.
     """
 
-    log_likelihood: MeanLogLikelihood
-    log_likelihood_limit: MeanLogLikelihood | None
-    elbo: MeanElbo
-    log_partition: CheckedLogPartition
-    seconds: float
-    independent_features: IndependentFeatures | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit = self.log_likelihood_limit
-        plain = replace(
-            self,
-            log_likelihood=replace(self.log_likelihood, examples=None),
-            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
-        )
-        values = asdict(plain)
-        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
-            part = values[name] or {}
-            part |= {
-                key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
-            }
-            part.pop("examples", None)
-        values["log_partition"]["gap"] = self.log_partition.gap
-        return values
-
-    def columns(self) -> dict[str, np.ndarray]:
-        """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
-
-        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
-        """
-        columns: dict[str, np.ndarray] = {}
-        for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
-            rows = None if estimate is None else estimate.examples
-            if rows is not None:
-                columns.setdefault("index", rows.index.numpy())
-                for name in ("value", "std_error", "ess"):
-                    column = "log_likelihood" if name == "value" else name
-                    columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
-        return columns
+    value: float
+    std_error: float
+    monte_carlo_std_error: float
+    min_ess: float
+    median_ess: float
+    doubling_gain: float
+    num_examples: int
+    num_samples: int
+    log_partition_std_error: float = 0.0
+    examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
 
 
-def evaluate_model(
+@torch.no_grad()
+def evaluate_log_likelihood(
     model: DiscreteVAE,
     x: Tensor,
-    config: EvaluationConfig,
     *,
-    chains: Tensor | None = None,
-    train: Tensor | None = None,
+    log_partition: float,
+    num_samples: int,
+    log_partition_std_error: float = 0.0,
+    max_memory: float = 512.0,
+    seed: int = 0,
     indices: Sequence[int] | None = None,
-    report: Report | None = None,
-    parts: KeptParts | None = None,
-) -> Evaluation:
-    """Estimate log Z, the log-likelihood and the ELBO.
+    report: Callable[[int, float], None] | None = None,
+) -> MeanLogLikelihood:
+    """Average the importance-weighted log-likelihood over examples.
 
-    Under torchrun the examples are divided among the processes, and every process has the whole result.
+    The noise is keyed by (seed, index), so an example's estimate does not depend on the others, nor on how examples
+    are divided among the processes of torchrun. Samples are streamed in chunks that fit the memory budget, and where
+    there are few of them several examples go together. Where a model's parts are drawn by the modules (see
+    `ImportanceSampler`) a budget so small that it shortens the chunks changes the noise.
+
+    Source: Rolfe 2017, section results.
 
     Args:
         model: The model.
         x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
-        config: Numbers of samples, chains and temperatures, and the seed.
-        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
-        train: Training examples, for the baseline of independent features; None leaves it out.
-        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
-        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
-        parts: Store of finished parts, in which an evaluation that goes on after one was killed finds them; not under
-            torchrun. None keeps nothing.
-
-    Warns:
-        UnevenWeightsWarning: If few importance samples carry the log-likelihood.
-        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
-        AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
+        log_partition: log Z of the prior, nats.
+        num_samples: Importance samples per example.
+        log_partition_std_error: Its standard error, nats; carried into the result.
+        max_memory: Budget for the intermediate values of the networks, MiB.
+        seed: Seed of the noise.
+        indices: Numbers of the examples in their data set; None means from 0.
+        report: Called after each example of this process with the number done by all and the running mean of its own.
     """
-    start = time.monotonic()
-
-    def estimate() -> CheckedLogPartition:
-        return estimate_log_partition(
-            model.prior,
-            chains=chains,
-            std_error=config.log_partition_std_error,
-            max_sweeps=config.max_tempered_sweeps,
-            num_chains=config.num_annealed_chains,
-            num_temperatures=config.num_temperatures,
-            seed=config.seed,
-        )
-
-    log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
-    settings = {
-        "log_partition": log_partition.value,
-        "log_partition_std_error": log_partition.std_error,
-        "seed": config.seed,
-    }
-    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
-    keys = range(len(x)) if indices is None else indices
-
-    def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
-        sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
-        with precision_of_products(of_model, dtype):
-            return evaluate_log_likelihood(
-                of_model, x[rows], indices=keys[rows], report=report, **sizes, **settings
-            )
-
-    def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
-        if parts is None:
-            return of_rows(of_model, slice(None), report)
-        found: list[MeanLogLikelihood] = []
-        for first in range(0, len(x), _KEPT_EXAMPLES):
-            rows = slice(first, first + _KEPT_EXAMPLES)
-            compute = partial(of_rows, of_model, rows, _shifted(report, found))
-            found.append(parts.log_likelihood(f"{name}-{first}", compute))
-        return join_log_likelihoods(found)
-
-    trained = likelihood(model, "trained")
-    _check_weights(trained)
-    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
-    with precision_of_products(model, dtype):
-        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, **settings)
-    baseline = None if train is None else independent_features(model.likelihood, train, x)
-    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
+    check_examples("x", x)
+    indices = range(len(x)) if indices is None else indices
+    if len(indices) != len(x):
+        rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."
+        raise InvalidInputError("indices", rule, f"{len(indices)} numbers", repair)
+    check_positive_int("num_samples", num_samples)
+    check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
+    chunk_size = samples_in_memory(model, max_memory)
+    parts = torch.zeros(len(x), 4, dtype=torch.float64)
+    total = 0.0
+    own = list(shard_indices(len(x)))
+    with model.importance_sampler(log_partition) as sampler:
+        most = _MOST_TOGETHER if sampler.takes_batches else 1
+        together = max(1, min(most, chunk_size // num_samples))
+        for first in range(0, len(own), together):
+            rows = own[first : first + together]
+            # always as many, so that no digit depends on who the others are
+            filled = rows + rows[-1:] * (together - len(rows))
+            noise = [key_to_seed(seed, _STREAM, indices[row]) for row in filled]
+            weights = sampler.log_weights(x[filled], num_samples, chunk_size, keys=noise)
+            estimate = importance_weighted(weights)
+            values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain
+            parts[rows] = torch.stack(values, 1)[: len(rows)].cpu()
+            for done, row in enumerate(rows, start=first + 1):
+                total += float(parts[row, 0])
+                if report is not None:
+                    report(min(done * world_size(), len(x)), total / done)
+    found: list[MeanLogLikelihood] = []
+    numbers = torch.tensor(list(indices)).split(PART_SIZE)
+    for index, rows in zip(numbers, all_reduce_shards(parts).split(PART_SIZE), strict=True):
+        *columns, doubling_gain = rows.unbind(1)
+        examples = ExampleLogLikelihoods(index, *columns)
+        found.append(_mean(examples, float(doubling_gain.mean()), num_samples, log_partition_std_error))
+    return join_log_likelihoods(found)
 
 
-def _shifted(report: Report | None, found: Sequence[MeanLogLikelihood]) -> Report | None:
-    """A report that counts the examples of the parts before in."""
-    if report is None:
-        return None
-    before = sum(part.num_examples for part in found)
-    total = math.fsum(part.value * part.num_examples for part in found)
-    return lambda done, mean: report(before + done, (total + done * mean) / (before + done))
+def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihood:
+    """`evaluate_log_likelihood` of all examples, from that of some after others, of one model and log Z."""
+    if len(parts) == 1:
+        return parts[0]
+    found = [part.examples for part in parts if part.examples is not None]
+    examples = ExampleLogLikelihoods(
+        *map(torch.cat, zip(*(vars(each).values() for each in found), strict=True))
+    )
+    gain = math.fsum(part.doubling_gain * part.num_examples for part in parts) / len(examples.value)
+    return _mean(examples, gain, parts[0].num_samples, parts[0].log_partition_std_error)
 
 
-def _check_weights(found: MeanLogLikelihood) -> None:
-    if found.doubling_gain > _STILL_RISING:
-        warnings.warn(
-            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats. "
-            "Nothing is wrong with the model: the estimate is conservative, still too low by about as much or more, "
-            f"and its Monte-Carlo error is understated (median effective number of samples {found.median_ess:.1f} of "
-            f"{found.num_samples}). For a closer value give more samples (--num-samples {4 * found.num_samples}).",
-            UnevenWeightsWarning,
-            stacklevel=3,
-        )
+def _mean(
+    examples: ExampleLogLikelihoods, doubling_gain: float, num_samples: int, log_partition_std_error: float
+) -> MeanLogLikelihood:
+    value = examples.value
+    return MeanLogLikelihood(
+        value=fmean(value.tolist()),
+        std_error=float(standard_error(value)),
+        monte_carlo_std_error=float(examples.std_error.square().sum().sqrt()) / len(value),
+        min_ess=float(examples.ess.min()),
+        median_ess=float(examples.ess.median()),
+        doubling_gain=doubling_gain,
+        num_examples=len(value),
+        num_samples=num_samples,
+        log_partition_std_error=log_partition_std_error,
+        examples=examples,
+    )
 
 
-# The ELBO over a data set.
+_LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
+_LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
+
+
+def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
+    """Samples of one example, from 1 to 5000, whose intermediate values of the networks fit a budget in MiB.
+
+    Weights and data come on top.
+    """
+    widths = [
+        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
+    ]
+    floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
+    # each network beside the features has its inputs in a row
+    floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
+    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
+
+
+def standard_error(values: Tensor) -> Tensor:
+    """Of the mean over the first axis; NaN where there is one value alone."""
+    if len(values) < 2:
+        return torch.full_like(values[0], math.nan)
+    return values.std(0) / math.sqrt(len(values))
+
+
+# The ELBO.
 
 
 _BATCH_SIZE = 500
@@ -266,7 +247,7 @@ def evaluate_elbo(
     num_importance_samples: int = 1,
     seed: int = 0,
 ) -> MeanElbo:
-    """Average the ELBO over examples, with the networks' running statistics; or the bound above it.
+    """Average the ELBO over examples, with the networks' running statistics.
 
     Under torchrun the examples are divided among the processes, and every process has the whole result.
 
@@ -276,8 +257,7 @@ def evaluate_elbo(
         log_partition: log Z of the prior, nats.
         log_partition_std_error: Its standard error, nats.
         num_samples: Draws of the posterior per example.
-        num_importance_samples: As in `DiscreteVAE.elbo`; with more than 1 it is a bound between the ELBO and
-            log p(x).
+        num_importance_samples: As in `DiscreteVAE.elbo`; more than 1 give a bound between the ELBO and log p(x).
         seed: Seed of the noise; the same seed gives the same noise to every model.
 
     Returns:
@@ -339,12 +319,11 @@ class IndependentFeatures(ShowsTable):
 def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
     """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
-    The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`: for bits
-    their means, for real values mean and variance, for counts mean and dispersion, for codes their frequencies; missing
+    The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`; missing
     values count nowhere. A model that stays below has learned less than that.
 
     Args:
-        likelihood: The kind of law; it stays as it is.
+        likelihood: The kind of law.
         train: Training examples, (example, feature) or in the event's shape.
         x: Examples to score, likewise.
 
@@ -370,225 +349,3 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
 def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:
     """Flat or not, in the event's shape, on the CPU."""
     return check_tensor(name, x.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
-
-
-# Finished parts of an evaluation in a folder, with which one that was killed goes on.
-
-
-_Found = TypeVar("_Found")
-_WARNINGS = {kind.__name__: kind for kind in (LogPartitionWarning, AnnealingDisagreementWarning)}
-_ROW_TYPES = {"index": torch.int64} | dict.fromkeys(("value", "std_error", "ess"), torch.float64)
-
-
-class KeptParts:
-    """The parts of one evaluation: log Z, and the log-likelihoods of some examples each.
-
-    A part is there whole or not at all, and holds every digit. It counts only if it has the SHA-256 of its own
-    content and names this evaluation and its own place in it; any other is computed anew.
-
-    Args:
-        folder: Folder of the parts of evaluations, those of each in a folder of its own. Made when needed.
-        key: All that the digits of this evaluation depend on, in words.
-
-    Attributes:
-        seconds: Time that it took to compute what was found there.
-    """
-
-    def __init__(self, folder: Path, key: str) -> None:
-        self._folder, self._key = folder / sha256_bytes(key.encode())[:16], key
-        self._warned = False
-        self.seconds = 0.0
-
-    def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
-        """log Z, computed unless it is there; the warnings of then are given again."""
-
-        def compute_fields() -> dict[str, Any]:
-            with warnings.catch_warnings(record=True) as caught:
-                warnings.simplefilter("always")
-                found = TypeAdapter(CheckedLogPartition).dump_python(compute())
-            return {"found": found, "said": [(each.category.__name__, str(each.message)) for each in caught]}
-
-        found, said = self._part("log_partition", compute_fields, _log_partition)
-        for kind, text in said:
-            warnings.warn(text, _WARNINGS.get(kind, UserWarning), stacklevel=3)
-        return found
-
-    def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:
-        """The log-likelihoods of a part, computed unless they are there."""
-
-        def compute_fields() -> dict[str, Any]:
-            found = compute()
-            assert found.examples is not None
-            rows = {name: getattr(found.examples, name).tolist() for name in _ROW_TYPES}
-            return {"found": {**vars(found), "examples": None}, "rows": rows}
-
-        return self._part(name, compute_fields, _log_likelihood)
-
-    def discard(self) -> None:
-        """Remove what is kept, when the result has it all."""
-        shutil.rmtree(self._folder, ignore_errors=True)
-        with suppress(OSError):  # the folder around it may keep parts of another evaluation, or not be there
-            self._folder.parent.rmdir()
-
-    def _part(
-        self, name: str, compute: Callable[[], dict[str, Any]], read: Callable[[dict[str, Any]], _Found]
-    ) -> _Found:
-        """A part, read from its plain values, which are found in the folder, or computed and kept there."""
-        path, of = self._folder / f"{name}.json", f"{self._key} {name}"
-        with suppress(Exception):  # whatever a missing, damaged or forged file makes its reader raise
-            total, _, content = read_regular(path).partition(b"\n")
-            if total.decode() == sha256_bytes(content) and (fields := json.loads(content))["of"] == of:
-                found, seconds = read(fields), float(fields["seconds"])
-                self.seconds += max(seconds, 0.0)
-                return found
-        start = time.monotonic()
-        fields = compute()
-        content = json.dumps({"of": of, "seconds": time.monotonic() - start, **fields}).encode()
-        self._keep(path, sha256_bytes(content).encode() + b"\n" + content)
-        return read(fields)
-
-    def _keep(self, path: Path, content: bytes) -> None:
-        """Write a part; where that fails the evaluation goes on without, as its result is what counts."""
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, content)
-        except OSError as error:
-            if not self._warned:
-                warnings.warn(
-                    f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}",
-                    stacklevel=4,
-                )
-            self._warned = True
-
-
-def _log_partition(fields: dict[str, Any]) -> tuple[CheckedLogPartition, list[tuple[str, str]]]:
-    found = TypeAdapter(CheckedLogPartition).validate_python(fields["found"])
-    return found, TypeAdapter(list[tuple[str, str]]).validate_python(fields["said"])
-
-
-def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
-    rows = {name: torch.tensor(fields["rows"][name], dtype=dtype) for name, dtype in _ROW_TYPES.items()}
-    found = TypeAdapter(dict[str, float | None]).validate_python(fields["found"])
-    counts = {name: int(fields["found"][name]) for name in ("num_examples", "num_samples")}
-    if {row.shape for row in rows.values()} != {(counts["num_examples"],)}:
-        raise ValueError("rows of another number than examples")
-    return MeanLogLikelihood(**{**found, **counts, "examples": ExampleLogLikelihoods(**rows)})  # pyright: ignore
-
-
-# The prior alone: log Z, repeated, and the health of the chains.
-
-
-@dataclass(frozen=True)
-class PriorEvaluation(ShowsTable):
-    """Estimates of log Z and the health of the chains.
-
-    Attributes:
-        repeated: Independent estimates by bridge sampling.
-        exact: The value by enumeration; None where there are too many units.
-        chains: The health of the chains of training.
-    """
-
-    repeated: RepeatedLogPartition
-    exact: LogPartition | None
-    chains: ChainHealth
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values for log_partition.json."""
-        return {
-            "estimates": [asdict(found) for found in self.repeated.estimates],
-            "exact": None if self.exact is None else self.exact.value,
-            "chains": asdict(self.chains),
-        }
-
-
-def evaluate_prior(
-    chains: Sampler,
-    config: EvaluationConfig,
-    *,
-    repeats: int = 1,
-    health_sweeps: int = 500,
-    report: Callable[[int, LogPartition], None] | None = None,
-) -> PriorEvaluation:
-    """Estimate log Z of the machine that chains sample, and look at the chains.
-
-    Args:
-        chains: The chains of training, which this call advances.
-        config: The standard error to go for, how many sweeps, and the seed.
-        repeats: Independent estimates.
-        health_sweeps: Sweeps of the chains to look at, at least 20.
-        report: Called with each estimate and its number from 1, before them with the exact value and 0.
-
-    Warns:
-        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
-    """
-    prior, std_error = chains.energy, config.log_partition_std_error
-    check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
-    start = chains.step(config.num_chain_sweeps)
-    exact = quick_exact_log_partition(prior, MAX_ENUMERATED_UNITS)
-    if exact is not None and report is not None:
-        report(0, exact)
-
-    def estimate(seed: int) -> LogPartition:
-        return bennett_log_partition(
-            prior, std_error=std_error, max_sweeps=config.max_tempered_sweeps, start=start, seed=seed
-        )
-
-    repeated = repeat_log_partition(estimate, repeats, seed=config.seed, report=report)
-    return PriorEvaluation(repeated, exact, chain_health(chains, num_sweeps=health_sweeps))
-
-
-_STREAM = 0x726570
-
-
-@dataclass(frozen=True)
-class RepeatedLogPartition:
-    """Independent estimates of one log Z.
-
-    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
-
-    Attributes:
-        estimates: The estimates.
-    """
-
-    estimates: tuple[LogPartition, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean of the values, nats."""
-        return fmean(estimate.value for estimate in self.estimates)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the values, nats; NaN for one estimate."""
-        return stdev(each.value for each in self.estimates) if len(self.estimates) > 1 else math.nan
-
-    @property
-    def rms_std_error(self) -> float:
-        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
-        return math.sqrt(fmean(estimate.std_error**2 for estimate in self.estimates))
-
-
-def repeat_log_partition(
-    estimate: Callable[[int], LogPartition],
-    repeats: int,
-    *,
-    done: Sequence[LogPartition] = (),
-    seed: int = 0,
-    report: Callable[[int, LogPartition], None] | None = None,
-) -> RepeatedLogPartition:
-    """Estimate log Z several times with unrelated seeds, tuning included.
-
-    Args:
-        estimate: Takes a seed.
-        repeats: Number of estimates.
-        done: The first of them, where an earlier call was stopped; they are not made again.
-        seed: Integer from 0 to 2^64 - 1.
-        report: Called after each that is made with its number, from 1.
-    """
-    check_positive_int("repeats", repeats)
-    found = list(done[:repeats])
-    for number in range(len(found) + 1, repeats + 1):
-        found.append(estimate(key_to_seed(seed, _STREAM, number)))
-        if report is not None:
-            report(number, found[-1])
-    return RepeatedLogPartition(tuple(found))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import standard_error
+from discrete_vae.evaluation.evaluate import standard_error
 from discrete_vae.model import DiscreteVAE, validate_batch
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
@@ -61,9 +61,6 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
         model: The model.
         x: (example, feature) or in the event's shape; NaN marks missing values.
         seed: Seed of the draws that later groups and layers are conditioned on.
-
-    Returns:
-        The means over the examples.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -134,8 +131,8 @@ def flip_effects(
     """Flip each unit in the codes of examples and decode.
 
     A code is a draw of z and zeta from the posterior of an example. Of a flipped unit zeta is drawn anew from
-    r(zeta|z), the other units keep theirs. Gaussian layers follow: they are drawn from p(h | zeta), with the same noise
-    before and after the flip, so that their part of the change is the flip's and not the noise's.
+    r(zeta|z), the other units keep theirs. Gaussian layers are drawn from p(h | zeta), with the same noise before and
+    after the flip.
 
     Args:
         model: The model; its networks use their running statistics.
@@ -143,16 +140,6 @@ def flip_effects(
         scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
         seed: Seed of all noise.
         report: Called after each unit with the number done.
-
-    Returns:
-        The effects, in units of `scale`.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> effects = flip_effects(model, torch.zeros(50, 6))
-        >>> effects.change.shape, len(effects.order)
-        (torch.Size([4, 6]), 4)
     """
     device, num_codes = check_examples("x", x).device, len(x)
     unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
@@ -192,11 +179,10 @@ class LabelAgreement(ShowsTable):
     """Agreement of groups with labels; errors are over examples.
 
     Attributes:
-        purity: Share of the examples that have the most frequent label of their group; the share of the most frequent
-            label where groups tell nothing, and 1 for groups of one example each.
+        purity: Share of the examples that have the most frequent label of their group; 1 for groups of one example.
         purity_std_error: Its standard error.
         adjusted_mutual_information: Mutual information less what chance gives, over the most it can be: near 0 for
-            groups that tell nothing however many they are, 1 for groups that are the classes.
+            groups that tell nothing, 1 for groups that are the classes.
         adjusted_mutual_information_std_error: Its standard error.
         mutual_information: Mutual information of group and label, nats.
         mutual_information_std_error: Its standard error, nats.
@@ -237,9 +223,8 @@ def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
 
     groups, labels = np.asarray(groups), np.asarray(labels)
     if groups.ndim != 1 or groups.shape != labels.shape or len(groups) < _BLOCKS:
-        rule, received = f"must be one per example, of at least {_BLOCKS}", f"shape {labels.shape}"
-        repair = f"There are {groups.shape} groups; give as many labels."
-        raise InvalidInputError("labels", rule, received, repair)
+        rule = f"must be one for each of the groups, {groups.shape}, of at least {_BLOCKS}"
+        raise InvalidInputError("labels", rule, f"shape {labels.shape}", "Give as many labels.")
     group = np.unique(groups, return_inverse=True)[1]
     label = np.unique(labels, return_inverse=True)[1]
     block = np.random.default_rng(0).permutation(len(group)) % _BLOCKS  # whatever order the examples have

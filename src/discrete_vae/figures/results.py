@@ -13,12 +13,12 @@ from discrete_vae.data.splits import picture_shape
 from discrete_vae.errors import plot_text
 from discrete_vae.figures.style import GridText, Picture, draw_image_grid, ink_for, tidy
 from discrete_vae.inference.encode import Codes
-from discrete_vae.inference.interpolate import LatentPath
+from discrete_vae.inference.generate import LatentPath
 from discrete_vae.inference.score import Scores
 
 if TYPE_CHECKING:
+    from discrete_vae.inference.encode import Neighbors
     from discrete_vae.inference.impute import Imputed
-    from discrete_vae.inference.neighbors import Neighbors
 
 
 # Codes.
@@ -194,7 +194,7 @@ def draw_neighbors(
     Args:
         queries: (query, feature).
         among: (row, feature), the examples that were searched.
-        found: What `discrete_vae.inference.neighbors.nearest_codes` found.
+        found: What `discrete_vae.inference.encode.nearest_codes` found.
         image_shape: (height, width) of an example; None draws strips.
 
     Returns:

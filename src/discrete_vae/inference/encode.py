@@ -1,26 +1,29 @@
-"""Codes of examples, and examples as a trained model gives them back, also freed of noise."""
+"""Codes of examples, the nearest codes, and examples as a trained model gives them back, also freed of noise."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
+from numba import int64, uint64
 from torch import Tensor
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, in_batches
+from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, check_numbers, in_batches
+from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.model import DiscreteVAE, Statistic, check_statistic
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform
+from discrete_vae.system import check_memory
 
 _SAMPLE_STREAM, _ENCODE_STREAM, _RECONSTRUCT_STREAM = 0x736D706C, 0x656E636F, 0x72656373
 _DENOISE_STREAM, _FLIP_STREAM = 0x64656E6F, 0x666C6970
@@ -62,8 +65,7 @@ def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
     """
     posterior = model.posterior
     if type(posterior).sample_discretely is Posterior.sample_discretely:
-        rule = "must have sample_discretely for a most probable code"
-        received = type(posterior).__name__
+        rule, received = "must have sample_discretely for a most probable code", type(posterior).__name__
         raise InvalidInputError("model.posterior", rule, received, "Give it that method, or take draws.")
     halves = features.new_full((1, len(features), posterior.num_units), 0.5)
     central: Any = CentralNoise()
@@ -116,8 +118,8 @@ class Codes(ShowsShapes):
     Attributes:
         probabilities: q(z_i = 1 | x, zeta of the earlier groups), (row, unit) float32.
         bits: The code, (row, unit) uint8 in {0,1}.
-        packed: The same, eight units to a byte: `numpy.packbits` of bits along the units, the first unit being the
-            highest bit of the first byte, and zeros behind the last; (row, byte) uint8.
+        packed: `numpy.packbits` of bits along the units: the first unit is the highest bit of the first byte; (row,
+            byte) uint8.
         zeta: The smoothed latents that the decoder reads, (row, unit) float32.
         continuous: The Gaussian layers, (row, layer, unit) float32; no layer where the model has none.
     """
@@ -144,26 +146,16 @@ def encode_rows(
     batch_size: int | None = None,
     report: Report | None = None,
 ) -> Codes:
-    """The most probable code of each example, or a draw.
-
-    The most probable code is found group after group: each group's bits are the most probable ones given x and the
-    groups before it, whose zeta are the medians of r(zeta|z) at their bits. The layers are then the means of
-    q(h_m | h_<m, zeta, x), each at the means before it. A draw is one of q(z, zeta, h | x), layers included.
+    """The most probable code of each example, see `most_probable`, or a draw from q(z, zeta, h | x).
 
     Args:
         model: The model.
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
-        draw: Whether to draw.
+        draw: Draw from the posterior.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
-
-    Returns:
-        The codes.
-
-    Raises:
-        InvalidInputError: If the model refuses x, or a logit of its posterior is not finite.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -213,7 +205,7 @@ def reconstruct_rows(
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values, which are filled.
         statistic: "mean", "mode" or "sample", see `discrete_vae.DiscreteVAE.decode`.
         num_draws: Draws of the latents, over which means are averaged; 1 for a mode or a sample.
-        code: Whether the latents are those of the most probable code, as `encode_rows` gives them, and not drawn.
+        code: Take the latents of the most probable code, as `encode_rows` gives them, in place of draws.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
@@ -221,10 +213,6 @@ def reconstruct_rows(
 
     Returns:
         (row, *event) float32.
-
-    Raises:
-        InvalidInputError: If the model refuses x, there is no such statistic, several draws are to be averaged for
-            another one than the mean or a code, or a result is not finite.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -265,18 +253,10 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
         share: The probability, from 0 to 1/2.
         seed: Seed of the noise.
         numbers: Numbers of the rows, which key it; None means from 0.
-
-    Raises:
-        InvalidInputError: If the probability is none.
-
-    Examples:
-        >>> flip_bits(torch.zeros(1, 5), 0.0)
-        tensor([[0., 0., 0., 0., 0.]])
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
-    rows = range(len(x)) if numbers is None else [int(number) for number in numbers]
-    noise = RowNoise(rows, seed, _FLIP_STREAM)
-    flipped = open_uniform(x, generator=noise) < share  # pyright: ignore[reportArgumentType]
+    noise: Any = RowNoise(check_numbers(numbers, len(x)), seed, _FLIP_STREAM)
+    flipped = open_uniform(x, generator=noise) < share
     return torch.where(flipped, 1 - x, x)
 
 
@@ -294,16 +274,16 @@ def denoise_rows(
     """The mean of clean examples given noisy ones.
 
     Without a probability of flips it is E[x | zeta, h], averaged over draws of the latents from the posterior of the
-    noisy example: the reconstruction, which is the cleaner the less the posterior heeds the noise.
+    noisy example: the reconstruction.
 
     With one it is Bayes' rule for bits y_i = x_i that were each flipped with probability f. Draws are weighted by
     p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
-    E[x_i | y_i, zeta, h]: what the latents say of a bit, and what was seen of it, each by its reliability.
+    E[x_i | y_i, zeta, h].
 
     Args:
         model: The model.
         x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
-        noise: Probability f that a bit is flipped, above 0 and at most 1/2; None does not know it.
+        noise: Probability f that a bit is flipped, above 0 and at most 1/2, for models of bits; None does not know it.
         num_draws: Draws of the latents per example.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
@@ -312,16 +292,6 @@ def denoise_rows(
 
     Returns:
         (row, *event) float32.
-
-    Raises:
-        InvalidInputError: If the model refuses x or a number breaks its rule; if noise is given for a model of other
-            values than bits.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> denoise_rows(model, torch.eye(6), noise=0.1).shape
-        (6, 6)
     """
     check_positive_int("num_draws", num_draws)
     if noise is not None:
@@ -361,3 +331,111 @@ def _clean(mean: Tensor, y: Tensor, observed: Tensor | None, flips: float) -> tu
     if observed is not None:
         cleaned, logs = torch.where(observed, cleaned, mean), logs.masked_fill(~observed, 0.0)
     return cleaned, logs.flatten(1).sum(1)
+
+
+# Examples whose codes are nearest in Hamming distance.
+
+
+_WORD = 8  # bytes
+_BLOCK = 4096  # codes that stay in the cache while all queries pass over them
+_FAR = np.iinfo(np.int32).max
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Neighbors(ShowsShapes):
+    """The nearest codes of each query, nearest first; of codes equally far the one with the lower index first.
+
+    Attributes:
+        indices: Their places among the codes that were searched, (query, neighbor) int64.
+        distances: Units in which they differ from the query, (query, neighbor) int32.
+    """
+
+    indices: np.ndarray
+    distances: np.ndarray
+
+
+def nearest_codes(
+    queries: np.ndarray,
+    among: np.ndarray,
+    num_neighbors: int,
+    *,
+    excluded: np.ndarray | None = None,
+    report: Callable[[int], None] | None = None,
+) -> Neighbors:
+    """Search packed codes exhaustively: every distance is computed, so nothing is missed.
+
+    Args:
+        queries: (query, byte) uint8, as `discrete_vae.inference.encode.encode_rows` packs codes.
+        among: (row, byte) uint8, the codes that are searched.
+        num_neighbors: Neighbors of each query, from 1 to the number of rows.
+        excluded: For each query the place of a row that is none of its neighbors, (query,) integers, such as its own;
+            -1 for none. None excludes nothing.
+        report: Called now and then with the number of rows that are searched.
+
+    Examples:
+        >>> codes = np.packbits([[0, 0, 0], [1, 1, 1], [0, 0, 1]], axis=1)
+        >>> found = nearest_codes(codes[:1], codes, 3)
+        >>> found.indices.tolist(), found.distances.tolist()
+        ([[0, 2, 1]], [[0, 1, 3]])
+    """
+    for name, codes in (("queries", queries), ("among", among)):
+        if codes.ndim != 2 or codes.dtype != np.uint8 or codes.shape[1] != among.shape[1] or not codes.size:
+            rule = f"must hold packed codes, (row, {among.shape[-1]} bytes) uint8"
+            received = f"shape {codes.shape} of {codes.dtype}"
+            raise InvalidInputError(name, rule, received, "Take `packed` of the encoding.")
+    most = len(among) - (excluded is not None)
+    if check_positive_int("num_neighbors", num_neighbors) > most:
+        rule, repair = f"must be at most {most}, the rows that are searched", "Ask for fewer."
+        raise InvalidInputError("num_neighbors", rule, num_neighbors, repair)
+    check_memory("num_neighbors", 12 * len(queries) * num_neighbors, "Ask for fewer neighbors.")
+    skipped = np.full(len(queries), -1, np.int64) if excluded is None else np.asarray(excluded, np.int64)
+    distances = np.full((len(queries), num_neighbors), _FAR, np.int32)
+    indices = np.full(distances.shape, -1, np.int64)
+    words, searched = _words(queries), _words(among)
+    for first in range(0, len(searched), _BLOCK):
+        block = searched[first : first + _BLOCK]
+        threads = threads_for(len(words) * len(block) * words.shape[1])
+        _SEARCH(threads, words, block, first, skipped, distances, indices)
+        if report is not None:
+            report(first + len(block))
+    return Neighbors(indices, distances)
+
+
+def _words(packed: np.ndarray) -> np.ndarray:
+    """The same bits as whole words, with zeros behind the last; (row, word) uint64."""
+    padded = np.pad(packed, ((0, 0), (0, -packed.shape[1] % _WORD)))
+    return np.ascontiguousarray(padded).view(np.uint64)
+
+
+def _search(share: Any) -> Callable[..., int]:
+    """The loop over queries: a sorted list for each, into which nearer rows are put as they come."""
+
+    def search(
+        queries: Any, among: Any, first: int, skipped: Any, distances: Any, indices: Any
+    ) -> int:  # pragma: no cover, since it is compiled
+        num_words, last = queries.shape[1], distances.shape[1] - 1
+        for query in share(len(queries)):
+            for row in range(len(among)):
+                distance = int64(0)
+                for word in range(num_words):
+                    # sums of bits in pairs, fours and bytes; the product adds the bytes up in the highest one
+                    x = queries[query, word] ^ among[row, word]
+                    x = x - ((x >> uint64(1)) & uint64(0x5555555555555555))
+                    x = (x & uint64(0x3333333333333333)) + ((x >> uint64(2)) & uint64(0x3333333333333333))
+                    x = (x + (x >> uint64(4))) & uint64(0x0F0F0F0F0F0F0F0F)
+                    distance += int64((x * uint64(0x0101010101010101)) >> uint64(56))
+                # rows come in ascending order: one as far as the last of the list does not displace it
+                if distance < distances[query, last] and first + row != skipped[query]:
+                    place = last
+                    while place > 0 and distances[query, place - 1] > distance:
+                        distances[query, place] = distances[query, place - 1]
+                        indices[query, place] = indices[query, place - 1]
+                        place -= 1
+                    distances[query, place] = distance
+                    indices[query, place] = first + row
+        return 0
+
+    return search
+
+
+_SEARCH = ChunkLoop(_search)

@@ -3,27 +3,319 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
-from functools import cache
+import json
+import math
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.distributed import compute_on_rank_zero
-from discrete_vae.evaluation.evaluate import Evaluation, KeptParts, evaluate_model
+from discrete_vae.evaluation.evaluate import (
+    PART_SIZE,
+    ExampleLogLikelihoods,
+    IndependentFeatures,
+    MeanElbo,
+    MeanLogLikelihood,
+    evaluate_elbo,
+    evaluate_log_likelihood,
+    independent_features,
+    join_log_likelihoods,
+)
 from discrete_vae.load import LoadedRun
-from discrete_vae.log_partition.estimate import estimate_log_partition
-from discrete_vae.nets.precision import precision_for
-from discrete_vae.runs.io import to_json
+from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.log_partition.estimate import (
+    AnnealingDisagreementWarning,
+    CheckedLogPartition,
+    estimate_log_partition,
+)
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
+from discrete_vae.records import ShowsTable
+from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
+
+Report: TypeAlias = Callable[[int, float], None]
+_ELBO_DRAWS = 20
+_STILL_RISING = 0.1  # nats by the last doubling of the samples
+_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
+
+
+class UnevenWeightsWarning(UserWarning):
+    """Few importance samples carry the log-likelihood, which is too low; the message has the numbers and the remedy."""
+
+
+@dataclass(frozen=True)
+class Evaluation(ShowsTable):
+    """One evaluation; all values in nats per example.
+
+    The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
+    whole and stands beside them, in their log_partition_std_error.
+
+    Attributes:
+        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
+        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
+        elbo: The bound and its parts.
+        log_partition: log Z with the method and the error of its estimate.
+        seconds: Time it took.
+        independent_features: Log-likelihood of independent features, fitted to the training examples, on the same ones;
+            None without those.
+    """
+
+    log_likelihood: MeanLogLikelihood
+    log_likelihood_limit: MeanLogLikelihood | None
+    elbo: MeanElbo
+    log_partition: CheckedLogPartition
+    seconds: float
+    independent_features: IndependentFeatures | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for evaluation.json; what one draw cannot give is None."""
+        limit = self.log_likelihood_limit
+        plain = replace(
+            self,
+            log_likelihood=replace(self.log_likelihood, examples=None),
+            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
+        )
+        values = asdict(plain)
+        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
+            part = values[name] or {}
+            part |= {
+                key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
+            }
+            part.pop("examples", None)
+        values["log_partition"]["gap"] = self.log_partition.gap
+        return values
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
+
+        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
+        """
+        columns: dict[str, np.ndarray] = {}
+        for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
+            rows = None if estimate is None else estimate.examples
+            if rows is not None:
+                columns.setdefault("index", rows.index.numpy())
+                for name in ("value", "std_error", "ess"):
+                    column = "log_likelihood" if name == "value" else name
+                    columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
+        return columns
+
+
+def evaluate_model(
+    model: DiscreteVAE,
+    x: Tensor,
+    config: EvaluationConfig,
+    *,
+    chains: Tensor | None = None,
+    train: Tensor | None = None,
+    indices: Sequence[int] | None = None,
+    report: Report | None = None,
+    parts: KeptParts | None = None,
+) -> Evaluation:
+    """Estimate log Z, the log-likelihood and the ELBO; for runs see `evaluate_run`.
+
+    Args:
+        model: The model.
+        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
+        config: Numbers of samples, chains and temperatures, and the seed.
+        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
+        train: Training examples, for the baseline of independent features; None leaves it out.
+        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
+        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
+        parts: Store of finished parts, not under torchrun; None keeps nothing.
+
+    Warns:
+        UnevenWeightsWarning: If few importance samples carry the log-likelihood.
+        LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
+        AnnealingDisagreementWarning: If annealing differs from it by more than 0.1 nats and four standard errors.
+    """
+    start = time.monotonic()
+    estimate = partial(_estimate_log_partition, model, config, chains, config.seed)
+    log_partition = compute_on_rank_zero(estimate if parts is None else lambda: parts.log_partition(estimate))
+    of_z = {"log_partition": log_partition.value, "log_partition_std_error": log_partition.std_error}
+    settings: dict[str, Any] = of_z | {"seed": config.seed}
+    dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
+    keys = range(len(x)) if indices is None else indices
+
+    def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
+        sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
+        with precision_of_products(of_model, dtype):
+            return evaluate_log_likelihood(
+                of_model, x[rows], indices=keys[rows], report=report, **sizes, **settings
+            )
+
+    def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
+        if parts is None:
+            return of_rows(of_model, slice(None), report)
+        found: list[MeanLogLikelihood] = []
+        for first in range(0, len(x), _KEPT_EXAMPLES):
+            rows = slice(first, first + _KEPT_EXAMPLES)
+            compute = partial(of_rows, of_model, rows, _shifted(report, found))
+            found.append(parts.log_likelihood(f"{name}-{first}", compute))
+        return join_log_likelihoods(found)
+
+    trained = likelihood(model, "trained")
+    _check_weights(trained)
+    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
+    with precision_of_products(model, dtype):
+        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, **settings)
+    baseline = None if train is None else independent_features(model.likelihood, train, x)
+    return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
+
+
+def _estimate_log_partition(
+    model: DiscreteVAE, config: EvaluationConfig, chains: Tensor | None, seed: int
+) -> CheckedLogPartition:
+    return estimate_log_partition(
+        model.prior,
+        chains=chains,
+        std_error=config.log_partition_std_error,
+        max_sweeps=config.max_tempered_sweeps,
+        num_chains=config.num_annealed_chains,
+        num_temperatures=config.num_temperatures,
+        seed=seed,
+    )
+
+
+def _shifted(report: Report | None, found: Sequence[MeanLogLikelihood]) -> Report | None:
+    """A report that counts the examples of the parts before in."""
+    if report is None:
+        return None
+    before = sum(part.num_examples for part in found)
+    total = math.fsum(part.value * part.num_examples for part in found)
+    return lambda done, mean: report(before + done, (total + done * mean) / (before + done))
+
+
+def _check_weights(found: MeanLogLikelihood) -> None:
+    if found.doubling_gain > _STILL_RISING:
+        warnings.warn(
+            f"the last doubling of the importance samples raised the log-likelihood by {found.doubling_gain:.2f} nats: "
+            "the estimate is conservative, still too low by about as much or more, and its Monte-Carlo error is "
+            f"understated (median effective number of samples {found.median_ess:.1f} of {found.num_samples}). For a "
+            f"closer value give more samples (--num-samples {4 * found.num_samples}).",
+            UnevenWeightsWarning,
+            stacklevel=3,
+        )
+
+
+# Finished parts of an evaluation in a folder, with which one that was killed goes on.
+
+
+_Found = TypeVar("_Found")
+_WARNINGS = {kind.__name__: kind for kind in (LogPartitionWarning, AnnealingDisagreementWarning)}
+_ROW_TYPES = {"index": torch.int64} | dict.fromkeys(("value", "std_error", "ess"), torch.float64)
+
+
+class KeptParts:
+    """The parts of one evaluation: log Z, and the log-likelihoods of some examples each.
+
+    A part holds every digit. It counts only if it has the SHA-256 of its own content and names this evaluation and
+    its own place in it; any other is computed anew.
+
+    Args:
+        folder: Folder of the parts of evaluations, those of each in a folder of its own. Made when needed.
+        key: All that the digits of this evaluation depend on, in words.
+
+    Attributes:
+        seconds: Time that it took to compute what was found there.
+    """
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder, self._key = folder / sha256_bytes(key.encode())[:16], key
+        self._warned = False
+        self.seconds = 0.0
+
+    def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
+        """log Z, computed unless it is there; the warnings of then are given again."""
+
+        def compute_fields() -> dict[str, Any]:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                found = TypeAdapter(CheckedLogPartition).dump_python(compute())
+            return {"found": found, "said": [(each.category.__name__, str(each.message)) for each in caught]}
+
+        found, said = self._part("log_partition", compute_fields, _log_partition)
+        for kind, text in said:
+            warnings.warn(text, _WARNINGS.get(kind, UserWarning), stacklevel=3)
+        return found
+
+    def log_likelihood(self, name: str, compute: Callable[[], MeanLogLikelihood]) -> MeanLogLikelihood:
+        """The log-likelihoods of a part, computed unless they are there."""
+
+        def compute_fields() -> dict[str, Any]:
+            found = compute()
+            assert found.examples is not None
+            rows = {name: getattr(found.examples, name).tolist() for name in _ROW_TYPES}
+            return {"found": {**vars(found), "examples": None}, "rows": rows}
+
+        return self._part(name, compute_fields, _log_likelihood)
+
+    def discard(self) -> None:
+        """Remove what is kept, when the result has it all."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+        with suppress(OSError):  # the folder around it may keep parts of another evaluation, or not be there
+            self._folder.parent.rmdir()
+
+    def _part(
+        self, name: str, compute: Callable[[], dict[str, Any]], read: Callable[[dict[str, Any]], _Found]
+    ) -> _Found:
+        """A part, read from its plain values, which are found in the folder, or computed and kept there."""
+        path, of = self._folder / f"{name}.json", f"{self._key} {name}"
+        with suppress(Exception):  # whatever a missing, damaged or forged file makes its reader raise
+            total, _, content = read_regular(path).partition(b"\n")
+            if total.decode() == sha256_bytes(content) and (fields := json.loads(content))["of"] == of:
+                found, seconds = read(fields), float(fields["seconds"])
+                self.seconds += max(seconds, 0.0)
+                return found
+        start = time.monotonic()
+        fields = compute()
+        content = json.dumps({"of": of, "seconds": time.monotonic() - start, **fields}).encode()
+        self._keep(path, sha256_bytes(content).encode() + b"\n" + content)
+        return read(fields)
+
+    def _keep(self, path: Path, content: bytes) -> None:
+        """Write a part; where that fails the evaluation goes on without."""
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            write_bytes(path, content)
+        except OSError as error:
+            if not self._warned:
+                text = f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}"
+                warnings.warn(text, stacklevel=4)
+            self._warned = True
+
+
+def _log_partition(fields: dict[str, Any]) -> tuple[CheckedLogPartition, list[tuple[str, str]]]:
+    found = TypeAdapter(CheckedLogPartition).validate_python(fields["found"])
+    return found, TypeAdapter(list[tuple[str, str]]).validate_python(fields["said"])
+
+
+def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
+    rows = {name: torch.tensor(fields["rows"][name], dtype=dtype) for name, dtype in _ROW_TYPES.items()}
+    found = TypeAdapter(dict[str, float | None]).validate_python(fields["found"])
+    counts = {name: int(fields["found"][name]) for name in ("num_examples", "num_samples")}
+    if {row.shape for row in rows.values()} != {(counts["num_examples"],)}:
+        raise ValueError("rows of another number than examples")
+    return MeanLogLikelihood(**{**found, **counts, "examples": ExampleLogLikelihoods(**rows)})  # pyright: ignore
+
+
+# The evaluation of a run.
 
 
 @dataclass(frozen=True)
@@ -34,7 +326,7 @@ class RunEvaluation:
         result: The estimates.
         config: The config, with what "auto" was here.
         fields: Plain values of all of it, as a run keeps them.
-        parts: What it kept on its way, to be discarded when the result is kept; None if it kept nothing.
+        parts: What it kept on its way, to be discarded when the result is kept.
     """
 
     result: Evaluation
@@ -61,15 +353,15 @@ def evaluate_run(
         dataset: The run's data.
         config: Numbers of samples, chains and temperatures, and the seed; None takes those of the run's experiment.
         indices: Numbers of the test examples to take; None chooses as many as the config says.
-        parts_folder: Where parts that are finished are kept, those of each evaluation in a folder of its own, so that
-            one that was killed goes on when it is asked for again; not under torchrun. None keeps nothing.
+        parts_folder: Folder of finished parts, with which an evaluation that was killed goes on; not under torchrun.
+            None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
 
     Raises:
         InvalidInputError: If the config asks for more examples than there are.
 
     Warns:
-        UserWarning: If few importance samples carry the log-likelihood, or estimates of log Z are poor.
+        UserWarning: As `evaluate_model`.
 
     Examples:
         >>> from discrete_vae import load_dataset, load_pretrained
@@ -130,10 +422,9 @@ def _code() -> str:
 
 
 def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> LogPartition:
-    """The best estimate that the run keeps of this checkpoint's prior; without one a new estimate.
+    """The best estimate that `dvae evaluate` and `dvae log-partition` kept of this prior; without one a new estimate.
 
-    `dvae evaluate` and `dvae log-partition` keep estimates. A new one goes for the standard error of the run's
-    evaluation, and starts from its chains. Under torchrun the first process makes it.
+    A new one goes for the standard error of the run's evaluation, and starts from its chains.
 
     Args:
         run: The run.
@@ -143,25 +434,18 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
     Returns:
         The estimate, whose method says where it is from.
     """
-    return compute_on_rank_zero(lambda: _kept_or_new(run, loaded, seed))
 
+    def kept_or_new() -> LogPartition:
+        # with another config than that of training a kept result may be of another prior
+        kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
+        if kept:
+            return min(kept, key=lambda each: each.std_error)
+        config = loaded.config.evaluation
+        chains = loaded.chains.step(config.num_chain_sweeps)
+        found = _estimate_log_partition(loaded.model, config, chains, seed).best
+        return replace(found, method=f"{found.method}, now")
 
-def _kept_or_new(run: RunDirectory, loaded: LoadedRun, seed: int) -> LogPartition:
-    # with another config than that of training a kept result may be of another prior
-    kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
-    if kept:
-        return min(kept, key=lambda each: each.std_error)
-    config = loaded.config.evaluation
-    found = estimate_log_partition(
-        loaded.model.prior,
-        chains=loaded.chains.step(config.num_chain_sweeps),
-        std_error=config.log_partition_std_error,
-        max_sweeps=config.max_tempered_sweeps,
-        num_chains=config.num_annealed_chains,
-        num_temperatures=config.num_temperatures,
-        seed=seed,
-    ).best
-    return replace(found, method=f"{found.method}, now")
+    return compute_on_rank_zero(kept_or_new)
 
 
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import BINARY, check_positive_int
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import samples_in_memory
+from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import CategoricalLikelihood
@@ -39,17 +39,16 @@ class ImputationSettings:
     """Settings of `impute`.
 
     Attributes:
-        method: "importance" weighs draws of the latents, and is exact as num_samples grows; "chains" moves chains by
-            iterated importance resampling, and is exact as num_steps grows.
+        method: "importance" weighs draws of the latents, exact as num_samples grows; "chains" moves chains by iterated
+            importance resampling, exact as num_steps grows.
         filling: "mean", E[x | observed entries], for bits a probability; "mode", the most probable value, for bits and
             codes alone. None is the mode for codes, which have no useful mean, and the mean for all others.
         num_draws: Draws of each example besides, from p(x | observed entries).
         num_samples: Draws of the latents per example, those of all rounds together. Chains start after them.
         num_rounds: Rounds in which proposals learn from earlier draws, see `Proposals`.
         num_fills: Ways in which a round's proposals read the gaps.
-        truncated: Whether importance weights are truncated, see `discrete_vae.inference.impute.truncated`:
-            for models whose draws have few effective samples, whose means would else be those of a few draws. All
-            draws of an example are then in memory.
+        truncated: Truncate importance weights, see `discrete_vae.inference.impute.truncated`, where draws have few
+            effective samples. All draws of an example are then in memory.
         num_steps: Steps of the chains; the first fifth is left out of means.
         num_candidates: Candidates per step, at least 2.
     """
@@ -119,8 +118,8 @@ def impute(
     """Fill gaps by p(x_gaps | x_observed), latents integrated out.
 
     With latents l = (z, zeta, h) this is the mean over p(l | x_observed) of p(x_gaps | l), since features are
-    independent given l. The model may have been trained on examples without gaps: the likelihood sums over what is
-    observed whatever the posterior has learned, and weights make up for what the posterior makes of gaps.
+    independent given l. The model may have been trained on examples without gaps: weights make up for what its
+    posterior makes of them.
 
     Source: Rolfe 2017, section results (importance weights); Mattei & Frellsen 2019, "MIWAE" (imputation by them).
 
@@ -134,12 +133,8 @@ def impute(
             None means from 0.
         report: Called after each example with the number done.
 
-    Returns:
-        The examples with their gaps filled.
-
     Raises:
-        InvalidInputError: If x is no draw of the likelihood or has another shape, the likelihood has no such filling,
-            or a weight of the model is not finite.
+        InvalidInputError: If x is no draw of the likelihood, it has no such filling, or a weight is not finite.
 
     Warns:
         UserWarning: If the effective samples of an example are few.
@@ -156,10 +151,8 @@ def impute(
     x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
-    with (
-        eval_mode(model) as model,
-        model.importance_sampler(0.0) as sampler,
-    ):  # log Z is a factor of all weights
+    # log Z is a factor of all weights
+    with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:
         chunk_size = samples_in_memory(model, _MAX_MEMORY)
 
         def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
@@ -211,20 +204,18 @@ def _by_importance(
 ) -> _Estimate:
     moments, wanted = WeightedMoments(), settings.num_draws
     picks = Resampled(wanted, row.generator(_DRAWS)) if wanted else None
-    draws = proposals.draw(settings.num_samples, chunk_size)
-    for log_weights, parameters in _truncated(draws) if settings.truncated else draws:
+    draws: Iterable[Chunk] = proposals.draw(settings.num_samples, chunk_size)
+    if settings.truncated:  # by the weights of all
+        weights, outputs = zip(*draws, strict=True)
+        draws = zip(
+            truncated(torch.cat(weights)).split([len(each) for each in weights]), outputs, strict=True
+        )
+    for log_weights, parameters in draws:
         moments.add(log_weights, _summary(model.likelihood, parameters))
         if picks is not None:
             picks.add(log_weights, parameters)
     values = None if picks is None else picks.values
     return moments.mean, moments.std_error, moments.effective_samples, values
-
-
-def _truncated(draws: Iterable[Chunk]) -> Iterator[Chunk]:
-    """All draws together, with truncated weights."""
-    log_weights, parameters = zip(*draws, strict=True)
-    shorter = truncated(torch.cat(log_weights)).split([len(each) for each in log_weights])
-    return zip(shorter, parameters, strict=True)
 
 
 def _by_chains(
@@ -299,7 +290,7 @@ def _filling(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
     return settings.filling or ("mode" if codes else "mean")
 
 
-# Proposals of the latents of a row, given its observed entries, and what weighs them.
+# Proposals of the latents of a row, and what weighs them.
 
 
 Chunk: TypeAlias = tuple[Tensor, Tensor]
@@ -328,12 +319,11 @@ class GappedRow(ShowsShapes):
 class Proposals:
     """q(. | the observed entries), from which the latents of a row are proposed, round after round.
 
-    What the posterior reads in the gaps is, in the first round, what it reads there in training: nothing but the mask,
-    or the training mean where the model knows no gaps. That is far from any example, so the draws are poor. In each
-    later round the posterior reads the row filled in several ways: each a draw of p(x_gaps | latents), the latents
-    picked among all draws so far by their weights. A draw's weight is p(x_observed, latents) / q(latents | the row as
-    it was read), whatever was read: its expectation is p(x_observed) in every round, given all earlier ones, and so
-    rounds are pooled.
+    In the first round the posterior reads in the gaps what it reads there in training: nothing but the mask, or the
+    training mean where the model knows no gaps. In each later round it reads the row filled in several ways: each a
+    draw of p(x_gaps | latents), the latents picked among all draws so far by their weights. A draw's weight is
+    p(x_observed, latents) / q(latents | the row as it was read): its expectation is p(x_observed) in every round, given
+    all earlier ones, and so rounds are pooled.
 
     Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
 
@@ -398,14 +388,13 @@ class IteratedResampling:
 
         (1 / K) p(latents_k | x_observed) prod_{j != k} q_j(latents_j),
 
-    in which the picked draw has the law p(latents | x_observed) whatever the q_j are: it needs no more samples to be
-    exact, only more steps. Where the largest weight is that of the state for long, the chain stands still.
+    in which the picked draw has the law p(latents | x_observed) whatever the q_j are.
 
     Source: Tjelmeland 2004 ("Using all Metropolis-Hastings proposals to estimate mean values"); Andrieu, Lee & Vihola
     2018, "Uniform ergodicity of the iterated conditional SMC"; here the proposals differ from draw to draw.
 
     Args:
-        proposals: Of the row, after its rounds (`Proposals.draw`); what it reads is not changed any more.
+        proposals: Of the row, after its rounds (`Proposals.draw`).
         row: The row.
         num_chains: Chains. The first step picks their first states among K draws.
         num_candidates: K.
@@ -437,9 +426,8 @@ class IteratedResampling:
 
         Returns:
             The log-weights of the candidates that each chain picked among, (chain, candidate), what the decoder makes
-            of them, (chain, candidate, *parameter_shape), and which of them were drawn anew. Given these the next state
-            is one of them with probabilities proportional to the weights, so weighted means over them have its
-            expectation and less noise.
+            of them, (chain, candidate, *parameter_shape), and which of them were drawn anew. Weighted means over them
+            have the expectation of the next state, and less noise.
         """
         key = (_MOVES, self.num_steps)
         drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
@@ -474,12 +462,6 @@ class Resampled:
     The largest of log-weight plus Gumbel noise is such a pick, and a running maximum needs no weight of the past.
 
     Source: Efraimidis & Spirakis 2006, "Weighted random sampling with a reservoir"; Gumbel 1954 (the maximum).
-
-    Examples:
-        >>> picks = Resampled(2, torch.Generator().manual_seed(0))
-        >>> picks.add(torch.tensor([0.0, -900.0]), torch.tensor([[1.0], [5.0]]))
-        >>> picks.values.flatten().tolist()
-        [1.0, 1.0]
     """
 
     def __init__(self, num_picks: int, generator: torch.Generator) -> None:
@@ -507,8 +489,7 @@ class Resampled:
 def truncated(log_weights: Tensor) -> Tensor:
     """Weights no larger than the root of their number times their mean, which lets no few of them decide alone.
 
-    What is lost is some of the largest weights' share, a bias that goes to zero as draws grow; what is gained is a
-    variance that is finite whatever the law of the weights.
+    The bias goes to zero as draws grow; the variance is finite whatever the law of the weights.
 
     Source: Ionides 2008, "Truncated importance sampling".
 
@@ -521,30 +502,20 @@ def truncated(log_weights: Tensor) -> Tensor:
 
 
 class WeightedMoments:
-    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64.
-
-    Weights are known up to a common factor; the largest log-weight so far is their unit.
-
-    Examples:
-        >>> moments = WeightedMoments()
-        >>> moments.add(torch.tensor([0.0, 0.0]), torch.tensor([[1.0], [3.0]]))
-        >>> moments.mean.item(), moments.effective_samples
-        (2.0, 2.0)
-    """
+    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64, in units of the largest weight."""
 
     def __init__(self) -> None:
         self._unit = -math.inf
-        self._sums = torch.zeros(2, dtype=torch.float64)
-        self._products: Tensor | None = None
+        self._sums: Tensor  # of weights and of their squares
+        self._products: Tensor  # of those with f about a value, and of the squares with its square
         self._about: Tensor | None = None
 
     def add(self, log_weights: Tensor, values: Tensor) -> None:
         """Take more draws: finite log-weights (draw,), nats, and f, (draw, ...)."""
         values = values.double()
-        if self._about is None or self._products is None:
+        if self._about is None:
             self._about = values[0]  # sums about a value that occurs lose no digits
-            self._products = values.new_zeros(3, values[0].numel())
-            self._sums = self._sums.to(values.device)
+            self._sums, self._products = values.new_zeros(2), values.new_zeros(3, values[0].numel())
         log_weights = log_weights.double()
         unit = max(self._unit, float(log_weights.max()))
         weights = torch.exp(log_weights - unit)
@@ -562,7 +533,6 @@ class WeightedMoments:
     def mean(self) -> Tensor:
         """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
         assert self._about is not None
-        assert self._products is not None
         return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
 
     @property
@@ -572,7 +542,6 @@ class WeightedMoments:
         Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
         """
         assert self._about is not None
-        assert self._products is not None
         away = self._products[0] / self._sums[0]
         spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
         return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)

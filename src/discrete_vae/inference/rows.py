@@ -19,15 +19,13 @@ from discrete_vae.data.splits import subset_indices, warn_of_other_data
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import samples_in_memory
+from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import switched
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform, standard_normal
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import check_memory
-
-# Noise of single examples, and none, in the place of a generator.
 
 
 class RowNoise(NoiseSource):
@@ -99,12 +97,11 @@ def in_batches(
     """Compute something of each example, batch after batch, with the networks' running statistics.
 
     Every batch is filled up with its last example, so that no digit depends on how many examples there are; with
-    noise that is keyed by their numbers (`discrete_vae.inference.rows`) an example's result is its own.
-    Under torchrun the batches are divided among the processes, and every process has the whole result.
+    `RowNoise` an example's result is its own. Under torchrun the batches are divided among the processes, and every
+    process has the whole result.
 
     Args:
-        model: The model; it must not change meanwhile. One in training mode is in evaluation mode meanwhile, for
-            all threads.
+        model: The model; in evaluation mode meanwhile, for all threads.
         x: (example, feature) or (example, *event), on any device.
         compute: Takes a batch on the model's device, and its examples' numbers; returns tensors by name, each
             (example of the batch, ...). Names, shapes and dtypes must be the same for every batch.
@@ -115,10 +112,6 @@ def in_batches(
     Returns:
         (example, ...) arrays by name.
 
-    Raises:
-        InvalidInputError: If there are no examples or not one number for each, batch_size is no positive integer, or
-            the results do not fit the memory; and whatever compute raises.
-
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=3, prior=RBMConfig(num_left=2, num_right=2)))
@@ -128,9 +121,8 @@ def in_batches(
     x = check_examples("x", x)
     own_numbers = check_numbers(numbers, len(x))
     if batch_size is None:
-        size = min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))
-    else:
-        size = check_positive_int("batch_size", batch_size)
+        batch_size = min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))
+    size = check_positive_int("batch_size", batch_size)
     device = model.prior.bias.device
     whole: dict[str, Tensor] = {}
     firsts = range(0, len(x), size)
@@ -152,19 +144,15 @@ def in_batches(
 
 def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> list[int]:
     """The numbers of examples, one each; None means from 0."""
-    if numbers is None:
-        return list(range(num_rows))
+    given = range(num_rows) if numbers is None else numbers
     try:
-        found = [operator.index(number) for number in numbers]
+        found = [operator.index(number) for number in given]
     except TypeError:
         found = None
     if found is None or len(found) != num_rows:
         received = f"{numbers!r}"[:80] if found is None else f"{len(found)} numbers"
-        rule, repair = (
-            f"must be a whole number for each of {num_rows} rows",
-            "Give one per row of x, or none.",
-        )
-        raise InvalidInputError("numbers", rule, received, repair)
+        rule = f"must be a whole number for each of {num_rows} rows"
+        raise InvalidInputError("numbers", rule, received, "Give one per row of x, or none.")
     return found
 
 
@@ -207,16 +195,12 @@ def rows_of_run(
         part: "train", "valid" or "test" of the run's own data, or of a .npz file that has parts; None is test.
         label_column: The column of a table that holds labels; None is that of the run's data, if a file has it.
         num_examples: A fixed random choice of so many; None takes all.
-        at_most: Whether fewer will do where there are fewer.
-        missing: Whether values may be missing; None is what the model says.
+        at_most: Take fewer where there are fewer.
+        missing: Allow missing values; None is what the model says.
         data_dir: Folder of the published data sets.
         argument: What messages call the file.
         labels: A file of their labels in place of those that they have, see `read_label_file`: one per row of the file,
             or per example of the part; where the run's own file was cut into parts, one per row of it will do too.
-
-    Raises:
-        InvalidInputError: If they cannot be read, or the model cannot read them; if there are fewer than asked for; if
-            there are more or fewer labels.
 
     Warns:
         UserWarning: If the run's own data are not those that it was trained on.
@@ -260,11 +244,13 @@ def rows_of_run(
 
 def _column_roles(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
     """Columns of a file that are no features: those of the run's own, where the file has them too."""
-    known = of_run if isinstance(of_run, FileDataConfig) else None
-    of_known = () if known is None else known.ignored_columns
-    label = label_column if label_column is not None or known is None else known.label_column
-    optional = {*of_known, *([] if label is None else [label])} - {label_column}
-    return ColumnRoles(label, of_known, frozenset(name for name in optional if name is not None))
+    ignored: tuple[str, ...] = ()
+    label = label_column
+    if isinstance(of_run, FileDataConfig):
+        ignored = of_run.ignored_columns
+        label = of_run.label_column if label is None else label
+    optional = {*ignored, label} - {label_column, None}
+    return ColumnRoles(label, ignored, frozenset(name for name in optional if name is not None))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

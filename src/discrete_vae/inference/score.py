@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import evaluate_log_likelihood
+from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -21,9 +21,7 @@ from discrete_vae.objectives.elbo import Batch, loss_terms
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
-_REFERENCE = (
-    1 << 48
-)  # added to the numbers of reference rows, so that their noise is not that of the rows they judge
+_REFERENCE = 1 << 48  # added to the numbers of reference rows
 
 
 # log p(x) or the ELBO of each example, and p-values of either.
@@ -31,13 +29,13 @@ _REFERENCE = (
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Scores of examples, in nats. An error of log Z shifts all of them alike and is no part of std_error.
+    """Scores of examples, in nats; std_error leaves out that of log Z, which shifts all of them alike.
 
     Attributes:
         value: An estimate of log p(x), or of the ELBO, (row,) float64.
         std_error: Its standard error from the draws, (row,) float64; NaN where there was one.
         num_samples: Draws per example.
-        is_bound: Whether value is the ELBO.
+        is_bound: True of the ELBO.
         ess: Effective number of importance samples, (row,) float64; None for the ELBO.
     """
 
@@ -77,21 +75,16 @@ def score_rows(
     """log p(x) of each example by importance samples from its posterior.
 
     An example's score depends on the seed and its number, not on the other examples: it is what
-    `discrete_vae.evaluation.log_likelihood.evaluate_log_likelihood` averages. Under torchrun the examples are divided
-    among the processes.
+    `discrete_vae.evaluation.evaluate.evaluate_log_likelihood` averages.
 
     Args:
         model: The model.
-        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, and the score is then
-            that of what was observed.
+        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, which do not count.
         log_partition: log Z of the prior, nats.
         num_samples: Importance samples per example; value is a lower bound in expectation that rises with them.
         seed: Seed of the noise.
         numbers: Numbers of the examples, which key the noise; None means from 0.
         report: Called with the number of examples done.
-
-    Raises:
-        InvalidInputError: If the model refuses x, or a number breaks its rule.
 
     Examples:
         >>> from discrete_vae import exact_log_partition
@@ -138,15 +131,6 @@ def elbo_rows(
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         batch_size: Likewise.
         report: Likewise.
-
-    Raises:
-        InvalidInputError: If the model refuses x, or a number breaks its rule.
-
-    Examples:
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> elbo_rows(model, torch.eye(6), log_partition=0.0).is_bound
-        True
     """
     check_positive_int("num_samples", num_samples)
     check_number("log_partition", log_partition, repair=_REPAIR)
@@ -172,20 +156,16 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
     """P-values of scores under those of a reference: (1 + #{reference <= score}) / (1 + #reference).
 
     Where an example is exchangeable with those of the reference, its p-value is at most a with a probability of at
-    most a, for every a: flagging those of at most 0.01 raises a false alarm for one in a hundred at most. The reference
-    must not be what the model was trained on.
+    most a, for every a. The reference must not be what the model was trained on.
 
     Source: Vovk, Gammerman & Shafer 2005 (conformal p-values).
 
     Args:
         scores: (row,), nats.
-        reference: (reference row,), scores of the same kind.
+        reference: (reference row,), scores of the same kind; at least one, and none NaN.
 
     Returns:
         (row,), in [1 / (1 + #reference), 1].
-
-    Raises:
-        InvalidInputError: If there is no reference, or a score is NaN.
 
     Examples:
         >>> p_values(np.array([-5.0, -1.0, 0.0]), np.array([-3.0, -2.0, -1.0]))
@@ -196,7 +176,6 @@ def p_values(scores: np.ndarray, reference: np.ndarray) -> np.ndarray:
 
 
 def _checked(name: str, values: np.ndarray, *, at_least: int = 0) -> np.ndarray:
-    """Scores as float64."""
     try:
         found = np.asarray(values, np.float64)
     except (TypeError, ValueError, RuntimeError):
@@ -209,11 +188,8 @@ def _checked(name: str, values: np.ndarray, *, at_least: int = 0) -> np.ndarray:
 
 
 def reference_numbers(index: np.ndarray) -> np.ndarray:
-    """Numbers of reference rows, whose noise is then not that of the rows that they judge."""
+    """Numbers that key the noise of reference rows, none of which are those of the rows that they judge."""
     return index + _REFERENCE
-
-
-# How well scores tell two kinds of examples apart.
 
 
 @dataclass(frozen=True)
@@ -221,8 +197,7 @@ class RocArea:
     """The area under a ROC curve.
 
     Attributes:
-        value: The probability that a strange example has a lower score than a familiar one, ties counted by half: 1
-            tells all apart, 1/2 none.
+        value: The probability that a strange example has a lower score than a familiar one, ties counted by half.
         std_error: Its standard error over both kinds of examples; NaN where there is but one of a kind.
     """
 
@@ -238,9 +213,6 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     Args:
         familiar: Scores of examples like those of training, (row,).
         strange: Scores of the others, (row,).
-
-    Raises:
-        InvalidInputError: If there is none of a kind, or a score is NaN.
 
     Examples:
         >>> roc_area(np.array([-1.0, -2.0, -3.0]), np.array([-2.5, -4.0])).value
@@ -258,16 +230,13 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     return RocArea(float(of_familiar.mean()), error)
 
 
-# How far guesses are from the truth, per observed value.
-
-
 def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple[float, float]:
     """Compare guesses with what was observed.
 
     Args:
         truth: (row, feature) or (row, *event); NaN marks missing values, which do not count.
         guess: Of as many values.
-        is_share: Whether values are names, such as bits, which are right or wrong: means of bits are rounded.
+        is_share: Compare names, such as bits, which are right or wrong; means of bits are rounded.
 
     Returns:
         The share of wrong values, or the root mean square error in standard deviations of each feature; and its
@@ -295,8 +264,8 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
     # of a ratio of sums over rows
     rows = len(flat)
     error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
-    error = error if rows > 1 else math.nan
+    error = float(error) if rows > 1 else math.nan
     if is_share:
-        return float(value), float(error)
+        return float(value), error
     root = math.sqrt(value)
-    return root, float(error / (2 * root)) if root > 0 else 0.0
+    return root, error / (2 * root) if root > 0 else 0.0

@@ -1,28 +1,208 @@
-"""A density over bits by an RBM, as a scikit-learn estimator."""
+"""The base of the scikit-learn estimators, and a density over bits by an RBM."""
 
 from __future__ import annotations
 
+import copy
+import numbers
 import sys
-from contextlib import nullcontext
+import time
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TextIO
 
 import numpy as np
 import torch
 from rich.console import Console
-from sklearn.base import BaseEstimator, DensityMixin
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
+from discrete_vae import checks
+from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, states_of
-from discrete_vae.rng import keyed_generator
+from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.log_partition.estimate import comparable_log_partition
+from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
+from discrete_vae.rng import generator_of, key_to_seed, keyed_generator
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.system import check_memory, yielding_threads
+
+_STD_ERROR = 0.01  # of log Z, nats, where it is not enumerated
+_CHAINS = 500
+_SWEEPS = 200
+_SILENT_SECONDS = 5.0
+
+
+class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
+    """An estimator whose `fit` trains a Boltzmann machine and keeps the last states of its chains."""
+
+    _numbers: ClassVar[Mapping[str, Mapping[str, Any]]]
+    """Keywords of `check_number` for each numeric parameter."""
+    random_state: Any
+    log_partition_sweeps: int
+    _states: Tensor
+    _seed: int
+    _log_partition: LogPartition | None
+
+    @property
+    @abstractmethod
+    def _prior(self) -> RBM: ...
+
+    @abstractmethod
+    def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
+        """Rows that belong to draws of the machine, (row, unit) -> (row, feature)."""
+
+    @abstractmethod
+    def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803 (scikit-learn's name)
+        """log p(x) of each row, (row,), nats."""
+
+    def _parameters(self) -> SimpleNamespace:
+        """The numeric parameters, checked, and a seed drawn as random_state says."""
+        found = {
+            name: check_number(name, getattr(self, name), **rule) for name, rule in self._numbers.items()
+        }
+        return SimpleNamespace(**found, seed=draw_seed(self.random_state))
+
+    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
+        """Mean of `score_samples`, nats per row; larger is better.
+
+        Args:
+            X: (row, feature).
+            y: Ignored.
+        """
+        return float(self.score_samples(X).mean())
+
+    def sample(
+        self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
+    ) -> np.ndarray:
+        """Draw rows, the noise of features included.
+
+        Chains start where those of training ended, so in modes that the machine has, and are swept on.
+
+        Args:
+            n_samples: Number of rows.
+            random_state: Seed; None draws other rows at each call.
+
+        Returns:
+            (row, feature).
+        """
+        check_is_fitted(self)
+        count = check_number("n_samples", n_samples, at_least=1)
+        seed = draw_seed(random_state)
+        chosen = torch.randint(len(self._states), (count,), generator=generator_of(key_to_seed(seed)))
+        z = BlockGibbs(self._prior, count, start=self._states[chosen], seed=seed).step(_SWEEPS)
+        return self._rows_of_states(z, seed)
+
+    @property
+    def log_partition_(self) -> LogPartition:
+        """log Z of the machine, exact or to a hundredth of a nat, with progress on standard error."""
+        if self._log_partition is None:
+            max_sweeps = check_number("log_partition_sweeps", self.log_partition_sweeps, at_least=1)
+            self._log_partition = _estimate_log_partition(self._prior, self._states, self._seed, max_sweeps)
+        return self._log_partition
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+
+def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps: int) -> LogPartition:
+    exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
+    if exact is not None:
+        return exact
+    found = comparable_log_partition(
+        copy.deepcopy(machine).float(),  # for which there are compiled kernels
+        chains=states,
+        max_enumerated=0,
+        std_error=_STD_ERROR,
+        max_sweeps=max_sweeps,
+        num_chains=_CHAINS,
+        annealing=(100, 1000),
+        seed=seed,
+        report=_progress(max_sweeps),
+    )
+    if not found.converged:
+        more = 10 * max(max_sweeps, found.num_sweeps or 0)
+        warnings.warn(
+            f"log Z = {found.value:.2f} +- {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
+            f"{_STD_ERROR:g} is wanted: all scores are off by the same number. Give log_partition_sweeps={more}, or "
+            "train a machine that mixes faster: fewer hidden units or epochs.",
+            LogPartitionWarning,
+            stacklevel=3,
+        )
+    return found
+
+
+def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
+    """Prints the estimates along a run that takes its time."""
+    last = time.monotonic()
+
+    def report(num_sweeps: int, found: LogPartition) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SILENT_SECONDS and sys.stderr is not None:
+            last = time.monotonic()
+            done = f"{num_sweeps} of at most {max_sweeps} sweeps"
+            print(f"log Z, {done}: {found.value:.2f} +- {found.std_error:.2f} nats", file=sys.stderr)
+
+    return report
+
+
+# Checks, which scikit-learn wants in fit; numbers of NumPy are numbers, too.
+
+
+def check_number(name: str, value: Any, *, whole: bool = True, **bounds: float) -> Any:
+    """A number of any library, as int if whole, else as float, if `checks.check_number` accepts it."""
+    if not isinstance(value, numbers.Integral if whole else numbers.Real):
+        rule = f"must be a {'whole' if whole else 'finite'} number"
+        raise InvalidInputError(name, rule, repr(value)[:80], "Change the parameter.")
+    number: Any = value
+    found = int(number) if whole else float(number)
+    checks.check_number(name, found, repair="Change the parameter.", **bounds)
+    return found
+
+
+def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | None) -> int:
+    """A seed for keyed noise, as scikit-learn reads a random_state: None draws another one at each call."""
+    try:
+        source = check_random_state(random_state)
+    except ValueError:
+        rule, repair = "must be None, an integer or a RandomState", "Give an integer from 0 to 2^32 - 1."
+        raise InvalidInputError("random_state", rule, repr(random_state)[:80], repair) from None
+    return int(source.randint(np.iinfo(np.int32).max))
+
+
+@contextmanager
+def naming_x() -> Iterator[None]:
+    """Name X and the parameters of the estimator, not a part of a file and options of the command line."""
+    try:
+        yield
+    except InvalidInputError as error:
+        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
+        raise InvalidInputError("X", rule, error.received, repair) from None
+
+
+def dtype_of(X: Any) -> np.dtype:  # noqa: N803
+    """float32 for float32, else float64."""
+    return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
+
+
+def states_of(X: Any) -> Tensor:  # noqa: N803
+    """States of units or their probabilities, (row, unit), of a list, a data frame or an array."""
+    checked: Any = check_array(X, dtype="numeric", input_name="X")
+    return torch.from_numpy(np.asarray(checked, np.float64))
+
+
+# A density over bits.
+
 
 _LEAST_ROWS = 2
 _INIT_STREAM, _BITS_STREAM = 0x72626D30, 0x72626D31
@@ -39,9 +219,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     The left side of the machine holds the bits of a row, the right side is hidden. It is trained by persistent chains,
     as docs/train-an-rbm.md does by hand. With the hidden side summed out, log p(x) = -F(x) - log Z, where F is exact
-    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats; a machine that mixes slowly
-    does not reach that within log_partition_sweeps, and a warning says what it reached. BernoulliRBM of scikit-learn,
-    whose place it can take in a pipeline, has a pseudo-likelihood in its stead.
+    and log Z is enumerated where a side has at most 24 units, else estimated to 0.01 nats; a warning says where it was
+    not reached. BernoulliRBM of scikit-learn, whose place it can take in a pipeline, has a pseudo-likelihood instead.
 
     Args:
         num_hidden: Hidden units.
@@ -52,8 +231,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         learning_rate: Step size of Adam at the start; it falls to 0 along the run.
         num_chains: Persistent chains of the negative phase.
         num_sweeps: Sweeps of these chains per step.
-        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
-            time of the first score.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
         random_state: Seed of the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -106,29 +284,23 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the machine.
+        """Train the machine; returns the estimator.
 
         Args:
             X: (row, feature), numbers, see `binarize`.
             y: Ignored.
-
-        Returns:
-            The estimator.
         """
         settings = self._parameters()
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
         self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
-        self._keep_chains(states, settings.seed)
+        self._states, self._seed, self._log_partition = states, settings.seed, None
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Probabilities of the hidden units given rows, as BernoulliRBM gives them.
+        """Probabilities of the hidden units given rows, (row, hidden), as BernoulliRBM gives them.
 
         Args:
-            X: (row, feature).
-
-        Returns:
-            (row, hidden), in X's dtype.
+            X: (row, feature), whose dtype the result has.
         """
         check_is_fitted(self)
         rows = torch.from_numpy(self._rows(X, reset=False))
@@ -137,13 +309,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return found.astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Probabilities of the bits given hidden units.
+        """Probabilities of the bits given hidden units, (row, feature).
 
         Args:
             X: (row, hidden), in [0, 1].
-
-        Returns:
-            (row, feature).
         """
         check_is_fitted(self)
         hidden = states_of(X)
@@ -226,8 +395,7 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
         The machine in float64, its left side the features, and the last states of its chains, (chain, unit).
     """
     seed, num_features = settings.seed, rows.shape[1]
-    needed = _PER_WEIGHT * num_features * settings.num_hidden
-    check_memory("num_hidden", needed, "Use fewer hidden units.")
+    check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")
     rbm = RBM(num_features, settings.num_hidden)
     frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
     with torch.no_grad():

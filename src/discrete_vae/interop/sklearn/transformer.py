@@ -37,8 +37,15 @@ from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.log_likelihood import samples_in_memory
-from discrete_vae.interop.sklearn.base import PriorMixin, check_number, dtype_of, naming_x, states_of
+from discrete_vae.evaluation.evaluate import samples_in_memory
+from discrete_vae.inference.encode import most_probable
+from discrete_vae.interop.sklearn.boltzmann_density import (
+    PriorMixin,
+    check_number,
+    dtype_of,
+    naming_x,
+    states_of,
+)
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -52,6 +59,7 @@ _CHOICES = {
     "likelihood": ("auto", "bernoulli", "gaussian", "negative-binomial", "categorical"),
     "output": ("bits", "probabilities"),
 }
+_ROWS = 4096  # that are read together
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
 
 
@@ -59,10 +67,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     """Binary codes of rows by a discrete VAE with an RBM prior, trained by the library's own loop.
 
     A row's code is the most probable one, group after group: each unit is 1 where q(z = 1 | x, earlier groups) is above
-    1/2. Codes of new rows need no noise, so a row has one code whatever rows stand beside it.
-
-    NaN is a missing value: it enters no likelihood, and the networks read which values are there. Leave gaps in the
-    rows of `fit` if other rows have some.
+    1/2. NaN is a missing value, which enters no likelihood; leave gaps in the rows of `fit` if other rows have some.
 
     Args:
         num_left: Units of the left side of the prior; codes have num_left + num_right bits.
@@ -75,11 +80,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         num_epochs: Passes over the rows to train on.
         batch_size: Rows per step, at most.
         learning_rate: Step size of Adam at the start.
-        validation_fraction: Share of the rows that choose the best checkpoint, at least one row; training does not see
-            them.
+        validation_fraction: Share of the rows that choose the best checkpoint, at least one; it trains nothing.
         num_samples: Importance samples per row in `score_samples`.
-        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated; they bound the
-            time of the first score.
+        log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
         random_state: Seed of the split, the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -143,14 +146,11 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the model.
+        """Train the model; returns the estimator.
 
         Args:
             X: (row, feature), numbers; NaN is a missing value.
             y: Ignored.
-
-        Returns:
-            The estimator.
 
         Raises:
             InvalidInputError: If a parameter breaks its rule, or the values cannot be read by the likelihood.
@@ -167,23 +167,26 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         run, self.elbo_ = fit_model(self._rows(X, reset=True), settings)
         # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
         self.model_, self.likelihood_ = run.model.double(), run.config.model.likelihood.kind
-        self._keep_chains(run.chains.z, settings.seed)
+        self._states, self._seed, self._log_partition = run.chains.z, settings.seed, None
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The codes of rows.
+        """The codes of rows, (row, unit), the left side first: bits, or the probabilities of their being 1.
 
         Args:
-            X: (row, feature).
-
-        Returns:
-            (row, unit), the left side first: bits, or the probabilities of their being 1, in X's dtype.
+            X: (row, feature), whose dtype codes have.
         """
         check_is_fitted(self)
         output = self._choice("output")
-        with naming_x():
-            bits, probabilities = best_codes(self.model_, self._tensor(X))
-        return (bits if output == "bits" else probabilities).numpy().astype(dtype_of(X), copy=False)
+        # in the limit of sharp smoothing, where nothing is random
+        with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
+            parts = self._tensor(X).split(_ROWS)
+            found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in parts]
+        if output == "bits":
+            codes = torch.cat([part.z for part in found])
+        else:
+            codes = torch.sigmoid(torch.cat([part.logits for part in found]))
+        return codes.numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Rows of codes: the mean of x given the code, which for bits are probabilities; codes of names have a mode.
@@ -196,14 +199,16 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
-        return decode_codes(self.model_, bits).numpy().astype(dtype_of(X), copy=False)
+        rows = self.model_.discretized().decode(
+            bits, statistic="mode" if self.likelihood_ == "categorical" else "mean"
+        )
+        return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
 
         The noise is a function of random_state and of the row's values, so a row has one score whatever rows stand
-        beside it, but for the rounding of products, which depends on how many rows there are. Of a row with gaps it is
-        the probability of what is there.
+        beside it, but for rounding. Of a row with gaps it is the probability of what is there.
 
         Args:
             X: (row, feature); values that the likelihood can draw: of probabilities of bits there is no likelihood.
@@ -223,7 +228,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return self.model_.prior
 
     def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
-        return sample_rows(self.model_, z, seed).numpy()
+        generator = generator_of(key_to_seed(seed))
+        with torch.no_grad():
+            zeta = self.model_.smoothing.sample_zeta(z.to(self.model_.dtype), generator=generator)
+            return self.model_.decode(zeta, statistic="sample", generator=generator).flatten(1).numpy()
 
     @property
     def _n_features_out(self) -> int:
@@ -268,11 +276,7 @@ _CHAINS, _SWEEPS = 200, 10
 
 
 def fit_model(rows: np.ndarray, settings: SimpleNamespace) -> tuple[LoadedRun, float]:
-    """Train a model of (row, feature) float32, NaN a missing value, in a temporary folder.
-
-    Returns:
-        The best checkpoint, and its validation ELBO, nats.
-    """
+    """Train a model of (row, feature) float32 in a temporary folder; the best checkpoint and its validation ELBO."""
     dataset = _split(rows, settings)
     with naming_x():
         config = _config(dataset, settings)
@@ -304,7 +308,7 @@ def read_as(rows: np.ndarray) -> str:
 
 
 def _split(rows: np.ndarray, settings: SimpleNamespace) -> DataSplits:
-    """The rows by part; the test part, which training does not use, is the one for validation."""
+    """The rows by part; the test part, which training does not use, is that for validation."""
     num_valid = max(1, int(len(rows) * settings.validation_fraction))
     if len(rows) - num_valid < 2:
         rule = "must leave at least 2 rows to train on"
@@ -352,41 +356,12 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
     return experiment.model_copy(update=changed)
 
 
-# Use of a trained model, each row's result a function of that row alone.
+# Scores, each a function of its row alone.
 
 
-_ROWS = 4096  # that are read together
 _SCORED_ROWS = 32  # rows whose weights are in memory together, at most
 _CHUNK = 100  # their samples at a time
 _MAX_MEMORY = 256.0  # MiB of the networks' intermediate values
-
-
-@torch.no_grad()
-def best_codes(model: DiscreteVAE, x: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable codes of rows, group after group, in the limit of sharp smoothing, where nothing is random.
-
-    Args:
-        model: The model; its smoothing has such a limit.
-        x: (row, feature); NaN is a missing value.
-
-    Returns:
-        Bits, (row, unit), and the probabilities of their being 1, given the row and the bits of earlier groups.
-    """
-    bits, logits = [], []
-    with eval_mode(model.discretized()) as sharp:
-        for part in x.split(_ROWS):
-            features = sharp.read(*sharp.preprocess(part, None))
-            half = torch.full((1, len(part), sharp.prior.num_units), 0.5, dtype=features.dtype)
-            found = sharp.posterior.sample_discretely(features, half)
-            bits.append(found.z[0])
-            logits.append(found.logits[0])
-    return torch.cat(bits), torch.sigmoid(torch.cat(logits))
-
-
-def decode_codes(model: DiscreteVAE, bits: Tensor) -> Tensor:
-    """E[x | code], or for codes of names the mode, in the limit of sharp smoothing: (row, unit) -> (row, feature)."""
-    names = model.config is not None and model.config.likelihood.kind == "categorical"
-    return model.discretized().decode(bits, statistic="mode" if names else "mean").flatten(1)
 
 
 @torch.no_grad()
@@ -397,10 +372,10 @@ def log_likelihoods(
     values, at_once = [], samples_in_memory(model, _MAX_MEMORY / 2)  # of float32
     chunk_size = min(_CHUNK, at_once)
     rows = max(1, min(_SCORED_ROWS, at_once // min(chunk_size, num_samples)))
-    with model.importance_sampler(log_partition) as importance_sampler:
+    with model.importance_sampler(log_partition) as sampler:
         for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = importance_sampler.log_weights(part, num_samples, chunk_size, keys=keys)
+            weights = sampler.log_weights(part, num_samples, chunk_size, keys=keys)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 
@@ -409,11 +384,3 @@ def row_key(row: Tensor) -> int:
     """An integer that a row's values determine."""
     content = (row.double() + 0.0).numpy().tobytes()  # the sum makes one zero of both
     return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
-
-
-@torch.no_grad()
-def sample_rows(model: DiscreteVAE, z: Tensor, seed: int) -> Tensor:
-    """Draws of x, (row, feature), for draws of the prior, (row, unit)."""
-    generator = generator_of(key_to_seed(seed))
-    zeta = model.smoothing.sample_zeta(z.to(model.dtype), generator=generator)
-    return model.decode(zeta, statistic="sample", generator=generator).flatten(1)

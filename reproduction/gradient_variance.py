@@ -72,12 +72,6 @@ def gradient_variance(
 
     Returns:
         The estimates.
-
-    Examples:
-        >>> p = torch.zeros(2, requires_grad=True)
-        >>> found = gradient_variance(lambda noise: (p * torch.randn(2, generator=noise)).sum(), [p], num_draws=2000)
-        >>> round(found.variance, 1)  # two units of variance 1
-        2.0
     """
     if check_positive_int("num_draws", num_draws) < 4 or num_draws % 2:
         repair = "Draws come in pairs, whose spread is the error: give 100, say."

@@ -1,0 +1,267 @@
+"""Evaluation in parts is that of the whole, and that of two processes; parts that are damaged do not count."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import os
+import random
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+import torch
+
+from discrete_vae import LogPartition
+from discrete_vae.checks import check_positive_int
+from discrete_vae.config import EvaluationConfig
+from discrete_vae.distributed import (
+    compute_on_rank_zero,
+    process_group,
+    rank,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
+from discrete_vae.inference.encode import encode_rows
+from discrete_vae.inference.evaluate_run import KeptParts, UnevenWeightsWarning, evaluate_model
+from discrete_vae.inference.score import elbo_rows
+from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
+from tests.campaigns import damage
+from tests.inference.models import small_model, some_bits
+from tests.processes import plain_processes, start, torchrun
+
+CONFIG = EvaluationConfig(num_samples=4)
+BITS = some_bits(430, seed=1)  # three parts
+
+
+@pytest.fixture(scope="module")
+def model():
+    return small_model(scale=0.3)
+
+
+@pytest.fixture(scope="module")
+def whole(model):
+    return evaluate_model(model, BITS, CONFIG)
+
+
+def plain(found):
+    return dataclasses.replace(found, seconds=0.0).to_json()
+
+
+def approximately(fields):
+    if isinstance(fields, dict):
+        return {key: approximately(value) for key, value in fields.items()}
+    return pytest.approx(fields, rel=1e-12) if isinstance(fields, float) else fields
+
+
+def without_seconds(fields):
+    fields["log_partition"]["best"]["seconds"] = None
+    return fields
+
+
+def test_it_is_plain_values(whole):
+    fields = json.loads(json.dumps(whole.to_json()))
+    assert whole.log_partition.best.method == "enumeration"
+    assert fields["log_likelihood"]["num_samples"] == whole.log_likelihood_limit.num_samples == 4
+    assert fields["log_partition"]["gap"] is None
+    assert whole.log_likelihood.log_partition_std_error == 0.0
+    assert whole.log_likelihood_limit.value != whole.log_likelihood.value
+
+
+def test_weights_that_few_samples_carry_are_reported(model):
+    sharp = small_model(scale=0.3)
+    with torch.no_grad():
+        sharp.decoder.network.output.weight.mul_(100)
+    with pytest.warns(UnevenWeightsWarning) as caught:
+        evaluate_model(sharp, BITS[:12], EvaluationConfig(num_samples=40))
+    assert len(caught) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate_model(model, BITS[:12], EvaluationConfig(num_samples=400))
+
+
+def test_what_was_stopped_goes_on(model, whole, tmp_path):
+    class StoppedError(Exception):
+        pass
+
+    seen = []
+
+    def go_on(stop_at=None):
+        def report(done, mean):
+            seen.append((done, mean))
+            if done == stop_at:
+                raise StoppedError
+
+        seen.clear()
+        return evaluate_model(model, BITS, CONFIG, parts=KeptParts(tmp_path, "this"), report=report)
+
+    with pytest.raises(StoppedError):
+        go_on(stop_at=410)  # inside of the third part
+    assert [done for done, _ in seen] == list(range(1, 411))
+    found = go_on()
+    assert [done for done, _ in seen] == [*range(401, 431), *range(1, 431)]
+    assert seen[29][1] == pytest.approx(found.log_likelihood.value)
+    assert without_seconds(plain(found)) == approximately(without_seconds(plain(whole)))
+    columns, expected = found.columns(), whole.columns()
+    assert columns.keys() == expected.keys()
+    assert all((columns[name] == expected[name]).all() for name in columns)  # to the last digit
+    assert plain(go_on()) == plain(found)
+    assert seen == []  # all was there
+
+
+# What is kept.
+
+
+EXAMPLES = ExampleLogLikelihoods(torch.tensor([4, 7]), *torch.tensor([[-1.1, -0.3], [0.1, 0.2], [3.0, 4]]))
+LIKELIHOOD = MeanLogLikelihood(-0.7, math.nan, 0.1, 3.0, 3.5, 1 / 3, 2, 4, 0.0, EXAMPLES)
+LOG_PARTITION = CheckedLogPartition(LogPartition(1 / 3, 0.5, "made up", 1, swap_rates=(0.1,)))
+
+
+class Evaluated:
+    """The parts of an evaluation as one after another asks for them; `computed` are those that were not found."""
+
+    def __init__(self, folder, key="this"):
+        self._parts, self.computed = KeptParts(folder, key), []
+        self.log_partition = self._parts.log_partition(lambda: self._compute("log Z", LOG_PARTITION))
+        self.likelihoods = [
+            self._parts.log_likelihood(name, lambda name=name: self._compute(name, LIKELIHOOD))
+            for name in ("trained-0", "trained-200")
+        ]
+
+    def _compute(self, name, found):
+        self.computed.append(name)
+        return found
+
+    def is_right(self):
+        rows = [vars(found.examples) for found in self.likelihoods]
+        same = all(
+            row[key].tolist() == value.tolist() for row in rows for key, value in vars(EXAMPLES).items()
+        )
+        return same and self.log_partition == LOG_PARTITION and self.likelihoods == [self.likelihoods[0]] * 2
+
+
+ALL = ["log Z", "trained-0", "trained-200"]
+
+
+@pytest.fixture
+def files(tmp_path):
+    assert Evaluated(tmp_path).computed == ALL
+    return sorted(tmp_path.glob("*/*"))
+
+
+def check_again(folder, computed=ALL):
+    again = Evaluated(folder)
+    assert (again.computed, again.is_right()) == (computed, True)
+
+
+def test_parts_are_taken_up_to_the_last_digit(files, tmp_path):
+    check_again(tmp_path, [])
+
+
+def test_what_was_warned_of_is_warned_of_again(tmp_path):
+    calls = []
+
+    def estimate():
+        calls.append(1)
+        warnings.warn("too few sweeps", LogPartitionWarning, stacklevel=2)
+        warnings.warn("off by a nat", AnnealingDisagreementWarning, stacklevel=2)
+        return LOG_PARTITION
+
+    for _ in range(2):
+        with pytest.warns(LogPartitionWarning), pytest.warns(AnnealingDisagreementWarning):
+            KeptParts(tmp_path, "this").log_partition(estimate)
+    assert len(calls) == 1
+
+
+@pytest.mark.parametrize("alter", damage.BYTES)
+def test_a_damaged_part_is_computed_anew(files, tmp_path, alter):
+    contents = {path: path.read_bytes() for path in files}
+    noise = random.Random(0)
+    for _ in range(10):
+        for path, content in contents.items():
+            path.write_bytes(alter(content, noise))
+        check_again(tmp_path)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a folder of that name keeps the part from being written
+@pytest.mark.parametrize("replace", set(damage.KINDS) - {damage.forbid})
+def test_what_is_no_file_is_computed_anew(files, tmp_path, replace):
+    for path in files:
+        replace(path)
+    check_again(tmp_path)
+
+
+def test_parts_of_another_evaluation_do_not_count(tmp_path):
+    """Neither those with another key, planted in the folder of this one, nor those of another place in it."""
+    for key in ("this", "other"):
+        Evaluated(tmp_path / key, key)
+    mine, others = (sorted((tmp_path / key).glob("*/*")) for key in ("this", "other"))
+    for path, other in zip(mine, others, strict=True):
+        path.write_bytes(other.read_bytes())
+    check_again(tmp_path / "this")
+    first, second = mine[1].read_bytes(), mine[2].read_bytes()
+    mine[1].write_bytes(second)
+    mine[2].write_bytes(first)
+    check_again(tmp_path / "this", ALL[1:])
+
+
+@pytest.mark.parametrize("value", [None, "x", [], {}, -1, 10**400, [[1]], True])
+def test_a_part_with_a_right_sum_and_a_wrong_form_is_computed_anew(files, tmp_path, value):
+    for path in files:
+        fields = json.loads(path.read_bytes().partition(b"\n")[2])
+        if "rows" in fields:
+            fields["rows"]["value"] = value
+        else:
+            fields["found"]["best"] = value
+        content = json.dumps(fields).encode()
+        path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
+    check_again(tmp_path)
+
+
+# Two processes.
+
+
+SCRIPT = "from tests.inference.test_evaluate_run import in_one_of_two\nin_one_of_two()\n"
+
+
+def in_one_of_two():
+    torch.set_num_threads(1)
+    with process_group():
+        result = evaluate_tiny()
+        try:
+            compute_on_rank_zero(lambda: check_positive_int("num_samples", 0))
+        except InvalidInputError as error:
+            result["error"] = error.argument
+        Path(sys.argv[1], f"{rank()}.json").write_text(json.dumps(result))
+    os._exit(0)  # threads of gloo that are still there would sometimes end the interpreter's own way out
+
+
+def evaluate_tiny():
+    model, x = small_model(), some_bits(7)
+    result = evaluate_model(model, x, EvaluationConfig(num_samples=40)).to_json()
+    codes = encode_rows(model, x, draw=True, batch_size=3).arrays()
+    one_batch = encode_rows(model, x, draw=True).zeta  # of which one of two processes has no share
+    scores = elbo_rows(model, x, log_partition=0.0, batch_size=3)
+    return {name: result[name] for name in ("log_likelihood", "log_likelihood_limit", "elbo")} | {
+        "codes": {name: values.tolist() for name, values in codes.items()},
+        "one_batch": one_batch.tolist(),
+        "scores": [scores.value.tolist(), scores.std_error.tolist()],
+    }
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of uneven weights
+@pytest.mark.parametrize("launch", [plain_processes, pytest.param(torchrun, marks=pytest.mark.slow)])
+def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
+    script = tmp_path / "run.py"
+    script.write_text(SCRIPT)
+    started = start(launch, [str(script), str(tmp_path)])
+    alone = json.loads(json.dumps(evaluate_tiny()))
+    for process in started:
+        _, errors = process.communicate(timeout=240)
+        assert process.returncode == 0, errors
+    for number in (0, 1):
+        result = json.loads((tmp_path / f"{number}.json").read_text())
+        assert result.pop("error") == "num_samples"
+        assert result == alone
