@@ -25,15 +25,15 @@ from discrete_vae.data.splits import (
     DataSplits,
     fixed_bits,
     fixed_permutation,
+    shuffled_rows,
 )
 from discrete_vae.errors import InvalidInputError
 
 
 def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: Any) -> DataSplits:
-    """Load a data set.
+    """Load a data set; a published one is downloaded if it is not in the data folder yet.
 
-    Published data sets are read from the data folder, after a download if they are not there yet. The names
-    are ``digits`` (comes with scikit-learn), ``mnist-dynamic``, ``mnist-static``, ``omniglot``,
+    The names are ``digits`` (comes with scikit-learn), ``mnist-dynamic``, ``mnist-static``, ``omniglot``,
     ``caltech101-silhouettes`` and, with ``path=``, ``file`` for an array of one's own.
 
     Args:
@@ -45,8 +45,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
         Train, validation and test parts, (example, feature) float32 in [0, 1], and what is known about them.
 
     Raises:
-        InvalidInputError: If the name or a setting is unknown, the folder does not exist, or the data set is
-            damaged or cannot be downloaded.
+        InvalidInputError: If the name, a setting or the folder is wrong, or the data set damaged or out of reach.
 
     Examples:
         >>> digits = load_dataset("digits", num_valid=100)
@@ -89,7 +88,7 @@ def load_digits(
     table = np.loadtxt(str(package.locate_file("sklearn/datasets/data/digits.csv.gz")), delimiter=",")
     intensities, kinds = table[:, :-1], table[:, -1].astype(np.int64)
     _check_leaves_examples("num_valid + num_test", num_valid + num_test, len(intensities))
-    order = np.split(fixed_permutation(len(intensities), split_seed), [num_test, num_test + num_valid])
+    order = shuffled_rows(len(intensities), num_test, num_valid, split_seed)
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
     return _dataset(
         "digits",
@@ -316,11 +315,8 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
     for part in PARTS:
         wanted, shape = (len(arrays[part]), 784), tuple(arrays[f"{part}_shape"].tolist())
         if shape != wanted:
-            name, repair = (
-                f"{archive.file_name}, array '{part}_shape',",
-                "Remove the file to have it made anew.",
-            )
-            raise InvalidInputError(name, f"must be {wanted}", shape, repair)
+            name = f"{archive.file_name}, array '{part}_shape',"
+            raise InvalidInputError(name, f"must be {wanted}", shape, "Remove the file to have it made anew.")
     return _dataset(
         "mnist-static",
         {part: np.unpackbits(arrays[part], axis=1) for part in PARTS},
@@ -383,10 +379,8 @@ def load_omniglot(
     arrays, sha256 = fetch_archive(archive, data_dir)
     order = fixed_permutation(len(arrays["train"]), split_seed)
     parts = _cut_valid(arrays["train"][order], num_valid) | {"test": arrays["test"]}
-    # only the rebuilt form knows who drew what
-    version = (
-        str(arrays["source"]) if "source" in arrays else "rebuilt" if "train_drawer" in arrays else "unknown"
-    )
+    unsaid = "rebuilt" if "train_drawer" in arrays else "unknown"  # only that form knows who drew what
+    version = str(arrays.get("source", unsaid))
     return _dataset(
         "omniglot",
         {part: _intensities(images) for part, images in parts.items()},
@@ -456,7 +450,7 @@ def load_caltech101_silhouettes(
         version="28x28, split 1, object = 1",
         split=", as published",
         sha256=sha256,
-        labels={
-            part: found if names is None else names[found.astype(int) - 1] for part, found in numbers.items()
-        },
+        labels=numbers
+        if names is None
+        else {part: names[each.astype(int) - 1] for part, each in numbers.items()},
     )
