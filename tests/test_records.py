@@ -127,14 +127,9 @@ def test_a_notebook_shows_values_with_their_errors():
         ("name", "&#x27;&lt;b&gt;&#x27;"),
     ]
 
-
-def test_an_error_that_is_not_known_is_not_shown():
     assert "+-" not in Inner(1.0, float("nan"))._repr_html_()
-
-
-def test_the_main_records_are_shown():
-    found = exact_log_partition(RBM(2, 2))
-    assert f"{found.value:.6g} (exact)" in found._repr_html_()
+    exact = exact_log_partition(RBM(2, 2))
+    assert f"{exact.value:.6g} (exact)" in exact._repr_html_()
     result = TrainingResult(num_steps=10, step=10, best_step=None, best_elbo=None, seconds=1.5)
     assert "best_elbo" not in result._repr_html_()
     assert ">10<" in result._repr_html_()

@@ -170,12 +170,7 @@ def shown_key(key: str) -> str:
 
 
 def shown_keys(keys: Iterable[str]) -> str:
-    """The first few keys of a .npz file for messages, and how many more there are.
-
-    Examples:
-        >>> shown_keys("abcdefg")
-        'a, b, c, d, e and 2 more'
-    """
+    """The first few keys of a .npz file for messages, and how many more there are."""
     names = [shown_key(key)[1:-1] for key in keys]
     more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
     return (", ".join(names[:_SHOWN_KEYS]) or "none") + more
@@ -190,23 +185,12 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte orde
 
 
 def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.ndarray:
-    """Convert values to float32, row by row of the examples.
+    """Convert values to float32, (example, feature).
 
     Args:
         name: What messages call the array.
         array: (example, ...), booleans, integers or real numbers; NaN marks missing values.
         columns: Names of the features, for messages.
-
-    Returns:
-        (example, feature) float32.
-
-    Examples:
-        >>> as_float32("x", np.array([[1, 2], [3, 2**24]])).dtype
-        dtype('float32')
-        >>> as_float32("x", np.array([[1, 2], [3, 2**24 + 1]]))
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: x must hold whole numbers of at most 16,777,216, beyond which float32
-        rounds; received 16777217 (feature 1). Give smaller units, or subtract an offset.
     """
     if array.dtype.kind not in "buif":
         repair = "Convert it with .astype(float)."
@@ -287,14 +271,6 @@ def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor
         path: A .npy file with an array (chain, unit) in {0,1} of any type of numbers.
         num_units: Units of the machine.
         argument: Name of the argument that gave the path, for messages.
-
-    Examples:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.save(f"{folder}/z.npy", np.array([[True, False]]))
-        ...     read_states(Path(folder, "z.npy"), 2)
-        tensor([[1., 0.]])
     """
     states = read_npy(path)
     received = f"shape {states.shape} of {states.dtype} in {path}"

@@ -244,14 +244,7 @@ def _split(
 def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     """Draw the bits of the validation and test parts; those of the training part are drawn afresh in each step.
 
-    Missing values stay missing, and a part of bits stays as it is.
-
-    Args:
-        dataset: Probabilities, (example, *event) or (example, feature).
-        seed: Seed of the bits that the validation and test parts keep.
-
-    Returns:
-        The data set; dynamic if there are bits to draw in training.
+    Missing values stay missing, and a part of bits stays as it is: the result is dynamic if there are bits to draw.
     """
     of_bits = {part: BINARY.holds(summarize(getattr(dataset, part))) for part in PARTS}
     train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
@@ -268,26 +261,13 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
 # Labels of a run's examples from a file beside the data.
 
 
-_WORDS = {"train": "training", "valid": "validation", "test": "test"}
-
-
 def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
-    r"""Read one label per example.
+    """Read one label per example, (example,) numbers or words.
 
     Args:
-        path: A .npy file with an array (example,) of numbers or words, or a .csv file with one column under its name.
+        path: A .npy file with an array (example,), or a .csv file with one column under its name, whose labels are
+            numbers where all of them are whole numbers.
         argument: What messages call it.
-
-    Returns:
-        (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "kinds.csv")
-        ...     _ = file.write_text("kind\ncat\ndog\n")
-        ...     read_label_file(file)
-        array(['cat', 'dog'], dtype='<U3')
     """
     file = user_path(argument, path)
     if file.suffix.lower() not in (".npy", ".csv"):
@@ -308,7 +288,7 @@ def labels_of_part(
     *,
     argument: str = "labels",
 ) -> np.ndarray:
-    """The labels of a part of a data set.
+    """The labels of a part of a data set, (example,) in its order.
 
     Args:
         labels: One per example of the part, in their order; or, where the data are a file that was cut into parts, one
@@ -317,15 +297,12 @@ def labels_of_part(
         config: Where they are from.
         part: "train", "valid" or "test".
         argument: What messages call the labels.
-
-    Returns:
-        (example,), in the order of the part.
     """
     sizes = {name: len(getattr(dataset, name)) for name in PARTS}
     total = sum(sizes.values())
     if len(labels) == sizes[part]:
         return labels
-    rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
+    rule = f"must be as many as the {sizes[part]} examples of the part {part!r}"
     if isinstance(config, FileDataConfig):
         found = read_own_arrays(Path(config.path), ColumnRoles(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
@@ -369,16 +346,9 @@ class Rows(ShowsShapes):
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
-    """A part of a data set.
+    """A part of a data set, "train", "valid" or "test".
 
-    Args:
-        dataset: The data set.
-        part: "train", "valid" or "test". Of probabilities to train on bits are drawn, as they are for the others.
-
-    Examples:
-        >>> from discrete_vae.data.datasets import load_dataset
-        >>> rows_of_part(load_dataset("digits")).x.shape
-        torch.Size([250, 64])
+    Of probabilities to train on bits are drawn, as they are for the other parts.
     """
     if part not in PARTS:
         raise InvalidInputError("part", f"must be one of {', '.join(PARTS)}", repr(part), "Take test.")
@@ -419,9 +389,6 @@ def read_rows(
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
-
-    Returns:
-        The rows.
 
     Raises:
         InvalidInputError: If the file cannot be read, has no such part, or holds examples that the model cannot read.

@@ -59,9 +59,6 @@ class DataSplits(ShowsShapes):
         description: Source, version, split and how values are read.
         labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
 
-    Raises:
-        InvalidInputError: If a part has no example, or the training part only one, or the event shape has another
-            number of values.
     """
 
     name: str
@@ -78,8 +75,7 @@ class DataSplits(ShowsShapes):
         if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalization needs the spread of two
             rule = "must have at least two examples to train on, and one each for validation and test"
             received = ", ".join(f"{count} in {part}" for part, count in sizes.items())
-            repair = "Add examples, or divide them otherwise."
-            raise InvalidInputError(f"data set {self.name}", rule, received, repair)
+            raise InvalidInputError(f"data set {self.name}", rule, received, "Divide them otherwise.")
         if math.prod(self.event_shape) != self.num_features:
             rule = f"must have {self.num_features} values, as the examples have"
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
@@ -105,12 +101,7 @@ class DataSplits(ShowsShapes):
 
 
 def summarize(x: Tensor) -> ValueSummary:
-    """Range of the observed values of x, (example, ...), whether all are whole, and how many are missing (NaN).
-
-    Examples:
-        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
-        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
-    """
+    """Range of the observed values of x, (example, ...), whether all are whole, and how many are missing (NaN)."""
     total = ValueSummary(math.inf, -math.inf, True)
     for rows in x.split(_ROWS):
         missing = rows.isnan()
@@ -125,23 +116,15 @@ def summarize(x: Tensor) -> ValueSummary:
 
 
 def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """(height, width) of the picture of an example, channels one below the other; None for a row of a table.
-
-    Examples:
-        >>> picture_shape((3, 28, 20)), picture_shape((12,))
-        ((84, 20), None)
-    """
+    """(height, width) of the picture of an example, channels one below the other; None for a row of a table."""
     if len(event_shape) != 3:
         return None
     channels, height, width = event_shape
     return channels * height, width
 
 
-# Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits.
-#
-# They read the raw words of Philox4x64, whose stream NumPy keeps fixed for good, unlike the distributions on
-# top of it or torch's generators.
-
+# Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits. They read the raw
+# words of Philox4x64, whose stream NumPy keeps fixed for good, unlike the distributions on top of it.
 
 BIT_KEYS = {"train": 0, "valid": 1, "test": 2}
 """Keys of `fixed_bits` by part."""
@@ -200,12 +183,6 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
 
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, choosing
     again changes nothing, and the test part stays.
-
-    Examples:
-        >>> from discrete_vae.data.datasets import load_dataset
-        >>> few = training_subset(load_dataset("digits"), TrainingConfig(num_examples=200))
-        >>> len(few.train), len(few.valid), len(few.test)
-        (200, 250, 250)
     """
     return replace(
         dataset,
@@ -228,19 +205,21 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
         >>> subset_indices(100, 3).tolist()
         [30, 33, 45]
     """
-    if number is not None and number > length:
-        rule = f"must be at most the {length} test examples"
-        raise InvalidInputError(argument, rule, number, "Leave it out for all of them.")
+    _check_at_most(argument, number, length)
     return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
 
 
 def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
+    _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
-    if count > len(part):
-        rule = f"must be at most the {len(part)} examples that there are"
-        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
     return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
+
+
+def _check_at_most(name: str, count: int | None, length: int) -> None:
+    if count is not None and count > length:
+        rule = f"must be at most the {length} examples that there are"
+        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
 
 
 _KEY = "picture"
@@ -264,8 +243,7 @@ class DataMetadata:
     def of(cls, dataset: DataSplits) -> Self:
         """Metadata of a data set."""
         test = dataset.summaries["test"]
-        low, high = (test.low, test.high) if test.low <= test.high else (0.0, 1.0)
-        return cls(dataset.event_shape, low, high)
+        return cls(dataset.event_shape, *((test.low, test.high) if test.low <= test.high else (0.0, 1.0)))
 
     @classmethod
     def read(cls, environment: Mapping[str, Any]) -> Self | None:
@@ -287,17 +265,9 @@ class DataMetadata:
 
 
 def describe_data(dataset: DataSplits) -> dict[str, Any]:
-    """Entry of ``environment.json`` about a run's data, as JSON can express it.
-
-    Examples:
-        >>> from discrete_vae import load_dataset
-        >>> found = describe_data(load_dataset("digits"))
-        >>> found["name"], found["picture"]
-        ('digits', {'event_shape': [1, 8, 8], 'low': 0.0, 'high': 1.0})
-    """
-    recorded = asdict(DataMetadata.of(dataset))
-    recorded["event_shape"] = list(dataset.event_shape)
-    return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}
+    """Entry of ``environment.json`` about a run's data, as JSON can express it."""
+    picture = asdict(DataMetadata.of(dataset)) | {"event_shape": list(dataset.event_shape)}
+    return {"name": dataset.name, **asdict(dataset.description), _KEY: picture}
 
 
 # Likelihoods that can read the values.

@@ -58,10 +58,6 @@ class ColumnRoles:
         Args:
             path: The file, for messages.
             columns: The names of all its columns.
-
-        Examples:
-            >>> ColumnRoles("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
-            (2, [1])
         """
         known, ignored = set(columns), set(self.ignored)
         for name in (self.label, *self.ignored):

@@ -378,7 +378,8 @@ class CheckpointStore:
             raise self._with_advice(error, chosen) from None
 
     def _choose(self, step: int | Literal["last", "best"]) -> int:
-        steps, record = self.steps(), self.newest() if step == "best" else None
+        record = self.newest() if step == "best" else None
+        steps = self.steps()  # later than the record, which the writer may replace meanwhile
         if step == "last" and steps:
             return steps[-1]
         received = f"{step!r} for {self.path}"
