@@ -21,7 +21,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.io import sha256_bytes, sha256_file, to_json
+from discrete_vae.runs.io import sha256_fields, sha256_file
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly
@@ -67,10 +67,7 @@ def seal(folder):
     """Give a folder's files the sums that they should have, as a forger would."""
     fields = json.loads((folder / "config.json").read_text())
     fields.pop("sha256", None)
-    sums = {
-        "weights": sha256_file(folder / "model.safetensors"),
-        "config": sha256_bytes(to_json("", fields).encode()),
-    }
+    sums = {"weights": sha256_file(folder / "model.safetensors"), "config": sha256_fields("", fields)}
     (folder / "config.json").write_text(json.dumps(fields | {"sha256": sums}))
 
 

@@ -30,7 +30,7 @@ from discrete_vae.runs.io import (
     read_json,
     read_regular,
     remove_temporaries,
-    sha256_bytes,
+    sha256_fields,
     sha256_file,
     sync_directory,
     to_json,
@@ -176,7 +176,7 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
     save_tensors(folder / STATE_FILE, tensors)
     fields = {"format": FORMAT, "discrete_vae": __version__, **asdict(record)}
     del fields["sha256"]
-    sums = {"state": sha256_file(folder / STATE_FILE), "record": _sum_of(fields)}
+    sums = {"state": sha256_file(folder / STATE_FILE), "record": sha256_fields("meta", fields)}
     write_json(folder / RECORD_FILE, {**fields, "sha256": sums})
 
 
@@ -242,13 +242,9 @@ def _damaged(file: Path, received: str) -> DamagedCheckpointError:
     return DamagedCheckpointError(str(file), "must hold what was saved", received, repair)
 
 
-def _sum_of(fields: Mapping[str, Any]) -> str:
-    return sha256_bytes(to_json("meta", fields).encode())
-
-
 def _fits(fields: Mapping[str, Any], record_sum: object) -> bool:
     try:
-        return _sum_of(fields) == record_sum
+        return sha256_fields("meta", fields) == record_sum
     except InvalidInputError:  # nested so deeply that it can be read but not written
         return False
 

@@ -250,6 +250,11 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
         raise InvalidInputError(name, "must hold only what JSON can express", error, repair) from None
 
 
+def sha256_fields(name: str, fields: Mapping[str, Any]) -> str:
+    """SHA-256 of an object's JSON; errors as of `to_json`."""
+    return sha256_bytes(to_json(name, fields).encode())
+
+
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     """Write an object as indented JSON, atomically."""
     write_text(path, to_json(path.name, fields, indent=2) + "\n")

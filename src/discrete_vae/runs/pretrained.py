@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file
@@ -26,9 +26,8 @@ from discrete_vae.runs.io import (
     publish_directory,
     read_json,
     remove_temporaries,
-    sha256_bytes,
+    sha256_fields,
     sha256_file,
-    to_json,
     unreadable,
     write_json,
 )
@@ -91,7 +90,7 @@ def write_model(
             "dtype": str(dtype).removeprefix("torch."),
             "own": list(own),
         }
-        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": _sum_of(fields)}
+        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": sha256_fields("config", fields)}
         write_json(temporary / CONFIG_FILE, {**fields, "sha256": sums})
     return folder
 
@@ -148,7 +147,7 @@ def _of_folder(folder: Path) -> SavedModel:
     weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
     fields = read_json(file, repair=RESTORE)
     sums = fields.pop("sha256", None)
-    if not isinstance(sums, dict) or sums.get("config") != _sum_of(fields):
+    if not isinstance(sums, dict) or sums.get("config") != sha256_fields("config", fields):
         raise _damaged(file, "another SHA-256")
     if fields.get("format") != FORMAT:
         received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
@@ -169,10 +168,6 @@ def _of_folder(folder: Path) -> SavedModel:
     except Exception as error:  # whatever a forged file makes its reader raise
         raise _damaged(weights, str(error)[:200]) from None
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
-
-
-def _sum_of(fields: Mapping[str, Any]) -> str:
-    return sha256_bytes(to_json("config", fields).encode())
 
 
 def _damaged(file: Path, received: str) -> InvalidInputError:

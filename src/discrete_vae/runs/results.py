@@ -14,7 +14,7 @@ from discrete_vae.runs.io import (
     Schema,
     check_writable,
     read_json,
-    sha256_bytes,
+    sha256_fields,
     to_json,
     unwritable,
     write_json,
@@ -104,7 +104,7 @@ def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
 
 def _sum_of(fields: Fields) -> str:
     rest = {name: value for name, value in sorted(fields.items()) if name != "sha256"}
-    return sha256_bytes(to_json("result", rest).encode())
+    return sha256_fields("result", rest)
 
 
 def _write(path: Path, fields: Fields) -> None:
@@ -188,7 +188,7 @@ def which(fields: Fields, step: int) -> str:
 
 def digest(fields: Fields) -> str:
     """Eight letters that tell settings apart which a file's name does not spell out."""
-    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
+    return sha256_fields("settings", dict(sorted(fields.items())))[:8]
 
 
 def _change(fields: Fields) -> dict[str, Any]:
