@@ -60,9 +60,8 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
     return instantiate(configs[name](**settings), data_dir=data_dir)
 
 
-# Each loader takes the fields of its config and the data folder. Those of the published files take their archive too.
-# Validation and test parts stand in a fixed random order, so that their first rows are a fair subset. Images are
-# upright, ink is 1.
+# Each loader takes the fields of its config and the data folder; those of published files take their archive too.
+# Images are upright, ink is 1.
 
 
 def load_digits(
@@ -114,11 +113,9 @@ def _dataset(
     binarization_seed: int | None = None,
     labels: Mapping[str, np.ndarray] | None = None,
 ) -> DataSplits:
-    """A data set of bits, or of probabilities of bits if it has a binarization seed.
+    """A data set of bits, or of their probabilities if it has a binarization seed, from (example, ...) arrays by part.
 
-    Probabilities to train on are binarized afresh in each step, those of the validation and test parts once. `parts`
-    holds (example, ...) arrays "train", "valid" and "test", `labels` those of the parts that have some; `split` says
-    how the parts were made.
+    Probabilities to train on are binarized afresh in each step, those of the validation and test parts once.
     """
     drawn = f"train binarized afresh in each step, valid and test once with seed {binarization_seed}"
     tensors: dict[str, Any] = {}
@@ -144,7 +141,7 @@ def _dataset(
 
 
 def _in_order(part: str, rows: np.ndarray) -> np.ndarray:
-    """Rows in the order that their part stands in: a fixed random one but for training, whatever the seeds."""
+    """Rows in a fixed random order but for training, so that the first rows are a fair subset."""
     return rows if part == "train" else rows[fixed_permutation(len(rows), 0, BIT_KEYS[part])]
 
 
@@ -159,6 +156,29 @@ def _cut_valid(rows: np.ndarray, num_valid: int) -> dict[str, np.ndarray]:
     check_positive_int("num_valid", num_valid)
     _check_leaves_examples("num_valid", num_valid, len(rows))
     return {"train": rows[: len(rows) - num_valid], "valid": rows[len(rows) - num_valid :]}
+
+
+# The published data sets.
+
+
+_ORIGINALS = """
+train-images-idx3-ubyte.gz sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609 9912422
+train-labels-idx1-ubyte.gz sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c 28881
+t10k-images-idx3-ubyte.gz sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6 1648877
+t10k-labels-idx1-ubyte.gz sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 4542
+binarized_mnist_train.amat sha256:ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d 78400000
+binarized_mnist_valid.amat sha256:1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2 15680000
+binarized_mnist_test.amat sha256:e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c 15680000
+chardata.mat git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec 100000000
+caltech101_silhouettes_28_split1.mat sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a 872124
+"""  # name, checksum, bytes at most
+
+
+def _files(*names: str) -> tuple[RemoteFile, ...]:
+    known = {
+        name: (checksum, int(size)) for name, checksum, size in map(str.split, _ORIGINALS.split("\n")[1:-1])
+    }
+    return tuple(RemoteFile(name, *known[name]) for name in names)
 
 
 # MNIST, binarized afresh in each training step.
@@ -198,28 +218,7 @@ MNIST_DYNAMIC = Archive(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
-    files=(
-        RemoteFile(
-            MNIST_FILES["train_images"],
-            "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            9_912_422,
-        ),
-        RemoteFile(
-            MNIST_FILES["train_labels"],
-            "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            28_881,
-        ),
-        RemoteFile(
-            MNIST_FILES["test_images"],
-            "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            1_648_877,
-        ),
-        RemoteFile(
-            MNIST_FILES["test_labels"],
-            "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            4_542,
-        ),
-    ),
+    files=_files(*MNIST_FILES.values()),
     convert=_convert_mnist,
 )
 
@@ -282,23 +281,7 @@ MNIST_STATIC = Archive(
         **{f"{part}_shape": ArrayRule("int64", (2,)) for part in PARTS},
     },
     addresses=("http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/",),
-    files=(
-        RemoteFile(
-            "binarized_mnist_train.amat",
-            "sha256:ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d",
-            78_400_000,
-        ),
-        RemoteFile(
-            "binarized_mnist_valid.amat",
-            "sha256:1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2",
-            15_680_000,
-        ),
-        RemoteFile(
-            "binarized_mnist_test.amat",
-            "sha256:e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c",
-            15_680_000,
-        ),
-    ),
+    files=_files(*(f"binarized_mnist_{part}.amat" for part in PARTS)),
     convert=_convert_mnist_static,
 )
 
@@ -351,7 +334,7 @@ OMNIGLOT = Archive(
         "source": ArrayRule("str", (), optional=True),
     },
     addresses=("https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT/",),
-    files=(RemoteFile("chardata.mat", "git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec", 100_000_000),),
+    files=_files("chardata.mat"),
     convert=_convert_omniglot,
 )
 
@@ -367,10 +350,8 @@ def load_omniglot(
     """Omniglot with intensities as the probabilities of binarizing it afresh in each step.
 
     The published training part is sorted by alphabet; it is shuffled and its last `num_valid` images are the
-    validation part.
-
-    The description's version says which form was read: ``chardata.mat`` (24345/8070, what published figures
-    are for), or ``rebuilt`` (24345/8115, reduced anew from the 105x105 drawings), whose figures are not those
+    validation part. The description's version says which form was read: ``chardata.mat`` (24345/8070, what published
+    figures are for), or ``rebuilt`` (24345/8115, reduced anew from the 105x105 drawings), whose figures are not those
     of the published partition.
 
     Source: Lake, Salakhutdinov, Tenenbaum 2015 (the drawings); Burda, Grosse, Salakhutdinov 2016, section 5
@@ -420,13 +401,7 @@ CALTECH101 = Archive(
         "classnames": ArrayRule("str", (101,), optional=True),
     },
     addresses=("https://people.cs.umass.edu/~marlin/data/",),
-    files=(
-        RemoteFile(
-            "caltech101_silhouettes_28_split1.mat",
-            "sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a",
-            872_124,
-        ),
-    ),
+    files=_files("caltech101_silhouettes_28_split1.mat"),
     convert=_convert_caltech101,
 )
 
