@@ -88,7 +88,7 @@ _BLOCK_CELLS = 1 << 16  # of text in memory at the same time
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Block:
     """Consecutive examples of a table.
 
