@@ -183,9 +183,8 @@ def test_a_directory_that_swallows_members_is_refused(tmp_path):
     content = bytearray(path.read_bytes())
     first = content.index(b"PK\x01\x02")
     second, end = content.index(b"PK\x01\x02", first + 1), content.index(b"PK\x05\x06")
-    content[first + 32 : first + 34] = struct.pack(
-        "<H", end - second
-    )  # the first one's comment takes the rest
+    # the comment of the first entry takes the rest
+    content[first + 32 : first + 34] = struct.pack("<H", end - second)
     path.write_bytes(content)
     assert zipfile.ZipFile(path).namelist() == ["train.npy"]
     assert read_or_refused(read_npz, path) is None

@@ -236,10 +236,7 @@ def test_what_may_be_the_best_is_never_removed(tmp_path):
     (store.folder(20) / RECORD_FILE).write_text("{}")
     for step in (30, 40, 50):
         store.save(step, state(step), {})
-    assert store.steps() == (
-        20,
-        50,
-    )  # step 10 was removed by the save of step 20, when it was not the best any more
+    assert store.steps() == (20, 50)  # the save of step 20 removed step 10, which was not the best any more
     assert store.best() is None
 
 

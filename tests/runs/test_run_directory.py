@@ -201,9 +201,7 @@ def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
     file = tmp_path / Path(run_directory.__file__).name
     file.write_text("1")
     git(tmp_path, "init", "-q")
-    assert (
-        run_directory._commit(tmp_path) is None
-    )  # not tracked: the package lies in somebody else's checkout
+    assert run_directory._commit(tmp_path) is None  # not tracked: the checkout is somebody else's
     git(tmp_path, "add", file.name)
     git(tmp_path, "commit", "-qm", "one")
     head = git(tmp_path, "rev-parse", "HEAD")

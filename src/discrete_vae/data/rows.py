@@ -68,15 +68,17 @@ class OwnArrays:
         first = next(iter(self.examples.values()))
         for part, values in self.examples.items():
             name = self.names[part]
+            received = values.shape
             if values.ndim not in _SHAPES:
                 rule = f"must be {' or '.join(_SHAPES.values())}"
             elif values.size == 0:
                 rule = "must hold at least one example and feature"
             elif values.shape[1:] != first.shape[1:]:
                 rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
+                received = values.shape[1:]
             else:
                 continue
-            raise InvalidInputError(name, rule, f"shape {values.shape}", "Reshape or fill the array.")
+            raise InvalidInputError(name, rule, f"shape {received}", "Reshape or fill the array.")
         shape = first.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
@@ -227,7 +229,8 @@ def _split(
         cut = {"train": total - num_valid - num_test, "valid": num_valid}
         cut |= {"test": num_test} if key == WHOLE else {}
         if min(cut.values()) < 1:
-            received = f"{total} examples, cut into {' and '.join(map(str, cut.values()))}"
+            *others, last = cut.values()
+            received = f"{total} examples, cut into {', '.join(map(str, others))} and {last}"
             repair = "Add examples, change the fractions, or save train, valid and test yourself."
             raise InvalidInputError(found.names[key], "must have examples for each part", received, repair)
         test, valid, train = shuffled_rows(total, num_test, num_valid, seed)

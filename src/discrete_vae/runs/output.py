@@ -71,10 +71,7 @@ class OutputFile:
             try:
                 importlib.import_module("pyarrow.parquet")
             except ModuleNotFoundError:
-                rule, received = (
-                    "needs pyarrow for a .parquet file",
-                    f"{str(self.path)!r}, and it is not installed",
-                )
+                rule, received = "needs pyarrow for a .parquet file", "no such library"
                 repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
                 raise InvalidInputError(argument, rule, received, repair) from None
         check_writable(self.path, repair=self._repair)

@@ -119,9 +119,7 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         repair = "Leave it out, or name a model of the hub as OWNER/NAME."
         raise InvalidInputError("revision", "must go with a model of the hub", str(folder), repair)
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-        with suppress(
-            OSError
-        ):  # a process that was killed while it replaced the model may have left it aside
+        with suppress(OSError):  # a process that was killed while it replaced the model may leave it aside
             remove_temporaries(folder.parent, of_others=True)
     if not os.path.isdir(folder):  # noqa: PTH112
         repair = "Check the path of the model."

@@ -112,9 +112,7 @@ def _write(path: Path, fields: Fields) -> None:
         path.parent.mkdir(exist_ok=True)
         write_json(path, fields)
     except OSError as error:
-        repair = (
-            "Free space or check permissions, or write elsewhere: --out FILE.json; what was printed stands."
-        )
+        repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
         raise unwritable(path, error, repair) from None
 
 
