@@ -84,7 +84,7 @@ def shown_names(columns: Sequence[str], most: int = 5) -> str:
 
 
 _SEPARATORS = ",;\t"
-_BLOCK_CELLS = 1 << 16  # of text in memory at the same time
+_BLOCK_ROWS = 128  # whose text is in memory at the same time
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
@@ -126,7 +126,7 @@ def _csv_blocks(path: Path) -> Iterator[_Block]:
                 raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
             rows.append(cells)
             lines.append(line)
-            if len(rows) * len(names) >= _BLOCK_CELLS:
+            if len(rows) == _BLOCK_ROWS:
                 yield _Block(names, list(zip(*rows, strict=True)), lines)
                 rows, lines = [], []
         yield _Block(names, list(zip(*rows, strict=True)) or [()] * len(names), lines)
