@@ -34,7 +34,7 @@ from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.cli import main as dvae
-from discrete_vae.data.rows import shuffled_rows
+from discrete_vae.data.splits import shuffled_rows
 from discrete_vae.inference.impute import GappedRow
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE

@@ -3,18 +3,14 @@
 import copy
 import dataclasses
 import importlib
-import multiprocessing
 import pickle
 import pkgutil
-import re
-import traceback
 
 import pytest
 import torch
 
 import discrete_vae
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
-from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig, RBMConfig
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
@@ -27,14 +23,6 @@ WAYS = {
     "copy": copy.copy,
     "deepcopy": copy.deepcopy,
 }
-
-
-def modules():
-    return [
-        importlib.import_module(found.name)
-        for found in pkgutil.walk_packages(discrete_vae.__path__, "discrete_vae.")
-        if not found.name.endswith("__main__")
-    ]
 
 
 def subclasses(kind):
@@ -52,7 +40,9 @@ def an_error(kind):
 
 
 def test_every_error_survives_copies():
-    modules()
+    for found in pkgutil.walk_packages(discrete_vae.__path__, "discrete_vae."):
+        if not found.name.endswith("__main__"):
+            importlib.import_module(found.name)
     kinds = {kind for kind in subclasses(DiscreteVAEError) if kind.__module__.startswith("discrete_vae.")}
     names = {kind.__name__ for kind in kinds}
     assert {"DamagedCheckpointError", "CheckpointWriteError", "DownloadError"} <= names
@@ -72,48 +62,12 @@ def test_messages_are_built_from_the_parts():
     assert isinstance(error, ValueError)
     assert str(error) == "num_left must be a positive integer; received -3. Give at least 1."
     assert (error.argument, error.rule, error.received, error.repair) == error.args
-    text = str(NonFiniteLossError(7, "kl", 1.5, 4))
-    assert text.startswith(
-        "kl is 1.5 at step 7; the run has stopped. The last good checkpoint is that of step 4."
-    )
-    shown = traceback.format_exception_only(an_error(InvalidInputError))[0]
-    assert shown.startswith("discrete_vae.errors.InvalidInputError: num_left must be")
+    assert str(NonFiniteLossError(7, "kl", 1.5, 4)).startswith("kl is 1.5 at step 7; ")
 
 
 def test_what_was_received_need_not_be_picklable():
     error = InvalidInputError("report", "must be None", lambda: 0, "Leave it out.")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
-
-
-def test_a_worker_hands_its_error_over():
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        waiting = pool.apply_async(check_positive_int, ("num_left", 0))
-        with pytest.raises(
-            InvalidInputError, match="num_left must be a positive integer; received 0"
-        ) as caught:
-            waiting.get(timeout=30)
-        assert caught.value.argument == "num_left"
-
-
-def holds_tensors(kind):
-    texts = [str(field.type) for field in dataclasses.fields(kind)]
-    return any(re.search("Tensor|ndarray", text) and "Callable" not in text for text in texts)
-
-
-def test_records_with_tensors_compare_by_identity():
-    """The generated comparison of two tensors has no truth value."""
-    found = [
-        value
-        for module in modules()
-        for value in vars(module).values()
-        if isinstance(value, type)
-        and dataclasses.is_dataclass(value)
-        and value.__module__ == module.__name__
-        and value.__dataclass_params__.frozen  # pyright: ignore[reportAttributeAccessIssue]
-        and holds_tensors(value)
-    ]
-    assert {"DataSplits", "Moments", "Checkpoint", "SweepCall", "Elbo"} <= {kind.__name__ for kind in found}
-    assert [kind.__name__ for kind in found if kind.__eq__ is not object.__eq__] == []
 
 
 def a_model():
@@ -176,15 +130,15 @@ def assert_same(a, b):
 
 
 @pytest.mark.parametrize("name", RECORDS)
-@pytest.mark.parametrize("way", WAYS)
-def test_records_survive_copies(name, way):
+def test_records_survive_copies(name):
     record = RECORDS[name]()
-    again = WAYS[way](record)
-    assert type(again) is type(record)
-    for field in dataclasses.fields(record):
-        assert_same(getattr(record, field.name), getattr(again, field.name))
-    assert (again == record) is False
-    assert record == record
+    for copied in WAYS.values():
+        again = copied(record)
+        assert type(again) is type(record)
+        for field in dataclasses.fields(record):
+            assert_same(getattr(record, field.name), getattr(again, field.name))
+        assert (again == record) is False
+        assert record == record
 
 
 def test_a_message_is_one_line_that_can_be_shown():

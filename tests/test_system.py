@@ -6,11 +6,7 @@ import torch
 from discrete_vae import DiscreteVAE, load_dataset, load_experiment, load_run, system, train
 from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.system import (
-    check_device,
-    computing_on,
-    in_words,
-)
+from discrete_vae.system import check_device, computing_on, in_words
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0", torch.device("cpu")])
@@ -47,13 +43,8 @@ def test_every_function_that_takes_a_device_checks_it_before_all_else(tmp_path):
         with pytest.raises(InvalidInputError, match="^device "):
             call()
     assert not list(tmp_path.iterdir())
-
-
-def test_threads_are_said_of_the_cpu_alone():
     assert computing_on(torch.device("cuda", 1)) == "Computing on cuda:1."
-    assert computing_on(torch.device("cpu")).startswith(
-        f"Computing on cpu with {torch.get_num_threads()} thread"
-    )
+    assert f"{torch.get_num_threads()} thread" in computing_on(torch.device("cpu"))
 
 
 @pytest.fixture
@@ -86,32 +77,22 @@ def test_a_limit_of_the_shell_counts(machine, monkeypatch):
     assert system.available_memory() == 2000 * 1024
 
 
-def test_without_a_word_of_what_is_free_all_there_is_counts(machine):
+def test_what_does_not_fit_is_refused_where_that_is_known(machine, monkeypatch):
     found = system.available_memory()
-    assert found is None or found > 2**20
-
-
-def test_nothing_is_refused_where_nothing_is_known(monkeypatch):
-    monkeypatch.setattr(system, "available_memory", lambda: None)
-    system.check_memory("x", 10**30, "Use less.")
-    assert str(system.out_of_memory()).startswith("This command ")
-
-
-def test_what_does_not_fit_is_refused(monkeypatch):
+    assert found is None or found > 2**20  # all there is, where no file says what is free
     monkeypatch.setattr(system, "available_memory", lambda: 3 * 2**29)
     system.check_memory("x", 3 * 2**29, "Use less.")
-    with pytest.raises(InvalidInputError, match=r"^x .* 2\.0 GiB for y, where 1\.5 GiB are free"):
+    with pytest.raises(InvalidInputError, match=r"^x .*2\.0 GiB.*1\.5 GiB"):
         system.check_memory("x", 2**31, "Use less.", what="for y")
+    monkeypatch.setattr(system, "available_memory", lambda: None)
+    system.check_memory("x", 10**30, "Use less.")
+    assert str(system.out_of_memory())
 
 
-@pytest.mark.parametrize("sizes", [(1 << 45,), (1 << 31, 1 << 31)])
-def test_what_torch_says_of_too_large_tensors_is_understood(sizes):
-    with pytest.raises(InvalidInputError, match="^x "):  # noqa: SIM117
-        with system.allocating("x", "Use less."):
+def test_a_failed_allocation_is_named_and_other_errors_stay_what_they_are():
+    for sizes in ((1 << 45,), (1 << 31, 1 << 31)):
+        with pytest.raises(InvalidInputError, match="^x "), system.allocating("x", "Use less."):
             torch.empty(*sizes)
-
-
-def test_other_errors_stay_what_they_are():
     with pytest.raises(RuntimeError, match="size of tensor"), system.allocating("x", "Use less."):
         torch.zeros(2) + torch.zeros(3)
 
@@ -146,23 +127,15 @@ def test_a_model_that_does_not_fit_is_refused_though_each_of_its_weights_does(mo
         assert DiscreteVAE.from_config(config).posterior.num_units == 128
 
 
-@pytest.mark.parametrize(
-    ("seconds", "words"),
-    [
-        (0, "0 s"),
-        (0.0001, "0 s"),
-        (0.25, "0.25 s"),
-        (3.14159, "3.1 s"),
-        (9.96, "10 s"),
-        (59.4, "59 s"),
-        (59.7, "1 min"),
-        (61, "1 min 1 s"),
-        (3599.9, "1 h"),
-        (7260, "2 h 1 min"),
-        (86399, "1 day"),
-        (90000, "1 day 1 h"),
-        (573.9 * 3600, "23 days 22 h"),
-    ],
-)
-def test_two_units_and_no_sixty_of_one(seconds, words):
-    assert in_words(seconds) == words
+def test_two_units_and_no_sixty_of_one():
+    words = {
+        0: "0 s",
+        0.25: "0.25 s",
+        3.14159: "3.1 s",
+        9.96: "10 s",
+        59.7: "1 min",
+        61: "1 min 1 s",
+        3599.9: "1 h",
+    }
+    words |= {86399: "1 day", 90000: "1 day 1 h", 573.9 * 3600: "23 days 22 h"}
+    assert {seconds: in_words(seconds) for seconds in words} == words

@@ -37,7 +37,6 @@ class ValueSummary:
     num_values: int = 0
 
     def __add__(self, other: ValueSummary) -> ValueSummary:
-        """The summary of both."""
         return ValueSummary(
             min(self.low, other.low),
             max(self.high, other.high),
@@ -47,12 +46,6 @@ class ValueSummary:
         )
 
     def __str__(self) -> str:
-        """For messages.
-
-        Examples:
-            >>> str(ValueSummary(-3.1, 7.2, whole=False))
-            'values from -3.1 to 7.2'
-        """
         return f"{'whole numbers' if self.whole else 'values'} from {self.low:g} to {self.high:g}"
 
 
@@ -86,21 +79,12 @@ class Domain:
         return inside & (x == x // 1) if self.whole else inside
 
     def holds(self, values: ValueSummary) -> bool:
-        """True if all observed values lie in the domain.
-
-        Examples:
-            >>> UNIT_INTERVAL.holds(ValueSummary(0.0, 0.5, whole=False)), BINARY.holds(ValueSummary(0.0, 0.5, False))
-            (True, False)
-        """
+        """True if all observed values lie in the domain."""
         if values.low > values.high:
             return True
-        finite = values.low > -math.inf and values.high < math.inf
-        return (
-            finite
-            and self.low <= values.low
-            and values.high <= self.high
-            and (values.whole or not self.whole)
-        )
+        if math.inf in (values.high, -values.low) or (self.whole and not values.whole):
+            return False
+        return self.low <= values.low and values.high <= self.high
 
 
 def _into_unit_interval(value: float) -> str:
@@ -110,34 +94,27 @@ def _into_unit_interval(value: float) -> str:
 
 
 def _into_bits(value: float) -> str:
-    if value == -1:
-        return "Map -1 and 1 to 0 and 1 by (x + 1) / 2."
-    return "Binarize it, for example with torch.bernoulli."
+    return (
+        "Map -1 and 1 to 0 and 1 by (x + 1) / 2." if value == -1 else "Binarize it, by torch.bernoulli say."
+    )
 
 
+def _always(repair: str) -> Callable[[float], str]:
+    return lambda value: repair
+
+
+_NO_INFINITY = _always("Remove infinite entries; NaN marks those that were not observed.")
+_RAW = _always("Give raw counts, neither scaled nor logarithms.")
 UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1.0)
 BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
-FINITE = Domain(
-    "must hold finite values", lambda _: "Remove infinite entries; NaN marks those that were not observed."
-)
-COUNTS = Domain(
-    "must hold whole numbers of at least 0",
-    lambda _: "Give raw counts, neither scaled nor logarithms.",
-    0.0,
-    whole=True,
-)
+FINITE = Domain("must hold finite values", _NO_INFINITY)
+COUNTS = Domain("must hold whole numbers of at least 0", _RAW, 0.0, whole=True)
 
 
 def categories(number: int) -> Domain:
-    """The codes 0, 1, ..., number - 1.
-
-    Examples:
-        >>> import torch
-        >>> categories(3).contains(torch.tensor([0.0, 2.0, 3.0, 0.5])).tolist()
-        [True, True, False, False]
-    """
+    """The codes 0, 1, ..., number - 1."""
     rule = f"must hold whole numbers from 0 to {number - 1}"
-    return Domain(rule, lambda _: "Number the categories from 0.", 0.0, number - 1, whole=True)
+    return Domain(rule, _always("Number the categories from 0."), 0.0, number - 1, whole=True)
 
 
 # Checks of arguments; the module imports no torch when it is loaded.
@@ -193,35 +170,24 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     import torch
 
     if not isinstance(value, torch.Tensor):
-        raise InvalidInputError(
-            name,
-            "must be a torch.Tensor",
-            f"a {type(value).__name__}",
-            "Wrap it with torch.as_tensor(..., dtype=torch.float32).",
-        )
+        repair = "Wrap it with torch.as_tensor(..., dtype=torch.float32)."
+        raise InvalidInputError(name, "must be a torch.Tensor", f"a {type(value).__name__}", repair)
     if value.layout is not torch.strided or value.is_meta:
         received = "a tensor on meta, which has none" if value.is_meta else f"layout {value.layout}"
         repair = f"Convert it with {name}.to_dense(), or put it on the model's device."
         raise InvalidInputError(name, "must be a dense tensor with values", received, repair)
-    if not value.is_floating_point():
-        raise InvalidInputError(
-            name, "must have a floating-point dtype", value.dtype, f"Convert it with {name}.float()."
-        )
-    if value.dtype.itemsize < 2:  # torch has no arithmetic for float8
+    if not value.is_floating_point() or value.dtype.itemsize < 2:  # torch has no arithmetic for float8
         rule = "must have a floating-point dtype of 16 bits or more"
         raise InvalidInputError(name, rule, value.dtype, f"Convert it with {name}.float().")
     open_front = len(shape) > 0 and shape[0] is Ellipsis
     axes = [axis for axis in shape if axis is not Ellipsis]
     got = tuple(value.shape)
     tail = got[len(got) - len(axes) :] if open_front and len(got) >= len(axes) else got
-    fits = len(tail) == len(axes) and all(
-        isinstance(want, str) or want == have for want, have in zip(axes, tail, strict=True)
-    )
-    if not fits:
+    pairs = zip(axes, tail, strict=False)
+    if len(tail) != len(axes) or any(type(want) is not str and want != have for want, have in pairs):
         words = ", ".join("..." if axis is Ellipsis else str(axis) for axis in shape)
-        raise InvalidInputError(
-            name, f"must have shape ({words})", f"shape {got}", "Check the order and size of its axes."
-        )
+        repair = "Check the order and size of its axes."
+        raise InvalidInputError(name, f"must have shape ({words})", f"shape {got}", repair)
     return value
 
 
@@ -242,11 +208,7 @@ def values_are_readable(x: Tensor) -> bool:
 
 
 def extremes(value: Tensor) -> tuple[float, float] | None:
-    """The smallest and the largest element, both NaN if one is.
-
-    None where none are at hand: on an accelerator, for which no check waits, in an empty tensor, and
-    while a tensor is compiled, traced or batched by vmap.
-    """
+    """The smallest and the largest element, both NaN if one is; None where `values_are_readable` is False."""
     if value.numel() == 0 or not values_are_readable(value):
         return None
     low, high = value.detach().aminmax()
@@ -301,12 +263,10 @@ def check_index(name: str, value: object, size: int, *, repair: str) -> int:
 
 
 def check_log_partition(value: object) -> Tensor | float:
-    """Return log Z as a number or a scalar tensor.
+    """Return log Z, a finite number, a record that `float` turns into one, or a tensor with one element.
 
-    Args:
-        value: A finite number, a record that `float` turns into one, or a tensor with one element. A tensor that
-            carries a gradient may have any value: it stands for the negative phase of training, which looks at its
-            loss; one on an accelerator is not waited for.
+    A tensor that carries a gradient may have any value: it stands for the negative phase of training, which looks at
+    its loss. One on an accelerator is not waited for.
     """
     import torch
 
@@ -314,9 +274,7 @@ def check_log_partition(value: object) -> Tensor | float:
     if isinstance(value, torch.Tensor):
         if value.numel() != 1 or value.dim() > 1:
             received = f"a tensor of shape {tuple(value.shape)}"
-            raise InvalidInputError(
-                "log_partition", rule, received, "The prior has one log Z: give one number."
-            )
+            raise InvalidInputError("log_partition", rule, received, repair)
         if value.is_complex() or (value.is_floating_point() and value.dtype.itemsize < 2):
             raise InvalidInputError("log_partition", rule, value.dtype, repair)
         ends = None if value.requires_grad else extremes(value)

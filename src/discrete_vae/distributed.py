@@ -42,12 +42,7 @@ def world_size() -> int:
 
 
 def launched() -> tuple[int, int]:
-    """Number of this process, from 0, and number of processes, as torchrun says it in the environment.
-
-    Examples:
-        >>> launched()
-        (0, 1)
-    """
+    """Number of this process, from 0, and number of processes, as torchrun says it in the environment."""
     number = _whole_number("WORLD_SIZE", "1", "of processes, at least 1", range(1, 1 << 31))
     if number == 1:
         return 0, 1
@@ -80,23 +75,14 @@ def process_group() -> Iterator[None]:
 
 
 def shard_indices(num_items: int) -> range:
-    """The items of this process: every world_size-th, so that neighbors of different cost are spread.
-
-    Examples:
-        >>> shard_indices(3)
-        range(0, 3)
-    """
+    """The items of this process: every world_size-th, so that neighbors of different cost are spread."""
     return range(rank(), num_items, world_size())
 
 
 def all_reduce_shards(values: Tensor) -> Tensor:
-    """Sum the shares of all processes.
+    """Sum the shares of all processes, (item, ...) on the CPU, each zero outside its process's share.
 
-    Args:
-        values: (item, ...), on the CPU; zero outside this process's share.
-
-    Returns:
-        The whole, the same in every process: each item is added to zeros only, so no digit depends on the division.
+    The whole is the same in every process: an item is added to zeros only, so no digit depends on the division.
     """
     if _active():
         _exchange(values, lambda: dist.all_reduce(values, async_op=True))
@@ -104,12 +90,7 @@ def all_reduce_shards(values: Tensor) -> Tensor:
 
 
 def own_share(num_items: int) -> slice:
-    """Slice of this process's items, divided into equal runs in the order of ranks.
-
-    Examples:
-        >>> own_share(6)
-        slice(0, 6, None)
-    """
+    """Slice of this process's items, divided into equal runs in the order of ranks."""
     size = num_items // world_size()
     return slice(rank() * size, (rank() + 1) * size)
 
@@ -172,9 +153,9 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
     size = int(broadcast(torch.tensor(len(words))))
     message = torch.frombuffer(words, dtype=torch.uint8) if words else torch.empty(size, dtype=torch.uint8)
     answer, failure = pickle.loads(broadcast(message).numpy().tobytes())
+    if isinstance(failure, DiscreteVAEError):
+        failure.is_said = rank() > 0
     if failure is not None:
-        if isinstance(failure, DiscreteVAEError):
-            failure.is_said = rank() > 0
         raise failure
     return answer
 

@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-# Text from outside, what a file or a label is called, made fit for terminals, pages, pictures and
-# spreadsheets.
-
+# Text from outside, made fit for terminals, pages, pictures and spreadsheets.
 
 _FORMULA = re.compile("'*\\s*[=+@\t\r\n\uff1d\uff0b\uff0d\uff20-].", re.DOTALL)  # and their wide forms
 _QUOTED = re.compile("'" + _FORMULA.pattern, re.DOTALL)
@@ -28,20 +26,14 @@ def printable(text: str, *, keep: str = "") -> str:
 
 
 def plot_text(text: str) -> str:
-    r"""Let matplotlib show text as it is: a dollar sign begins no TeX.
-
-    Examples:
-        >>> print(plot_text("5$ or 6$"))
-        5\$ or 6\$
-    """
+    """Let matplotlib show text as it is: a dollar sign begins no TeX."""
     return printable(text, keep="\n").replace("$", r"\$")
 
 
 def spreadsheet_cell(text: str) -> str:
-    """Put an apostrophe before text that a spreadsheet would compute.
+    """Put an apostrophe before text that a spreadsheet would compute, and one more before such apostrophes.
 
-    Text is computed that begins with = + - @ or the end of a cell or a line, blanks before it or not, unless it is a
-    number. So that `text_of_cell` gives back every text, one more is put before apostrophes that stand there already.
+    Computed is what begins with = + - @ or the end of a cell or line, blanks before it or not, and is no number.
 
     Examples:
         >>> [spreadsheet_cell(text) for text in ("=1+1", "-1.5", "-a", "-", "'=1+1")]
@@ -51,20 +43,11 @@ def spreadsheet_cell(text: str) -> str:
 
 
 def text_of_cell(cell: str) -> str:
-    """Take away the apostrophe of `spreadsheet_cell`.
-
-    Examples:
-        >>> [text_of_cell(cell) for cell in ("'=1+1", "-1.5", "''=1+1", "'a'")]
-        ['=1+1', '-1.5', "'=1+1", "'a'"]
-    """
+    """Take away the apostrophe of `spreadsheet_cell`."""
     return cell[1:] if _QUOTED.match(cell) else cell
 
 
-# Exceptions of the library, all in one form: the argument, the rule, what was received, the repair.
-#
-# Their `args` are the constructor's, from which `__str__` builds the message; so they pickle and copy, and
-# another process raises what a worker met.
-
+# Exceptions. Their `args` are the constructor's, from which `__str__` builds the message: so they pickle and copy.
 
 _LONGEST = 1000  # characters of one part of a message
 
@@ -95,10 +78,8 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     """
 
     def __init__(self, argument: str, rule: str, received: object, repair: str) -> None:
-        self.argument = argument
-        self.rule = rule
+        self.argument, self.rule, self.repair = argument, rule, repair
         self.received = str(received)  # not every object that is wrong can be pickled
-        self.repair = repair
         super().__init__(argument, rule, self.received, repair)
 
     def __str__(self) -> str:
@@ -125,12 +106,7 @@ def naming(source: str) -> Iterator[None]:
 
 
 def _on_one_line(text: str) -> str:
-    r"""Escape what cannot be shown, such as codes in a strange file's names, and leave out the middle if long.
-
-    Examples:
-        >>> _on_one_line("a\x1b[31m\n b")
-        'a\\x1b[31m b'
-    """
+    """Escape what cannot be shown, such as codes in a strange file's names, and leave out the middle if long."""
     words = text if "\n" not in text else " ".join(text.split())
     shown = printable(words)
     return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST // 2]} ... {shown[-_LONGEST // 2 :]}"
@@ -147,17 +123,16 @@ class NonFiniteLossError(DiscreteVAEError):
     """
 
     def __init__(self, step: int, term: str, value: float, last_checkpoint: int | None) -> None:
-        self.step = step
-        self.term = term
-        self.value = value
-        self.last_checkpoint = last_checkpoint
+        self.step, self.term, self.value, self.last_checkpoint = step, term, value, last_checkpoint
         super().__init__(step, term, value, last_checkpoint)
 
     def __str__(self) -> str:
-        if self.last_checkpoint is None:
-            rest = "There is no checkpoint yet"
-        else:
-            rest = f"The last good checkpoint is that of step {self.last_checkpoint}"
+        last = self.last_checkpoint
+        rest = (
+            "There is no checkpoint yet"
+            if last is None
+            else f"The last good checkpoint is that of step {last}"
+        )
         return (
             f"{self.term} is {self.value} at step {self.step}; the run has stopped. {rest}. A smaller learning rate, a "
             "longer warm-up or a lower bound of beta usually help."
@@ -174,9 +149,7 @@ class PeerLostError(DiscreteVAEError):
     """
 
     def __init__(self, rank: int, num_processes: int, reason: str) -> None:
-        self.rank = rank
-        self.num_processes = num_processes
-        self.reason = reason
+        self.rank, self.num_processes, self.reason = rank, num_processes, reason
         super().__init__(rank, num_processes, reason)
 
     def __str__(self) -> str:

@@ -18,7 +18,7 @@ from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
-from discrete_vae.runs.checkpoints import MODEL_PREFIX
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, without_prefix
 from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
@@ -28,9 +28,6 @@ CHAINS_PREFIX = "chains/"
 """In front of the names of the chains' state, in a checkpoint."""
 
 _INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
-
-
-# The start of a run.
 
 
 def initial_gradient(config: ExperimentConfig, model: DiscreteVAE) -> GradientEstimator:
@@ -54,9 +51,6 @@ def initial_model(config: ExperimentConfig) -> DiscreteVAE:
 
 def _draws(config: ExperimentConfig, stream: int) -> DrawsFrom:
     return DrawsFrom(torch.Generator("cpu").manual_seed(key_to_seed(config.seed, stream) >> 1))
-
-
-# A trained model.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,12 +101,9 @@ def load_run(
         device: Where the model and the chains are wanted.
         accept_changed_config: True makes a config.json that has changed since training a warning, not an error.
 
-    Returns:
-        The model and the chains.
-
     Raises:
-        InvalidInputError: If the device is not there; if the config or the checkpoint is missing, damaged, or they do
-            not fit each other; if a weight is not finite; if the config has changed and that is not accepted.
+        InvalidInputError: If the device is not there, the config or the checkpoint is missing, damaged, or not of the
+            other, a weight is not finite, or the config has changed and that is not accepted.
     """
     device = check_device(device)
     run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
@@ -146,30 +137,21 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape
         torch.Size([20, 1, 8, 8])
     """
-    from discrete_vae.runs.hub import shipped_folder
-
     return load_run(shipped_folder(name), device=device)
 
 
 def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool = False) -> None:
     """Bring chains, all of them or the share of this process, to where a checkpoint left them."""
-    length = len(CHAINS_PREFIX)
-    state = {name[length:]: value for name, value in tensors.items() if name.startswith(CHAINS_PREFIX)}
+    state = without_prefix(tensors, CHAINS_PREFIX)
     if divided and world_size() > 1:
         shared = {name: value for name, value in state.items() if value.ndim > 0}
         state |= {name: value[own_share(len(value))] for name, value in shared.items()}
-    _check_chains(chains, state)
+    for name, fresh in chains.state_dict().items():  # the sampler checks sizes itself
+        value, rule = state.get(name), ""
+        if not isinstance(fresh, Tensor):
+            rule = "" if type(value) is type(fresh) else f"must be a value of type {type(fresh).__name__}"
+        elif not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
+            rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
+        if rule:
+            raise InvalidInputError(f"chains/{name}", rule, described(value), OTHER_MODEL)
     chains.load_state_dict(state)
-
-
-def _check_chains(chains: Sampler, state: Mapping[str, Any]) -> None:
-    """Check that a saved state of chains has the entries and types of a sampler's, which checks sizes itself."""
-    for name, fresh in chains.state_dict().items():
-        value, argument = state.get(name), f"chains/{name}"
-        if isinstance(fresh, Tensor):
-            if not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
-                rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
-                raise InvalidInputError(argument, rule, described(value), OTHER_MODEL)
-        elif type(value) is not type(fresh):
-            rule = f"must be a value of type {type(fresh).__name__}"
-            raise InvalidInputError(argument, rule, f"{value!r}"[:80], OTHER_MODEL)

@@ -9,9 +9,8 @@ from pathlib import Path
 import torch
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikelihoodConfig, instantiate
-from discrete_vae.data.compatibility import likelihood_for
 from discrete_vae.data.rows import binarized
-from discrete_vae.data.splits import DataSplits
+from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.overrides import Override, apply_overrides, override_fields

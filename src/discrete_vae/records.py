@@ -57,12 +57,7 @@ class ShowsShapes:
 
 
 def with_error(value: float, std_error: float, digits: int, unit: str = "") -> str:
-    """A value for a line of output with its standard error; without one where it is not known, as of one example.
-
-    Examples:
-        >>> with_error(-85.363, 0.7, 2), with_error(50.0, math.nan, 1, " %")
-        ('-85.36 +- 0.70', '50.0 %')
-    """
+    """A value for a line of output with its standard error; without one where it is not known, as of one example."""
     error = "" if math.isnan(std_error) else f" +- {std_error:.{digits}f}{unit}"
     return f"{value:.{digits}f}{unit}{error}"
 
@@ -78,13 +73,13 @@ def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:
         if isinstance(value, ShowsTable) and is_dataclass(value):
             yield from _rows(value, f"{prefix}{name}.")
         elif isinstance(value, float):
-            yield f"{prefix}{name}", _with_error(value, values.get(errors[name]))
+            yield f"{prefix}{name}", _rounded(value, values.get(errors[name]))
         elif value is not None:
             yield f"{prefix}{name}", _shown(value)
 
 
-def _with_error(value: float, std_error: object) -> str:
-    """A value, and its error with two digits, as many as it leaves the value worth."""
+def _rounded(value: float, std_error: object) -> str:
+    """A value and its error, both rounded to the error's second digit."""
     if not isinstance(std_error, float) or not 0 < std_error < math.inf:
         return f"{value:.6g}" + (" (exact)" if std_error == 0 else "")
     digits = min(6, max(0, 1 - math.floor(math.log10(std_error))))

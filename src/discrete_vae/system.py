@@ -32,23 +32,20 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         >>> user_path("run_dir", "~no-such-user/a")
         Traceback (most recent call last):
         discrete_vae.errors.InvalidInputError: run_dir must name a user with a home directory after ~; received
-        '~no-such-user/a'. Write the path out, or ./~ for a folder of that name.
+        '~no-such-user/a'. Write the path out, or ./~ for that name.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
-    if not isinstance(text, str):
-        repair = "Give the name of a file or folder."
+    if not isinstance(text, str) or not text or "\0" in text:
+        repair = "Name a file or folder; is a variable of the shell unset?"
         raise InvalidInputError(argument, "must be a path", f"{path!r}"[:80], repair)
-    if not text or "\0" in text:
-        raise InvalidInputError(
-            argument, "must be a path", repr(text), "Name a file or folder; is a variable of the shell unset?"
-        )
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        repair = "Write the path out, or ./~ for a folder of that name."
-        raise InvalidInputError(
-            argument, "must name a user with a home directory after ~", repr(text), repair
-        ) from None
+        rule, repair = (
+            "must name a user with a home directory after ~",
+            "Write the path out, or ./~ for that name.",
+        )
+        raise InvalidInputError(argument, rule, repr(text), repair) from None
 
 
 def without_links(argument: str, path: Path) -> Path:
@@ -67,14 +64,7 @@ def without_links(argument: str, path: Path) -> Path:
 
 
 def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
-    r"""Return a path that is text in UTF-8, which config.json can hold and safetensors can open.
-
-    Examples:
-        >>> unicode_path("run_dir", "runs/\udcff")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: run_dir must be text in UTF-8; received 'runs/\udcff'. Rename the file or
-        its folder.
-    """
+    """Return a path that is text in UTF-8, which config.json can hold and safetensors can open."""
     found = user_path(argument, path)
     try:
         str(found).encode()
@@ -114,20 +104,11 @@ def _counted(number: int, name: str) -> str:
 
 
 def check_device(device: torch.device | str, *, argument: str = "device") -> torch.device:
-    """Return the device of a name if this machine and this build of torch have it.
-
-    Args:
-        device: "cpu", "cuda", "cuda:N" or another name of torch's, such a torch.device, or "auto": CUDA where there is
-            a device, else the CPU.
-        argument: Name of the argument, for messages.
+    """Return the device of a name of torch's, or of "auto", CUDA where there is some, if torch has it here.
 
     Examples:
         >>> check_device("cpu")
         device(type='cpu')
-        >>> check_device("gpu")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: device must be auto, cpu, cuda or cuda:N; received 'gpu'. Leave it out
-        for the default.
     """
     import torch
 
@@ -167,6 +148,7 @@ def computing_on(device: torch.device) -> str:
 
 # Memory. Nothing here imports torch or NumPy, so the command line can look at any error.
 
+_FITS = "must fit this machine's memory"
 _MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 _STATM = Path("/proc/self/statm")
@@ -178,13 +160,7 @@ _TORCH_FAILURES = re.compile(
 
 
 def available_memory() -> int | None:
-    """Bytes that a process could still take without swapping; None where the system does not say.
-
-    Examples:
-        >>> free = available_memory()
-        >>> free is None or free > 0
-        True
-    """
+    """Bytes that a process could still take without swapping; None where the system does not say."""
     found = (_free_on_machine(), _free_in_container(), _free_of_limits())
     return min((count for count in found if count is not None), default=None)
 
@@ -197,19 +173,13 @@ def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> 
         needed: Bytes that it takes at least.
         repair: What to lower.
         what: What the memory is for, "for weights" say.
-
-    Examples:
-        >>> check_memory("num_chains", 10**18, "Use fewer chains.")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: num_chains must fit this machine's memory; received a need of at
-        least 931,322,575 GiB, where ... GiB are free. Use fewer chains.
     """
     free = available_memory()
     if free is not None and needed > free:
-        need = f"a need of at least {_gibibytes(needed)}{what and ' '}{what}"
-        raise InvalidInputError(
-            argument, "must fit this machine's memory", f"{need}, where {_gibibytes(free)} are free", repair
+        need = (
+            f"a need of at least {_gibibytes(needed)}{what and ' '}{what}, where {_gibibytes(free)} are free"
         )
+        raise InvalidInputError(argument, _FITS, need, repair)
 
 
 @contextmanager
@@ -226,28 +196,19 @@ def allocating(argument: str, repair: str) -> Iterator[None]:
 
 
 def is_allocation_failure(error: BaseException) -> bool:
-    """True if Python, NumPy or torch could not allocate the memory that it asked for.
-
-    Examples:
-        >>> is_allocation_failure(MemoryError()), is_allocation_failure(RuntimeError("shapes differ"))
-        (True, False)
-    """
-    if isinstance(error, MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and _TORCH_FAILURES.search(str(error)) is not None
+    """True if Python, NumPy or torch could not allocate the memory that it asked for."""
+    of_torch = isinstance(error, RuntimeError) and _TORCH_FAILURES.search(str(error)) is not None
+    return of_torch or isinstance(error, MemoryError)
 
 
-_LOWER = (
-    "Lower what is largest: the chains, the batch, the widths of the networks, the samples or the array; or use a "
-    "machine with more."
-)
+_LOWER = "Lower what is largest: chains, batch, widths of the networks, samples or array; or use a machine with more."
 
 
 def out_of_memory(argument: str = "This command", repair: str = _LOWER) -> InvalidInputError:
     """Error of a failed allocation; the defaults are for where it is not known what asked for it."""
     free = available_memory()
     received = "more than it has" if free is None else f"more than the {_gibibytes(free)} that are free"
-    return InvalidInputError(argument, "must fit this machine's memory", received, repair)
+    return InvalidInputError(argument, _FITS, received, repair)
 
 
 def _gibibytes(count: int) -> str:
@@ -309,18 +270,13 @@ def yielding_threads() -> Iterator[None]:
     """Within the block, threads that wait for each other sleep at once while another program wants their cores.
 
     GNU OpenMP, which torch uses on Linux, lets a thread that waits for the others of its team spin for milliseconds.
-    That is fast on an idle machine. Where another program wants one of the cores, threads spin while the one that they
-    wait for is not running, and a training step takes several times as long. OpenMP reads how long to spin when torch
-    is imported. But it spins next to never while it manages more threads than there are cores (its manual, under
-    GOMP_SPINCOUNT). So a background thread looks at how long this process's threads wait for a core, and while that is
-    long it keeps idle threads of OpenMP in being; when it is over, it lets them end.
+    Where another program wants one of the cores, threads spin while the one that they wait for is not running, and a
+    training step takes several times as long. OpenMP spins next to never while it manages more threads than there are
+    cores (its manual, under GOMP_SPINCOUNT). So a background thread looks at how long this process's threads wait for a
+    core, and while that is long it keeps idle threads of OpenMP in being.
 
     No result changes by it. Where the system does not say how long threads wait, or torch uses one thread, nothing
     happens. Blocks may be nested and entered by several threads.
-
-    Examples:
-        >>> with yielding_threads():
-        ...     pass  # train here
     """
     global _users, _watch
     with _lock:
@@ -344,12 +300,7 @@ def torch_is_loading() -> bool:
 
 
 class _Watch(threading.Thread):
-    """Looks at the waiting time again and again, and holds or frees the holders.
-
-    Args:
-        seconds_waited: Seconds that the threads of this process have waited for a core so far; None if unknown.
-        holders: What keeps OpenMP from spinning while it is held.
-    """
+    """Looks at the waiting time again and again, and holds or frees the holders."""
 
     def __init__(self, seconds_waited: Callable[[], float | None], holders: _Holders) -> None:
         super().__init__(name="discrete_vae-openmp-wait", daemon=True)

@@ -12,7 +12,6 @@ import sklearn.datasets
 import torch
 from scipy.io import savemat
 
-import discrete_vae
 from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instantiate, members
 from discrete_vae.data import datasets
 from discrete_vae.data.datasets import (
@@ -23,38 +22,34 @@ from discrete_vae.data.datasets import (
     load_mnist_static,
     load_omniglot,
 )
-from discrete_vae.data.download import Archive, RemoteFile, checksum_of
+from discrete_vae.data.download import Archive, RemoteFile
 from discrete_vae.errors import InvalidInputError
-
-
-def test_it_is_exported():
-    assert discrete_vae.load_dataset is load_dataset
-
-
-def test_the_names_are_those_of_the_configs():
-    kinds = [config.model_fields["kind"].default for config in members(DataConfig)]
-    for kind in kinds:
-        with pytest.raises(InvalidInputError, match="data_dir"):
-            load_dataset(kind, data_dir="none", **({"path": "mine.npy"} if kind == "file" else {}))
+from discrete_vae.runs.io import sha256_file
 
 
 @pytest.mark.parametrize("config", members(DataConfig))
 def test_every_config_reaches_a_loader_which_refuses_a_missing_folder(config, tmp_path):
     settings = {"path": tmp_path / "mine.npy"} if config is FileDataConfig else {}
-    with pytest.raises(InvalidInputError, match="data_dir"):
-        instantiate(config(**settings), data_dir=tmp_path / "none")
+    for call in (
+        lambda folder: instantiate(config(**settings), data_dir=folder),
+        lambda folder: load_dataset(config.model_fields["kind"].default, data_dir=folder, **settings),
+    ):
+        with pytest.raises(InvalidInputError, match="data_dir"):
+            call(tmp_path / "none")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_unknown_names_and_settings_are_refused():
-    with pytest.raises(InvalidInputError, match=r"name .*received 'mnist'"):
-        load_dataset("mnist")
-    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.num_vald is not a known field"):
-        load_dataset("digits", num_vald=3)
-    with pytest.raises(InvalidInputError, match=r"DigitsConfig\.split_seed"):
-        load_dataset("digits", split_seed=-1)
-    with pytest.raises(InvalidInputError, match=r"FileDataConfig\.path"):
-        load_dataset("file")
+    for argument, name, settings in (
+        ("name", "mnist", {}),
+        (r"DigitsConfig\.num_vald", "digits", {"num_vald": 3}),
+        (r"DigitsConfig\.split_seed", "digits", {"split_seed": -1}),
+        (r"FileDataConfig\.path", "file", {}),
+        (r"num_valid \+ num_test", "digits", {"num_valid": 1000, "num_test": 797}),
+        ("num_valid", "digits", {"num_valid": 0}),
+    ):
+        with pytest.raises(InvalidInputError, match=argument):
+            load_dataset(name, **settings)
 
 
 def test_a_config_builds_what_the_name_does():
@@ -72,9 +67,12 @@ def test_the_path_of_a_file_becomes_absolute(tmp_path, monkeypatch):
     assert instantiate(FileDataConfig.from_json(config.model_dump_json())).num_features == 10
 
 
-def test_configs_need_no_torch():
-    program = "import sys, discrete_vae.config; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+def test_configs_need_no_torch_and_the_digits_no_scikit_learn():
+    program = (
+        "import sys, discrete_vae.config; assert 'torch' not in sys.modules; import discrete_vae; "
+        "discrete_vae.load_dataset('digits'); assert 'sklearn' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_sizes_values_and_mean():
@@ -88,23 +86,14 @@ def test_sizes_values_and_mean():
     assert digits.dynamic
 
 
-def test_the_digits_are_those_of_scikit_learn_and_come_without_its_import():
-    program = (
-        "import sys, discrete_vae; discrete_vae.load_dataset('digits'); sys.exit('sklearn' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+def test_the_digits_are_those_of_scikit_learn():
     digits, (intensities, kinds) = load_digits(), sklearn.datasets.load_digits(return_X_y=True)
-    found = {
-        (*row, kind) for row, kind in zip((16 * digits.train).tolist(), digits.labels["train"], strict=True)
-    }
-    assert found <= {(*row, kind) for row, kind in zip(intensities.tolist(), kinds, strict=True)}
-
-
-def test_the_split_is_the_same_in_every_run_and_changes_with_its_seed():
-    first = load_digits()
-    assert torch.equal(load_digits().train, first.train)
-    assert torch.equal(load_digits().test, first.test)
-    assert not torch.equal(load_digits(split_seed=1).train, first.train)
+    rows = zip((16 * digits.train).tolist(), digits.labels["train"], strict=True)
+    all_rows = zip(intensities.tolist(), kinds, strict=True)
+    assert {(*row, kind) for row, kind in rows} <= {(*row, kind) for row, kind in all_rows}
+    assert torch.equal(load_digits().train, digits.train)
+    assert torch.equal(load_digits().test, digits.test)
+    assert not torch.equal(load_digits(split_seed=1).train, digits.train)
 
 
 def test_the_binarization_seed_changes_the_evaluation_bits_only():
@@ -119,15 +108,6 @@ def test_digits_are_upright():
     ink = load_digits().train.mean(0).reshape(8, 8)
     assert ink[:, 0].max() < 0.03
     assert ink[0, 2:5].min() > 0.3
-
-
-def test_the_parts_must_leave_examples(tmp_path):
-    with pytest.raises(InvalidInputError, match=r"num_valid \+ num_test"):
-        load_digits(num_valid=1000, num_test=797)
-    with pytest.raises(InvalidInputError, match="num_valid"):
-        load_digits(num_valid=0)
-    with pytest.raises(InvalidInputError, match="data_dir"):
-        load_digits(data_dir=tmp_path / "none")
 
 
 def test_labels_stay_with_their_examples():
@@ -153,10 +133,8 @@ def served(archive: Archive, site, lengths: dict[str, int]) -> Archive:
     folder, address = site
     files = []
     for file in archive.files:
-        algorithm, path = file.checksum.partition(":")[0], folder / file.name
-        files.append(
-            RemoteFile(file.name, f"{algorithm}:{checksum_of(path, algorithm)}", path.stat().st_size)
-        )
+        path = folder / file.name
+        files.append(RemoteFile(file.name, f"sha256:{sha256_file(path)}", path.stat().st_size))
     return resized(replace(archive, addresses=(address,), files=tuple(files)), lengths)
 
 
@@ -200,10 +178,9 @@ def test_mnist_dynamic(site, folder, images, idx):
         np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
     other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.test, data.test)
-    with pytest.raises(InvalidInputError, match="num_valid .*received 6 held out of 6"):
-        load_mnist_dynamic(num_valid=6, data_dir=folder, archive=archive)
-    with pytest.raises(InvalidInputError, match="num_valid"):
-        load_mnist_dynamic(num_valid=0, data_dir=folder, archive=archive)
+    for num_valid in (0, 6):
+        with pytest.raises(InvalidInputError, match="num_valid"):
+            load_mnist_dynamic(num_valid=num_valid, data_dir=folder, archive=archive)
 
 
 def test_mnist_static(site, folder, bits):
@@ -220,7 +197,7 @@ def test_mnist_static(site, folder, bits):
     with np.load(folder / "static_mnist.npz") as kept:
         wrong = dict(kept) | {"test_shape": np.array([3, 783])}
     np.savez(folder / "static_mnist.npz", **wrong)
-    with pytest.raises(InvalidInputError, match=r"array 'test_shape', .*received \(3, 783\)"):
+    with pytest.raises(InvalidInputError, match="array 'test_shape'"):
         load_mnist_static(data_dir=folder, archive=archive)
 
 
@@ -301,10 +278,21 @@ def test_sizes_values_and_means(data):
     for part in (data.train, data.valid, data.test):
         assert part.dtype == torch.float32
         assert bool(((part >= 0) & (part <= 1)).all())
-    for part in (data.valid, data.test):
+    for part in (data.valid, data.test, *([] if data.dynamic else [data.train])):
         assert bool(((part == 0) | (part == 1)).all())
+    if data.dynamic:
+        levels = (data.train[::10] * 255).round().long()
+        assert torch.bincount(levels.flatten(), minlength=256).count_nonzero() == 256
+    ink = data.test.mean(1)  # the first rows are a fair subset, though the published parts are sorted
+    assert abs(ink[:1000].mean() - ink.mean()) < 5 * ink.std() / 1000**0.5
     means = [part.double().mean().item() for part in (data.train, data.valid, data.test)]
-    if data.name == "mnist-dynamic":
+    if data.name == "caltech101-silhouettes":
+        assert means == pytest.approx([1 - 0.551055, 1 - 0.535959, 1 - 0.539015], abs=1e-6)
+        # upright: left and right halves hold about as much of the objects, upper and lower ones do not
+        objects = data.train.mean(0).reshape(28, 28)
+        vertical, horizontal = (abs((half[:14] - half[14:]).sum()) for half in (objects, objects.T))
+        assert vertical > 2 * horizontal
+    elif data.name == "mnist-dynamic":
         # the two parts of the published training images together, and the bits within their noise
         assert (5 * means[0] + means[1]) / 6 == pytest.approx(0.130660, abs=5e-5)
         assert means[2] == pytest.approx(0.132515, abs=3e-4)
@@ -313,28 +301,3 @@ def test_sizes_values_and_means(data):
     elif data.name == "omniglot" and data.description.version == "rebuilt":
         assert (23000 * means[0] + 1345 * means[1]) / 24345 == pytest.approx(0.083004, abs=5e-5)
         assert means[2] == pytest.approx(0.081987, abs=3e-4)
-    elif data.name == "caltech101-silhouettes":
-        assert means == pytest.approx([1 - 0.551055, 1 - 0.535959, 1 - 0.539015], abs=1e-6)
-
-
-def test_the_first_rows_of_the_test_part_are_a_fair_subset(data):
-    """The published static MNIST starts with all zeros, whose ink is far from the average."""
-    ink = data.test.mean(1)
-    standard_error = (ink.std() / 1000**0.5).item()
-    assert abs(ink[:1000].mean() - ink.mean()).item() < 5 * standard_error
-
-
-def test_bits_are_possible_binarizations(data):
-    if not data.dynamic:
-        assert bool(((data.train == 0) | (data.train == 1)).all())
-    else:
-        levels = (data.train[::10] * 255).round().long()
-        assert torch.bincount(levels.flatten(), minlength=256).count_nonzero() == 256
-
-
-def test_caltech_is_upright(real_data):
-    """Left and right halves hold about as much of the objects, upper and lower ones do not."""
-    ink = load_dataset("caltech101-silhouettes", data_dir=real_data).train.mean(0).reshape(28, 28)
-    vertical = abs(ink[:14].sum() - ink[14:].sum())
-    horizontal = abs(ink[:, :14].sum() - ink[:, 14:].sum())
-    assert vertical > 2 * horizontal

@@ -1,4 +1,4 @@
-"""Fixed draws, subsets of a data set, and what a run keeps of it."""
+"""Fixed draws, subsets of a data set, what a run keeps of it, and which likelihoods read it."""
 
 import dataclasses
 import json
@@ -7,15 +7,29 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.config import TrainingConfig
+from discrete_vae.checks import ValueSummary
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    CategoricalLikelihoodConfig,
+    GaussianLikelihoodConfig,
+    LikelihoodConfig,
+    ModelConfig,
+    NegativeBinomialLikelihoodConfig,
+    TrainingConfig,
+    instantiate,
+    members,
+)
 from discrete_vae.data.datasets import load_dataset
+from discrete_vae.data.rows import load_file
 from discrete_vae.data.splits import (
     DataMetadata,
     DatasetDescription,
     DataSplits,
+    check_compatible,
     describe_data,
     fixed_bits,
     fixed_permutation,
+    likelihood_for,
     training_subset,
 )
 from discrete_vae.errors import InvalidInputError
@@ -25,6 +39,8 @@ from discrete_vae.runs.io import EnvironmentSchema, check_fields
 def test_a_permutation_holds_every_number_once():
     assert sorted(fixed_permutation(1000, 3, 1)) == list(range(1000))
     assert fixed_permutation(0, 3).shape == (0,)
+    with pytest.raises(InvalidInputError, match="seed"):
+        fixed_permutation(3, -1)
 
 
 def test_permutations_depend_on_seed_and_key_alone():
@@ -54,14 +70,6 @@ def test_bits_follow_their_probabilities():
     assert bits[0].max() == 0
     assert bits[4].min() == 1
     assert (fixed_bits(probabilities, 9, 2) != bits).any()
-
-
-def test_bad_seeds_are_refused():
-    with pytest.raises(InvalidInputError, match="seed"):
-        fixed_permutation(3, -1)
-
-
-def test_missing_values_stay_and_bits_stay_what_they_are():
     values = np.array([0.0, np.nan, 1.0], np.float32)
     np.testing.assert_array_equal(fixed_bits(values, 0, 1), values)
 
@@ -94,8 +102,7 @@ def test_choosing_again_changes_nothing(numbered):
 
 
 def test_more_than_there_are_is_refused(numbered):
-    message = "training.num_examples must be at most the 1000 examples that there are; received 1001"
-    with pytest.raises(InvalidInputError, match=message):
+    with pytest.raises(InvalidInputError, match=r"training\.num_examples"):
         training_subset(numbered, TrainingConfig(num_examples=1001))
 
 
@@ -133,15 +140,94 @@ def test_a_run_of_before_keeps_nothing():
     [
         5,
         {},
-        {"event_shape": [4]},
-        {"event_shape": [2, 2], "low": 0, "high": 1},
-        {"event_shape": [0], "low": 0, "high": 1},
-        {"event_shape": [True], "low": 0, "high": 1},
-        {"event_shape": "4", "low": 0, "high": 1},
+        *({"event_shape": shape, "low": 0, "high": 1} for shape in ([2, 2], [0], [True], "4")),
         {"event_shape": [4], "low": None, "high": 1},
         {"event_shape": [4], "low": "nan", "high": 1},
     ],
 )
 def test_another_form_is_refused_by_name(picture):
     with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
-        check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, repair="Restore it.")
+        check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, "Restore it.")
+
+
+# Likelihoods that read the values.
+
+PROBE = torch.tensor([-1.0, -0.5, 0.0, 0.5, 1.0, 2.0, 3.0, 300.0, torch.inf, -torch.inf, torch.nan])
+
+
+def from_file(tmp_path, array, **settings):
+    np.save(tmp_path / "mine.npy", array)
+    return load_file(path=tmp_path / "mine.npy", **settings)
+
+
+def model(likelihood, **settings):
+    return ModelConfig(num_features=3, likelihood=likelihood, **settings)
+
+
+@pytest.mark.parametrize("member", members(LikelihoodConfig))
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_config_knows_the_domain_of_what_it_builds(member, exact):
+    config = member()
+    built = instantiate(config, event_shape=(1,)).domain(exact=exact)
+    assert torch.equal(config.domain(exact=exact).contains(PROBE), built.contains(PROBE))
+    for value in PROBE[:-1].tolist():
+        summary = ValueSummary(value, value, whole=value == value // 1)
+        assert config.domain(exact=exact).holds(summary) == bool(built.contains(torch.tensor(value)))
+
+
+KINDS = ("bernoulli", "gaussian", "categorical", "negative-binomial")
+REAL = np.linspace(-3.1, 7.2, 60).reshape(20, 3)
+COUNTS = np.arange(600.0).reshape(200, 3)
+CODES = COUNTS % 5
+UNIT = REAL / 11 + 0.3
+BITS = CODES % 2
+
+
+@pytest.mark.parametrize(
+    ("array", "readers"),
+    [
+        (REAL, {"gaussian"}),
+        (COUNTS, {"gaussian", "negative-binomial"}),
+        (CODES, {"gaussian", "negative-binomial", "categorical"}),
+        (UNIT, {"gaussian", "bernoulli"}),
+        (BITS, {"gaussian", "negative-binomial", "categorical", "bernoulli"}),
+    ],
+    ids=["real", "counts", "codes", "unit", "bits"],
+)
+def test_the_likelihoods_that_can_read_data_are_named_where_one_cannot(tmp_path, array, readers):
+    dataset = from_file(tmp_path, array)
+    for kind in KINDS:
+        if kind in readers:
+            assert likelihood_for(kind, dataset).kind == kind
+            continue
+        with pytest.raises(InvalidInputError, match="part 'train'") as caught:
+            likelihood_for(kind, dataset)
+        named = caught.value.repair.partition(" can read them")[0]
+        assert {word for word in KINDS if word in named} == readers
+
+
+def test_the_number_of_categories_is_that_of_the_data(tmp_path):
+    assert likelihood_for("categorical", from_file(tmp_path, CODES)).num_categories == 5
+    assert likelihood_for("categorical", from_file(tmp_path, BITS)).num_categories == 2
+
+
+def test_probabilities_are_read_as_bits_and_bits_as_counts(tmp_path):
+    drawn = from_file(tmp_path, UNIT, binarize=True)
+    for likelihood in (BernoulliLikelihoodConfig(), NegativeBinomialLikelihoodConfig()):
+        check_compatible(model(likelihood), drawn)
+
+
+def test_what_a_model_cannot_read_is_refused_by_part(tmp_path):
+    gaps = REAL.copy()
+    gaps[:, 1] = np.nan
+    real = model(GaussianLikelihoodConfig())
+    check_compatible(real.model_copy(update={"missing": True}), from_file(tmp_path, gaps))
+    for config, array, part in (
+        (real, gaps, "train"),
+        (model(CategoricalLikelihoodConfig(num_categories=4)), CODES, "train"),
+        (model(BernoulliLikelihoodConfig()), UNIT, "valid"),  # probabilities, which training alone may see
+    ):
+        with pytest.raises(InvalidInputError, match=f"part '{part}'"):
+            check_compatible(config, from_file(tmp_path, array))
+    with pytest.raises(InvalidInputError, match=r"--model\.likelihood"):
+        likelihood_for("poisson", from_file(tmp_path, BITS))

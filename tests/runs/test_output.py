@@ -2,6 +2,7 @@
 
 import io
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -33,25 +34,19 @@ def test_each_ending_has_its_form(tmp_path):
     assert parquet.read_table(folder / "a.parquet").to_pydict()["first"] == [0, 1]
 
 
-def test_a_table_longer_than_a_block_is_whole(tmp_path):
-    values = np.arange(10_000)
+def test_columns_alone_make_a_table_and_an_array_side_by_side(tmp_path):
+    values = np.arange(10_000)  # more than are text at the same time
     path = OutputFile(tmp_path / "a.csv").write({"a": values, "b": -values})
     assert path.read_text().splitlines()[1:] == [f"{value},{-value}" for value in values]
-
-
-def test_columns_alone_make_an_array_side_by_side(tmp_path):
     path = OutputFile(tmp_path / "a.npy").write({"a": np.arange(2), "b": np.array([0.5, 1.0])})
     np.testing.assert_array_equal(np.load(path), [[0, 0.5], [1, 1]])
 
 
-@pytest.mark.parametrize("name", ["a.txt", "a", "a.npz.bak", ".npz"])
-def test_other_endings_are_refused(tmp_path, name):
-    with pytest.raises(InvalidInputError, match="--out"):
-        OutputFile(tmp_path / name)
-
-
-def test_what_is_read_is_not_replaced(tmp_path, monkeypatch):
+def test_other_endings_and_what_is_read_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "a", "a.npz.bak", ".npz"):
+        with pytest.raises(InvalidInputError, match="--out"):
+            OutputFile(name)
     (tmp_path / "a.csv").write_text("x\n1\n")
     (tmp_path / "link.csv").symlink_to("a.csv")
     for name in ("a.csv", "c/../a.csv", "link.csv", "b.csv"):  # there is no b.csv yet
@@ -113,17 +108,6 @@ def test_a_loop_of_links_is_refused(tmp_path):
             OutputFile(tmp_path / name)
 
 
-def test_a_protected_file_is_not_replaced(tmp_path, monkeypatch):
-    path = tmp_path / "a.csv"
-    path.write_text("x\n1\n")
-    asked = os.access
-    monkeypatch.setattr(
-        os, "access", lambda place, mode: place != path and asked(place, mode)
-    )  # root may all
-    with pytest.raises(InvalidInputError, match=r"a\.csv"):
-        OutputFile(path)
-
-
 def test_a_failure_leaves_the_old_file(tmp_path):
     file = OutputFile(tmp_path / "a.csv")
     file.write({"a": np.arange(2)})
@@ -137,8 +121,6 @@ def test_a_failure_leaves_the_old_file(tmp_path):
 
 
 def test_a_missing_library_is_named(tmp_path, monkeypatch):
-    import sys
-
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(InvalidInputError, match="--out needs pyarrow"):
+    with pytest.raises(InvalidInputError, match="--out .*pyarrow"):
         OutputFile(tmp_path / "a.parquet")

@@ -21,7 +21,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.io import sha256_bytes, sha256_file, to_json
+from discrete_vae.runs.io import sha256_fields, sha256_file
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly
@@ -67,10 +67,7 @@ def seal(folder):
     """Give a folder's files the sums that they should have, as a forger would."""
     fields = json.loads((folder / "config.json").read_text())
     fields.pop("sha256", None)
-    sums = {
-        "weights": sha256_file(folder / "model.safetensors"),
-        "config": sha256_bytes(to_json("", fields).encode()),
-    }
+    sums = {"weights": sha256_file(folder / "model.safetensors"), "config": sha256_fields("", fields)}
     (folder / "config.json").write_text(json.dumps(fields | {"sha256": sums}))
 
 
@@ -97,17 +94,11 @@ def test_what_is_saved_is_loaded(name, tmp_path):
     assert not loaded.training
     x = torch.ones(2, *model.event_shape)
     assert torch.equal(loaded.encode(x, seed=0).logits, model.encode(x, seed=0).logits)
-    assert sorted(path.name for path in (tmp_path / "new/model").iterdir()) == [
-        "config.json",
-        "model.safetensors",
-    ]
-
-
-def test_a_model_in_float64_stays_in_float64(tmp_path):
-    model = build().double()
-    loaded = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
-    assert loaded.dtype == torch.float64
-    assert same(loaded, model)
+    files = sorted(path.name for path in (tmp_path / "new/model").iterdir())
+    assert files == ["config.json", "model.safetensors"]
+    double = DiscreteVAE.from_pretrained(model.double().save_pretrained(tmp_path / "double"))
+    assert double.dtype == torch.float64
+    assert same(double, model)
 
 
 def test_a_saved_model_gives_way_and_other_files_do_not(saved):
@@ -115,7 +106,7 @@ def test_a_saved_model_gives_way_and_other_files_do_not(saved):
     other.save_pretrained(saved)
     assert same(DiscreteVAE.from_pretrained(saved), other)
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidInputError, match="path must.*notes.txt"):
+    with pytest.raises(InvalidInputError, match="path .*notes.txt"):
         other.save_pretrained(saved)
     assert (saved / "notes.txt").read_text() == "mine"
 
@@ -162,15 +153,20 @@ def test_forged_weights_are_named(saved, change, name):
     assert caught.value.argument == f"{saved}: {name}"
 
 
-@pytest.mark.parametrize(
-    "fields", [{"format": 2}, {"dtype": "int64"}, {"own": 3}, {"model": {"num_features": -1}}, {"model": 3}]
-)
-def test_forged_configs_are_refused(saved, fields):
+def test_forged_configs_are_refused(saved):
     file = saved / "config.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | fields))
-    seal(saved)
-    with pytest.raises(InvalidInputError):
-        DiscreteVAE.from_pretrained(saved)
+    text = file.read_text()
+    for fields in (
+        {"format": 2},
+        {"dtype": "int64"},
+        {"own": 3},
+        {"model": {"num_features": -1}},
+        {"model": 3},
+    ):
+        file.write_text(json.dumps(json.loads(text) | fields))
+        seal(saved)
+        with pytest.raises(InvalidInputError):
+            DiscreteVAE.from_pretrained(saved)
 
 
 def test_files_that_do_not_say_what_the_mask_is_are_of_models_that_read_what_is_observed(tmp_path):
@@ -215,13 +211,10 @@ def test_modules_of_ones_own_are_asked_for(names, tmp_path):
     model = build(**{name: own_parts()[name] for name in names})
     folder = model.save_pretrained(tmp_path / "model")
     assert same(DiscreteVAE.from_pretrained(folder, **{name: own_parts()[name] for name in names}), model)
-    with pytest.raises(InvalidInputError, match=f"{names[0]} must"):
-        DiscreteVAE.from_pretrained(folder)
-
-
-def test_modules_that_nobody_asked_for_are_refused(saved):
-    with pytest.raises(InvalidInputError, match="decoder must"):
-        DiscreteVAE.from_pretrained(saved, decoder=nn.Linear(5, 6))
+    for given in ({}, own_parts() | {"encoder": nn.Linear(6, 4), "decoder": nn.Linear(5, 6)}):
+        if given.keys() != set(names):
+            with pytest.raises(InvalidInputError, match="encoder|decoder"):
+                DiscreteVAE.from_pretrained(folder, **given)
 
 
 class Named(nn.Linear):
@@ -270,20 +263,17 @@ def test_a_run_gives_its_best_checkpoint(run):
         assert same(DiscreteVAE.from_pretrained(source), best.model)
 
 
-def test_a_changed_config_of_a_run_is_refused(run, tmp_path):
-    folder = shutil.copytree(run.path, tmp_path / "run")
-    file = folder / "config.json"
-    file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
-    with pytest.raises(InvalidInputError, match="config.json"):
-        DiscreteVAE.from_pretrained(folder)
-
-
 def test_folders_of_something_else_are_refused(run, tmp_path):
+    changed_run = shutil.copytree(run.path, tmp_path / "run")
+    file = changed_run / "config.json"
+    file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
+    with pytest.raises(InvalidInputError, match=r"config\.json"):
+        DiscreteVAE.from_pretrained(changed_run)
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     for source in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InvalidInputError, match="path must"):
+        with pytest.raises(InvalidInputError, match="^path "):
             DiscreteVAE.from_pretrained(source)
     for target in (run.path, tmp_path / "file", tmp_path / "loop"):
-        with pytest.raises(InvalidInputError, match="path must"):
+        with pytest.raises(InvalidInputError, match="^path "):
             build().save_pretrained(target)

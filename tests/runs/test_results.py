@@ -14,16 +14,20 @@ class Result(Schema):
     by: int = 0
 
 
-@pytest.fixture
-def kept(tmp_path):
+def store(folder):
     """Results with a size n, settings "by" and a value."""
     return ResultStore(
-        tmp_path / "result.json",
-        tmp_path / "results",
+        folder / "result.json",
+        folder / "results",
         Result,
         name=lambda fields: f"n-{fields['n']}-by-{fields['by']}",
         completeness=lambda fields: (fields["n"],),
     )
+
+
+@pytest.fixture
+def kept(tmp_path):
+    return store(tmp_path)
 
 
 def result(n, by=0, value=0.0):
@@ -42,13 +46,7 @@ def test_no_order_of_adding_loses_a_result_or_hides_the_most_complete(tmp_path):
     for number, order in enumerate(itertools.permutations([result(1), result(5), result(3)])):
         folder = tmp_path / str(number)
         folder.mkdir()
-        kept = ResultStore(
-            folder / "result.json",
-            folder / "results",
-            Result,
-            name=lambda f: f"n-{f['n']}",
-            completeness=lambda f: (f["n"],),
-        )
+        kept = store(folder)
         for fields in order:
             kept.add(fields)
         assert list(contents(kept).values()) == [result(1), result(3), result(5)]

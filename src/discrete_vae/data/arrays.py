@@ -18,10 +18,7 @@ from torch import Tensor
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
 from discrete_vae.system import allocating, check_memory, is_allocation_failure, out_of_memory
 
-_HEADERS = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 1 << 24
 _LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
 _KINDS = {
@@ -39,26 +36,17 @@ def read_npy(path: Path) -> np.ndarray:
     size = check_is_file(path)
     with _friendly_errors(str(path)), path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
-            raise _unreadable(str(path), "another format", "Write it with numpy.save.")
+            raise _unreadable(str(path), "another format")
         file.seek(0)
         return _read_array(file, size, str(path))
 
 
 def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.ndarray]:
-    """Read arrays of a .npz file.
-
-    Args:
-        path: The file.
-        keys: Which arrays; those that the file lacks are left out. None reads all.
-
-    Returns:
-        The arrays by key, in the order of the file.
-    """
+    """Read the arrays of a .npz file by key, in the order of the file; of some keys alone if `keys` is not None."""
     check_is_file(path)
     with _friendly_errors(str(path)):
         if not zipfile.is_zipfile(path):
-            repair = "Copy it again, or write it with numpy.savez."
-            raise _unreadable(str(path), "another format, or a file that was cut short", repair)
+            raise _unreadable(str(path), "another format, or a file that was cut short")
         arrays: dict[str, np.ndarray] = {}
         with zipfile.ZipFile(path) as archive:
             _check_directory(path, archive)
@@ -119,26 +107,22 @@ def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
 
     A changed byte in the directory can make one entry swallow the next ones; the members themselves are still there.
     """
-    end = 0
+    end, members = 0, sorted(archive.infolist(), key=lambda member: member.header_offset)
     with path.open("rb") as file:
-        for member in sorted(archive.infolist(), key=lambda member: member.header_offset):
-            _check_gap(path, file, end, member.header_offset)
-            file.seek(member.header_offset)
+        for start, size in [
+            *((each.header_offset, each.compress_size) for each in members),
+            (archive.start_dir, 0),
+        ]:
+            if start < end:
+                raise _unreadable(str(path), "members that overlap")
+            file.seek(end)
+            # some writers put a shorter record of sizes behind a member
+            if start - end >= _LOCAL_HEADER_BYTES and _LOCAL_HEADER in file.read(start - end):
+                raise _unreadable(str(path), "members that its directory does not list")
+            file.seek(start)
             header = file.read(_LOCAL_HEADER_BYTES)
             lengths = sum(int.from_bytes(header[at : at + 2], "little") for at in (26, 28))
-            end = member.header_offset + _LOCAL_HEADER_BYTES + lengths + member.compress_size
-        _check_gap(path, file, end, archive.start_dir)
-
-
-def _check_gap(path: Path, file: IO[bytes], start: int, stop: int) -> None:
-    if stop < start:
-        raise _unreadable(str(path), "members that overlap")
-    if (
-        stop - start >= _LOCAL_HEADER_BYTES
-    ):  # less is the record of sizes that some writers put behind a member
-        file.seek(start)
-        if _LOCAL_HEADER in file.read(stop - start):
-            raise _unreadable(str(path), "members that its directory does not list")
+            end = start + _LOCAL_HEADER_BYTES + lengths + size
 
 
 def check_is_file(path: Path) -> int:
@@ -175,37 +159,24 @@ def _friendly_errors(name: str) -> Iterator[None]:
 
 
 def _unreadable(
-    name: str, received: str, repair: str = "The file is damaged or cut short: copy it again."
+    name: str, received: str, repair: str = "Copy it again, or write it with numpy.save or numpy.savez."
 ) -> InvalidInputError:
     return InvalidInputError(name, "must be a readable NumPy file", received, repair)
 
 
 def shown_key(key: str) -> str:
-    r"""A key of a .npz file for messages: quoted, short, without control characters.
-
-    Examples:
-        >>> shown_key("a\x1b[2J"), shown_key("b" * 50)
-        ("'a\\x1b[2J'", "'bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb...'")
-    """
+    """A key of a .npz file for messages: quoted, short, without control characters."""
     return repr(key if len(key) <= _SHOWN_LETTERS else f"{key[:_SHOWN_LETTERS]}...")
 
 
 def shown_keys(keys: Iterable[str]) -> str:
-    """The first few keys of a .npz file for messages, and how many more there are.
-
-    Examples:
-        >>> shown_keys("abcdefg")
-        'a, b, c, d, e and 2 more'
-        >>> shown_keys([])
-        'none'
-    """
+    """The first few keys of a .npz file for messages, and how many more there are."""
     names = [shown_key(key)[1:-1] for key in keys]
     more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
     return (", ".join(names[:_SHOWN_KEYS]) or "none") + more
 
 
 # Arrays of any real type as float32, refused where the values or their differences would be lost.
-
 
 _BLOCK = 1 << 22  # values that are looked at together
 _LARGEST_WHOLE = 2**24  # up to which float32 holds every whole number
@@ -214,23 +185,12 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte orde
 
 
 def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.ndarray:
-    """Convert values to float32, row by row of the examples.
+    """Convert values to float32, (example, feature).
 
     Args:
         name: What messages call the array.
         array: (example, ...), booleans, integers or real numbers; NaN marks missing values.
         columns: Names of the features, for messages.
-
-    Returns:
-        (example, feature) float32.
-
-    Examples:
-        >>> as_float32("x", np.array([[1, 2], [3, 2**24]])).dtype
-        dtype('float32')
-        >>> as_float32("x", np.array([[1, 2], [3, 2**24 + 1]]))
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: x must hold whole numbers of at most 16,777,216, beyond which float32
-        rounds; received 16777217 (feature 1). Give smaller units, or subtract an offset.
     """
     if array.dtype.kind not in "buif":
         repair = "Convert it with .astype(float)."
@@ -242,24 +202,27 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
     result = np.empty(rows.shape, np.float32)
     num_features = rows.shape[1]
     low, high = np.full(num_features, np.inf), np.full(num_features, -np.inf)
-    error, whole = np.zeros(num_features), array.dtype.kind != "f"
-    step = max(1, _BLOCK // num_features)
-    for first in range(0, len(rows), step):
-        block, into = rows[first : first + step], result[first : first + step]
+    error = np.zeros(num_features)
+    blocks = [
+        slice(first, first + step)
+        for step in [max(1, _BLOCK // num_features)]
+        for first in range(0, len(rows), step)
+    ]
+    for block in blocks:
         with np.errstate(over="ignore", invalid="ignore"):
-            into[:] = block
-            wide = block.astype(np.float64)
-            _check_range(name, wide, into, columns)
-            error = np.fmax(error, np.fmax.reduce(np.abs(into - wide), 0))  # infinities differ by NaN
+            result[block] = rows[block]
+            wide, narrow = rows[block].astype(np.float64), result[block]
+            if (lost := np.isinf(narrow) & np.isfinite(wide)).any():
+                row, feature = (int(place[0]) for place in np.nonzero(lost))
+                received = f"{wide[row, feature]:g} ({_feature(feature, columns)})"
+                rule = "must hold values that float32 can hold"
+                raise InvalidInputError(name, rule, received, "Scale the values.")
+            error = np.fmax(error, np.fmax.reduce(np.abs(narrow - wide), 0))  # infinities differ by NaN
             low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
     if not error.any():
         return result
-    whole = whole or all(
-        bool((part == np.trunc(part))[np.isfinite(part)].all())
-        for part in (rows[first : first + step] for first in range(0, len(rows), step))
-    )
-    worst = int(error.argmax())
-    if whole:
+    if all(bool((part == np.trunc(part))[np.isfinite(part)].all()) for part in map(rows.__getitem__, blocks)):
+        worst = int(error.argmax())
         column = rows[:, worst]
         value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
         rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
@@ -273,14 +236,6 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
         raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
     return result
-
-
-def _check_range(name: str, wide: np.ndarray, narrow: np.ndarray, columns: Sequence[str]) -> None:
-    lost = np.isinf(narrow) & np.isfinite(wide)
-    if lost.any():
-        row, feature = (int(place[0]) for place in np.nonzero(lost))
-        received = f"{wide[row, feature]:g} ({_feature(feature, columns)})"
-        raise InvalidInputError(name, "must hold values that float32 can hold", received, "Scale the values.")
 
 
 def _check_byte_order(name: str, array: np.ndarray) -> None:
@@ -298,11 +253,9 @@ def _check_byte_order(name: str, array: np.ndarray) -> None:
 def _is_plain(array: np.ndarray) -> bool:
     """Real values: of magnitudes that are met; integers: small, which in the wrong order no one is but 0."""
     if array.dtype.kind == "f":
-        size = np.abs(array[np.isfinite(array)])
-        least = max(_SMALLEST, float(np.finfo(array.dtype).tiny))
-        return not bool(
-            (((size > 0) & (size < least)) | (size > min(_LARGEST, float(np.finfo(array.dtype).max)))).any()
-        )
+        size, limits = np.abs(array[np.isfinite(array)]), np.finfo(array.dtype)
+        least, most = max(_SMALLEST, float(limits.tiny)), min(_LARGEST, float(limits.max))
+        return not bool((((size > 0) & (size < least)) | (size > most)).any())
     most = 1 if array.dtype.itemsize == 2 else 255  # 16-bit intensities may well be multiples of 256
     return -most <= int(array.min()) and int(array.max()) <= most
 
@@ -311,27 +264,13 @@ def _feature(index: int, columns: Sequence[str]) -> str:
     return f"column {columns[index]!r}" if columns else f"feature {index}"
 
 
-# States of a prior in a file.
-
-
 def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor:
-    """Read states of binary units, for chains that start at them.
+    """Read states of binary units, for chains that start at them, (chain, unit) float32.
 
     Args:
         path: A .npy file with an array (chain, unit) in {0,1} of any type of numbers.
         num_units: Units of the machine.
         argument: Name of the argument that gave the path, for messages.
-
-    Returns:
-        (chain, unit) float32.
-
-    Examples:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     np.save(f"{folder}/z.npy", np.array([[True, False]]))
-        ...     read_states(Path(folder, "z.npy"), 2)
-        tensor([[1., 0.]])
     """
     states = read_npy(path)
     received = f"shape {states.shape} of {states.dtype} in {path}"

@@ -116,14 +116,9 @@ class TrainingBatches:
         return self._order[start : start + self.batch_size]
 
     def batch(self, step: int) -> Tensor:
-        """The batch of a step.
+        """The batch of a step, from 0, (batch, feature) float32.
 
-        Args:
-            step: Number of the step, from 0.
-
-        Returns:
-            (batch, feature) float32. The bits of a dynamic data set depend on (seed, step) and, as torch's streams do,
-            on the kind of device.
+        The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
         if not self._dynamic:
             return self._train[self.indices(step)[self._share]]

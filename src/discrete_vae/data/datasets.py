@@ -25,15 +25,15 @@ from discrete_vae.data.splits import (
     DataSplits,
     fixed_bits,
     fixed_permutation,
+    shuffled_rows,
 )
 from discrete_vae.errors import InvalidInputError
 
 
 def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: Any) -> DataSplits:
-    """Load a data set.
+    """Load a data set; a published one is downloaded if it is not in the data folder yet.
 
-    Published data sets are read from the data folder, after a download if they are not there yet. The names
-    are ``digits`` (comes with scikit-learn), ``mnist-dynamic``, ``mnist-static``, ``omniglot``,
+    The names are ``digits`` (comes with scikit-learn), ``mnist-dynamic``, ``mnist-static``, ``omniglot``,
     ``caltech101-silhouettes`` and, with ``path=``, ``file`` for an array of one's own.
 
     Args:
@@ -45,8 +45,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
         Train, validation and test parts, (example, feature) float32 in [0, 1], and what is known about them.
 
     Raises:
-        InvalidInputError: If the name or a setting is unknown, the folder does not exist, or the data set is
-            damaged or cannot be downloaded.
+        InvalidInputError: If the name, a setting or the folder is wrong, or the data set damaged or out of reach.
 
     Examples:
         >>> digits = load_dataset("digits", num_valid=100)
@@ -61,9 +60,8 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
     return instantiate(configs[name](**settings), data_dir=data_dir)
 
 
-# Each loader takes the fields of its config and the data folder. Those of the published files take their archive too.
-# Validation and test parts stand in a fixed random order, so that their first rows are a fair subset. Images are
-# upright, ink is 1.
+# Each loader takes the fields of its config and the data folder; those of published files take their archive too.
+# Images are upright, ink is 1.
 
 
 def load_digits(
@@ -89,7 +87,7 @@ def load_digits(
     table = np.loadtxt(str(package.locate_file("sklearn/datasets/data/digits.csv.gz")), delimiter=",")
     intensities, kinds = table[:, :-1], table[:, -1].astype(np.int64)
     _check_leaves_examples("num_valid + num_test", num_valid + num_test, len(intensities))
-    order = np.split(fixed_permutation(len(intensities), split_seed), [num_test, num_test + num_valid])
+    order = shuffled_rows(len(intensities), num_test, num_valid, split_seed)
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
     return _dataset(
         "digits",
@@ -115,11 +113,9 @@ def _dataset(
     binarization_seed: int | None = None,
     labels: Mapping[str, np.ndarray] | None = None,
 ) -> DataSplits:
-    """A data set of bits, or of probabilities of bits if it has a binarization seed.
+    """A data set of bits, or of their probabilities if it has a binarization seed, from (example, ...) arrays by part.
 
-    Probabilities to train on are binarized afresh in each step, those of the validation and test parts once. `parts`
-    holds (example, ...) arrays "train", "valid" and "test", `labels` those of the parts that have some; `split` says
-    how the parts were made.
+    Probabilities to train on are binarized afresh in each step, those of the validation and test parts once.
     """
     drawn = f"train binarized afresh in each step, valid and test once with seed {binarization_seed}"
     tensors: dict[str, Any] = {}
@@ -145,7 +141,7 @@ def _dataset(
 
 
 def _in_order(part: str, rows: np.ndarray) -> np.ndarray:
-    """Rows in the order that their part stands in: a fixed random one but for training, whatever the seeds."""
+    """Rows in a fixed random order but for training, so that the first rows are a fair subset."""
     return rows if part == "train" else rows[fixed_permutation(len(rows), 0, BIT_KEYS[part])]
 
 
@@ -160,6 +156,29 @@ def _cut_valid(rows: np.ndarray, num_valid: int) -> dict[str, np.ndarray]:
     check_positive_int("num_valid", num_valid)
     _check_leaves_examples("num_valid", num_valid, len(rows))
     return {"train": rows[: len(rows) - num_valid], "valid": rows[len(rows) - num_valid :]}
+
+
+# The published data sets.
+
+
+_ORIGINALS = """
+train-images-idx3-ubyte.gz sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609 9912422
+train-labels-idx1-ubyte.gz sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c 28881
+t10k-images-idx3-ubyte.gz sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6 1648877
+t10k-labels-idx1-ubyte.gz sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6 4542
+binarized_mnist_train.amat sha256:ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d 78400000
+binarized_mnist_valid.amat sha256:1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2 15680000
+binarized_mnist_test.amat sha256:e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c 15680000
+chardata.mat git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec 100000000
+caltech101_silhouettes_28_split1.mat sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a 872124
+"""  # name, checksum, bytes at most
+
+
+def _files(*names: str) -> tuple[RemoteFile, ...]:
+    known = {
+        name: (checksum, int(size)) for name, checksum, size in map(str.split, _ORIGINALS.split("\n")[1:-1])
+    }
+    return tuple(RemoteFile(name, *known[name]) for name in names)
 
 
 # MNIST, binarized afresh in each training step.
@@ -199,28 +218,7 @@ MNIST_DYNAMIC = Archive(
         "https://ossci-datasets.s3.amazonaws.com/mnist/",
         "https://storage.googleapis.com/cvdf-datasets/mnist/",
     ),
-    files=(
-        RemoteFile(
-            MNIST_FILES["train_images"],
-            "sha256:440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            9_912_422,
-        ),
-        RemoteFile(
-            MNIST_FILES["train_labels"],
-            "sha256:3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
-            28_881,
-        ),
-        RemoteFile(
-            MNIST_FILES["test_images"],
-            "sha256:8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            1_648_877,
-        ),
-        RemoteFile(
-            MNIST_FILES["test_labels"],
-            "sha256:f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
-            4_542,
-        ),
-    ),
+    files=_files(*MNIST_FILES.values()),
     convert=_convert_mnist,
 )
 
@@ -283,23 +281,7 @@ MNIST_STATIC = Archive(
         **{f"{part}_shape": ArrayRule("int64", (2,)) for part in PARTS},
     },
     addresses=("http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/",),
-    files=(
-        RemoteFile(
-            "binarized_mnist_train.amat",
-            "sha256:ad693b29f94c14277b095f5238ddefbbdaaae0939789dd2f4f0205278cee3e4d",
-            78_400_000,
-        ),
-        RemoteFile(
-            "binarized_mnist_valid.amat",
-            "sha256:1de3d397c40fe8eeb33dafd4099a1f665ec01e96d9be234aaeeac8a34930e2e2",
-            15_680_000,
-        ),
-        RemoteFile(
-            "binarized_mnist_test.amat",
-            "sha256:e6687bfea3f820c174f33b7865140b2a2dd2930ef786f35d45795fc193b5ab2c",
-            15_680_000,
-        ),
-    ),
+    files=_files(*(f"binarized_mnist_{part}.amat" for part in PARTS)),
     convert=_convert_mnist_static,
 )
 
@@ -316,11 +298,8 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
     for part in PARTS:
         wanted, shape = (len(arrays[part]), 784), tuple(arrays[f"{part}_shape"].tolist())
         if shape != wanted:
-            name, repair = (
-                f"{archive.file_name}, array '{part}_shape',",
-                "Remove the file to have it made anew.",
-            )
-            raise InvalidInputError(name, f"must be {wanted}", shape, repair)
+            name = f"{archive.file_name}, array '{part}_shape',"
+            raise InvalidInputError(name, f"must be {wanted}", shape, "Remove the file to have it made anew.")
     return _dataset(
         "mnist-static",
         {part: np.unpackbits(arrays[part], axis=1) for part in PARTS},
@@ -355,7 +334,7 @@ OMNIGLOT = Archive(
         "source": ArrayRule("str", (), optional=True),
     },
     addresses=("https://raw.githubusercontent.com/yburda/iwae/master/datasets/OMNIGLOT/",),
-    files=(RemoteFile("chardata.mat", "git-blob:016a3536ffe5e1d38e42563a18d7a78bfaf643ec", 100_000_000),),
+    files=_files("chardata.mat"),
     convert=_convert_omniglot,
 )
 
@@ -371,10 +350,8 @@ def load_omniglot(
     """Omniglot with intensities as the probabilities of binarizing it afresh in each step.
 
     The published training part is sorted by alphabet; it is shuffled and its last `num_valid` images are the
-    validation part.
-
-    The description's version says which form was read: ``chardata.mat`` (24345/8070, what published figures
-    are for), or ``rebuilt`` (24345/8115, reduced anew from the 105x105 drawings), whose figures are not those
+    validation part. The description's version says which form was read: ``chardata.mat`` (24345/8070, what published
+    figures are for), or ``rebuilt`` (24345/8115, reduced anew from the 105x105 drawings), whose figures are not those
     of the published partition.
 
     Source: Lake, Salakhutdinov, Tenenbaum 2015 (the drawings); Burda, Grosse, Salakhutdinov 2016, section 5
@@ -383,10 +360,8 @@ def load_omniglot(
     arrays, sha256 = fetch_archive(archive, data_dir)
     order = fixed_permutation(len(arrays["train"]), split_seed)
     parts = _cut_valid(arrays["train"][order], num_valid) | {"test": arrays["test"]}
-    # only the rebuilt form knows who drew what
-    version = (
-        str(arrays["source"]) if "source" in arrays else "rebuilt" if "train_drawer" in arrays else "unknown"
-    )
+    unsaid = "rebuilt" if "train_drawer" in arrays else "unknown"  # only that form knows who drew what
+    version = str(arrays.get("source", unsaid))
     return _dataset(
         "omniglot",
         {part: _intensities(images) for part, images in parts.items()},
@@ -426,13 +401,7 @@ CALTECH101 = Archive(
         "classnames": ArrayRule("str", (101,), optional=True),
     },
     addresses=("https://people.cs.umass.edu/~marlin/data/",),
-    files=(
-        RemoteFile(
-            "caltech101_silhouettes_28_split1.mat",
-            "sha256:eb6735e8d84b1850fabc5590124aab1755e90c9fd28123584325398405e1e42a",
-            872_124,
-        ),
-    ),
+    files=_files("caltech101_silhouettes_28_split1.mat"),
     convert=_convert_caltech101,
 )
 
@@ -456,7 +425,7 @@ def load_caltech101_silhouettes(
         version="28x28, split 1, object = 1",
         split=", as published",
         sha256=sha256,
-        labels={
-            part: found if names is None else names[found.astype(int) - 1] for part, found in numbers.items()
-        },
+        labels=numbers
+        if names is None
+        else {part: names[each.astype(int) - 1] for part, each in numbers.items()},
     )

@@ -32,7 +32,8 @@ class RemoteFile:
 
     Attributes:
         name: Its name, which completes the address.
-        checksum: ``sha256:...``, or ``git-blob:...`` where that is not known, see `checksum_of`.
+        checksum: ``sha256:...``, or where that is not known ``git-blob:...``, the SHA-1 of ``blob SIZE``, a zero byte
+            and the content.
         max_size: Bytes that it has at most; a download ends there.
     """
 
@@ -78,42 +79,26 @@ class Archive:
 
 
 def check_data_dir(data_dir: str | Path | None, *, argument: str = "data_dir") -> Path | None:
-    """Return a folder that the user named, if it exists; None stays None.
+    """Return a folder that the user named, if it exists: a typing error must not start a download.
 
-    Nothing is created: a typing error must not start a download.
-
-    Args:
-        data_dir: The folder; ``~`` is the home directory.
-        argument: Name for messages.
+    None stays None.
     """
     if data_dir is None:
         return None
     path = user_path(argument, data_dir)
     if not path.is_dir():
-        repair = "Create it, or correct the path."
-        raise InvalidInputError(argument, "must be an existing folder", str(data_dir), repair)
+        rule, repair = "must be an existing folder", "Create it, or correct the path."
+        raise InvalidInputError(argument, rule, str(data_dir), repair)
     return path
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:
     """Find the folder of the data sets: the argument, else ``DISCRETE_VAE_DATA``, else the user's cache.
 
-    Args:
-        data_dir: The folder; ``~`` is the home directory.
-
-    Returns:
-        The folder. Only the one in the user's cache may not exist yet.
-
-    Examples:
-        >>> data_folder("no/such/folder")
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: data_dir must be an existing folder; received no/such/folder.
-        ...
+    A folder that is named must exist; the one in the user's cache may not exist yet.
     """
-    named = check_data_dir(data_dir)
-    named = named or check_data_dir(
-        os.environ.get(ENVIRONMENT_VARIABLE) or None, argument=ENVIRONMENT_VARIABLE
-    )
+    variable = os.environ.get(ENVIRONMENT_VARIABLE) or None
+    named = check_data_dir(data_dir) or check_data_dir(variable, argument=ENVIRONMENT_VARIABLE)
     if named is not None:
         return named
     import pooch  # here, since it costs time and a machine without it can still use its own files
@@ -122,11 +107,7 @@ def data_folder(data_dir: str | Path | None = None) -> Path:
 
 
 def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> tuple[dict[str, np.ndarray], str]:
-    """Read an archive from the data folder; download the originals and make it if it is not there.
-
-    Args:
-        archive: Which one.
-        data_dir: The folder; None means ``DISCRETE_VAE_DATA`` or the user's cache.
+    """Read an archive from the folder that `data_folder` finds; download the originals and make it if it is not there.
 
     Returns:
         Its arrays by key, checked, and the SHA-256 of the file.
@@ -154,14 +135,11 @@ def _make(archive: Archive, folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".download-", dir=folder) as into:
             originals = {file.name: _fetch_file(archive, file, Path(into), folder) for file in archive.files}
             arrays = archive.convert(originals)
-        _check_arrays(
-            arrays, archive, f"the converted {name}", "Report it: the originals had the right checksums."
-        )
+        repair = "Report it: the originals had the right checksums."
+        _check_arrays(arrays, archive, f"the converted {name}", repair)
         content = io.BytesIO()
         np.savez_compressed(content, allow_pickle=False, **arrays)
         write_bytes(folder / name, content.getvalue())
-    except InvalidInputError:
-        raise
     except OSError as error:
         rule = f"must be a folder where {name} can be written"
         repair = "Free space, check permissions, or name another folder."
@@ -191,12 +169,8 @@ def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) ->
             return path
         path.unlink(missing_ok=True)
         faults.append(f"{url}: {fault}")
-    repair = (
-        f"Check the network and try again, or download {' or '.join(urls)} by hand and put it into {folder} "
-        f"({file.checksum}); or put a ready {archive.file_name} there."
-    )
-    rule = "must be downloadable and have the right checksum"
-    raise DownloadError(file.name, rule, "; ".join(faults), repair)
+    repair = f"Check the network, or put it ({file.checksum}), or a ready {archive.file_name}, into {folder} by hand."
+    raise DownloadError(file.name, "must be downloadable, with its checksum", "; ".join(faults), repair)
 
 
 def _download(url: str, path: Path, max_size: int) -> None:
@@ -222,22 +196,16 @@ def _reason(error: Exception) -> object:
     return getattr(error.args[0], "reason", error) if error.args else error
 
 
-def checksum_of(path: Path, algorithm: str) -> str:
-    """Hexadecimal SHA-256 of a file, or for "git-blob" SHA-1 of ``blob SIZE``, a zero byte and the content."""
-    if algorithm == "sha256":
-        return sha256_file(path)
-    content = path.read_bytes()
-    return hashlib.sha1(f"blob {len(content)}\0".encode() + content, usedforsecurity=False).hexdigest()
-
-
 def _fault(path: Path, file: RemoteFile) -> str | None:
     """Size or checksum of a file that has another than it should; None if it has neither."""
     size = path.stat().st_size
     if size > file.max_size:
         return f"a file of {size} bytes, which has {file.max_size} at most"
-    algorithm, _, wanted = file.checksum.partition(":")
-    found = checksum_of(path, algorithm)
-    return None if found == wanted else f"a file of {size} bytes with {algorithm}:{found}"
+    found = f"sha256:{sha256_file(path)}"
+    if file.checksum.startswith("git-blob:"):
+        content = b"blob %d\0" % size + path.read_bytes()
+        found = f"git-blob:{hashlib.sha1(content, usedforsecurity=False).hexdigest()}"
+    return None if found == file.checksum else f"a file of {size} bytes with {found}"
 
 
 def _check_arrays(arrays: Mapping[str, np.ndarray], archive: Archive, name: str, repair: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import UNIT_INTERVAL, check_number
+from discrete_vae.checks import BINARY, UNIT_INTERVAL, check_number
 from discrete_vae.config import DataConfig, FileDataConfig, ModelConfig
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
@@ -20,18 +20,12 @@ from discrete_vae.data.splits import (
     PARTS,
     DatasetDescription,
     DataSplits,
+    check_domain,
     fixed_bits,
-    fixed_permutation,
+    shuffled_rows,
     summarize,
 )
-from discrete_vae.data.tables import (
-    ColumnRoles,
-    Table,
-    read_csv,
-    read_label_column,
-    read_parquet,
-    shown_names,
-)
+from discrete_vae.data.tables import READERS, ColumnRoles, read_label_column, read_table, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
@@ -39,19 +33,17 @@ from discrete_vae.system import allocating, check_memory, user_path
 
 _REPAIR = "Give fewer examples or features, or use a machine with more memory."
 
-
-# Reading of a user's file, of whatever format.
-
-
 WHOLE = "whole"
 """Key of examples that are not divided into parts yet."""
 
 _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
 _LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-_TABLES: Mapping[str, Callable[..., Table]] = {".csv": read_csv, ".parquet": read_parquet}
-_ENDINGS = (".npy", ".npz", *_TABLES)
+_ENDINGS = (".npy", ".npz", *READERS)
 _TEXTS = (".tsv", ".tab", ".txt", ".dat")
+
+
+# Reading of a user's file, of whatever format.
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,24 +68,24 @@ class OwnArrays:
         first = next(iter(self.examples.values()))
         for part, values in self.examples.items():
             name = self.names[part]
+            received = values.shape
             if values.ndim not in _SHAPES:
-                *others, last = _SHAPES.values()
-                rule = f"must be {', '.join(others)} or {last}"
-                raise InvalidInputError(name, rule, f"shape {values.shape}", "Reshape the array.")
-            if values.size == 0:
+                rule = f"must be {' or '.join(_SHAPES.values())}"
+            elif values.size == 0:
                 rule = "must hold at least one example and feature"
-                raise InvalidInputError(name, rule, f"shape {values.shape}", "Fill it.")
-            if values.shape[1:] != first.shape[1:]:
+            elif values.shape[1:] != first.shape[1:]:
                 rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
-                repair = "Give all parts the same features."
-                raise InvalidInputError(name, rule, f"shape {values.shape[1:]}", repair)
+                received = values.shape[1:]
+            else:
+                continue
+            raise InvalidInputError(name, rule, f"shape {received}", "Reshape or fill the array.")
         shape = first.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
 
 def read_own_arrays(file: Path, roles: ColumnRoles | None = None) -> OwnArrays:
     """Read a .npy, .npz, .csv or .parquet file."""
-    ending = file.suffix.lower()
+    ending, roles = file.suffix.lower(), roles or ColumnRoles()
     if ending not in _ENDINGS:
         check_is_file(file)
         repair = "Save the array with numpy.save, or the table as CSV."
@@ -101,16 +93,15 @@ def read_own_arrays(file: Path, roles: ColumnRoles | None = None) -> OwnArrays:
             repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    roles = roles or ColumnRoles()
-    if ending in _TABLES:
-        table = _TABLES[ending](file, roles)
+    if ending in READERS:
+        table = read_table(file, roles)
         labels = {} if table.labels is None else {WHOLE: table.labels}
         return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
-    for argument, names in (("label_column", (roles.label,)), ("ignored_columns", roles.ignored)):
-        if any(name is not None and name not in roles.optional for name in names):
-            rule = f"needs a {' or '.join(_TABLES)} file"
+    for name in (roles.label, *roles.ignored):
+        if name is not None and name not in roles.optional:
+            argument = "label_column" if name == roles.label else "ignored_columns"
             repair = "Leave it out; a .npz file has labels as y or y_train."
-            raise InvalidInputError(argument, rule, str(file), repair)
+            raise InvalidInputError(argument, f"needs a {' or '.join(READERS)} file", str(file), repair)
     return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)}) if ending == ".npy" else _read_npz(file)
 
 
@@ -125,22 +116,19 @@ def _read_npz(file: Path) -> OwnArrays:
     }
     if not keys or {*keys.values(), *labels.values()} != set(arrays):
         rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
-        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one of them alone."
+        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one alone."
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+    named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in labels.items():
-        examples, found = arrays[keys[part]], arrays[name]
-        if found.ndim == 0 or examples.ndim == 0 or len(found) != len(examples):
-            rule = f"must hold a label for each of the {len(examples) if examples.ndim else 0} examples"
-            named = f"{file}, array {shown_key(name)},"
-            raise InvalidInputError(named, rule, f"shape {found.shape}", "Give one each.")
+        num_examples, found = arrays[keys[part]].shape[:1], arrays[name]
+        if found.shape[:1] != num_examples or not num_examples:
+            rule = f"must hold a label for each of the {num_examples[0] if num_examples else 0} examples"
+            raise InvalidInputError(named[name], rule, f"shape {found.shape}", "Give one each.")
     return OwnArrays(
         {part: arrays[key] for part, key in keys.items()},
-        {part: f"{file}, array {shown_key(key)}," for part, key in keys.items()},
+        {part: named[key] for part, key in keys.items()},
         {part: arrays[name] for part, name in labels.items()},
     )
-
-
-# The user's own data as a data set.
 
 
 def load_file(
@@ -171,8 +159,8 @@ def load_file(
         path: The file; ``~`` is the home directory.
         label_column: The column of a table that holds labels and is no feature; None means none does.
         ignored_columns: Columns of a table that are not read.
-        valid_fraction: Share of the examples for validation, between 0 and 1, where the file has no such part.
-        test_fraction: Share of the examples for testing, between 0 and 1, where the file has no such part.
+        valid_fraction: Share of the examples for validation, in (0, 1], where the file has no such part.
+        test_fraction: Share of the examples for testing, in (0, 1], where the file has no such part.
         split_seed: Seed of the shuffle.
         binarize: Whether values are probabilities of bits: of the training part, if they are not all 0 or 1, bits are
             drawn afresh in each step; of the validation and test parts once.
@@ -183,8 +171,7 @@ def load_file(
         A data set named after the file.
 
     Raises:
-        InvalidInputError: If the file cannot be read or has no such columns, its arrays break a rule, there are too few
-            examples, or a value is no probability although it should be.
+        InvalidInputError: If the file cannot be read, breaks a rule, or has too few examples.
 
     Examples:
         >>> import tempfile
@@ -209,24 +196,19 @@ def load_file(
         }
         if binarize:
             for key, values in arrays.items():
-                _check_probabilities(found.names[key], values)
+                check_domain(found.names[key], UNIT_INTERVAL, summarize(torch.from_numpy(values)))
         places, split = _split(found, valid_fraction, test_fraction, split_seed)
+        about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
+        labels = {
+            part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels
+        }
         dataset = DataSplits(
             name=file.stem,
             **{part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()},
             event_shape=event_shape,
             dynamic=False,
-            description=DatasetDescription(
-                source=file.name,
-                version="the user's file",
-                split=split,
-                values="as in the file",
-                sha256=sha256_file(file),
-                columns=found.columns,
-            ),
-            labels={
-                part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels
-            },
+            description=DatasetDescription(*about),
+            labels=labels,
         )
         return binarized(dataset, seed=binarization_seed) if binarize else dataset
 
@@ -248,10 +230,9 @@ def _split(
         cut |= {"test": num_test} if key == WHOLE else {}
         if min(cut.values()) < 1:
             *others, last = cut.values()
-            rule = f"must have examples for each of {'three' if key == WHOLE else 'two'} parts"
             received = f"{total} examples, cut into {', '.join(map(str, others))} and {last}"
             repair = "Add examples, change the fractions, or save train, valid and test yourself."
-            raise InvalidInputError(found.names[key], rule, received, repair)
+            raise InvalidInputError(found.names[key], "must have examples for each part", received, repair)
         test, valid, train = shuffled_rows(total, num_test, num_valid, seed)
         places |= {"train": (key, train), "valid": (key, valid)}
         words = f" after a shuffle with seed {seed}"
@@ -263,34 +244,12 @@ def _split(
     return places, f"{'/'.join(str(sizes[part]) for part in PARTS)}{words}"
 
 
-def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
-    """Rows of the test, the validation and the training examples of an array that is cut, in this order."""
-    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
-
-
-def _check_probabilities(name: str, values: np.ndarray) -> None:
-    """Check that all values that are there lie in [0, 1]."""
-    outside = values[~UNIT_INTERVAL.contains(values) & ~np.isnan(values)]
-    if outside.size:
-        low, high = float(np.nanmin(values)), float(np.nanmax(values))
-        repair = UNIT_INTERVAL.repair(high if high > 1 else low)
-        raise InvalidInputError(name, UNIT_INTERVAL.rule, f"values from {low:g} to {high:g}", repair)
-
-
 def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     """Draw the bits of the validation and test parts; those of the training part are drawn afresh in each step.
 
-    Missing values stay missing, and a part of bits stays as it is.
-
-    Args:
-        dataset: Probabilities, (example, *event) or (example, feature).
-        seed: Seed of the bits that the validation and test parts keep.
-
-    Returns:
-        The data set; dynamic if there are bits to draw in training.
+    Missing values stay missing, and a part of bits stays as it is: the result is dynamic if there are bits to draw.
     """
-    parts = {"train": dataset.train, "valid": dataset.valid, "test": dataset.test}
-    of_bits = {part: bool((torch.isnan(x) | (x == 0) | (x == 1)).all()) for part, x in parts.items()}
+    of_bits = {part: BINARY.holds(summarize(getattr(dataset, part))) for part in PARTS}
     train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
     return replace(
@@ -305,26 +264,13 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
 # Labels of a run's examples from a file beside the data.
 
 
-_WORDS = {"train": "training", "valid": "validation", "test": "test"}
-
-
 def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
-    r"""Read one label per example.
+    """Read one label per example, (example,) numbers or words.
 
     Args:
-        path: A .npy file with an array (example,) of numbers or words, or a .csv file with one column under its name.
+        path: A .npy file with an array (example,), or a .csv file with one column under its name, whose labels are
+            numbers where all of them are whole numbers.
         argument: What messages call it.
-
-    Returns:
-        (example,): numbers, or words; of a .csv file whole numbers where all labels are such.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     file = Path(folder, "kinds.csv")
-        ...     _ = file.write_text("kind\ncat\ndog\n")
-        ...     read_label_file(file)
-        array(['cat', 'dog'], dtype='<U3')
     """
     file = user_path(argument, path)
     if file.suffix.lower() not in (".npy", ".csv"):
@@ -345,7 +291,7 @@ def labels_of_part(
     *,
     argument: str = "labels",
 ) -> np.ndarray:
-    """The labels of a part of a data set.
+    """The labels of a part of a data set, (example,) in its order.
 
     Args:
         labels: One per example of the part, in their order; or, where the data are a file that was cut into parts, one
@@ -354,15 +300,12 @@ def labels_of_part(
         config: Where they are from.
         part: "train", "valid" or "test".
         argument: What messages call the labels.
-
-    Returns:
-        (example,), in the order of the part.
     """
     sizes = {name: len(getattr(dataset, name)) for name in PARTS}
     total = sum(sizes.values())
     if len(labels) == sizes[part]:
         return labels
-    rule = f"must be as many as the {sizes[part]} {_WORDS[part]} examples"
+    rule = f"must be as many as the {sizes[part]} examples of the part {part!r}"
     if isinstance(config, FileDataConfig):
         found = read_own_arrays(Path(config.path), ColumnRoles(config.label_column, config.ignored_columns))
         if set(found.examples) == {WHOLE}:
@@ -400,26 +343,15 @@ class Rows(ShowsShapes):
         return len(self.x)
 
     def subset(self, places: np.ndarray) -> Rows:
-        """Some of the rows.
-
-        Args:
-            places: Which, (row,) int64.
-        """
+        """Some of the rows, by their places, (row,) int64."""
         labels = None if self.labels is None else self.labels[places]
         return replace(self, x=self.x[places], index=self.index[places], labels=labels)
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
-    """A part of a data set.
+    """A part of a data set, "train", "valid" or "test".
 
-    Args:
-        dataset: The data set.
-        part: "train", "valid" or "test". Of probabilities to train on bits are drawn, as they are for the others.
-
-    Examples:
-        >>> from discrete_vae.data.datasets import load_dataset
-        >>> rows_of_part(load_dataset("digits")).x.shape
-        torch.Size([250, 64])
+    Of probabilities to train on bits are drawn, as they are for the other parts.
     """
     if part not in PARTS:
         raise InvalidInputError("part", f"must be one of {', '.join(PARTS)}", repr(part), "Take test.")
@@ -461,9 +393,6 @@ def read_rows(
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
 
-    Returns:
-        The rows.
-
     Raises:
         InvalidInputError: If the file cannot be read, has no such part, or holds examples that the model cannot read.
 
@@ -503,15 +432,12 @@ def _part(found: OwnArrays, part: str | None, name: str) -> str:
     if WHOLE in found.examples:
         if part is None:
             return WHOLE
-        repair = "Leave it out: all of its rows are taken."
-        raise InvalidInputError(
-            "part", f"must be left out for {name}, which has no parts", repr(part), repair
-        )
-    wanted = part or "test"
-    if wanted not in found.examples:
-        known = " or ".join(found.examples)
-        raise InvalidInputError("part", f"must be {known} for {name}", repr(wanted), "Take one of them.")
-    return wanted
+        rule = f"must be left out for {name}, which has no parts"
+        raise InvalidInputError("part", rule, repr(part), "Leave it out: all of its rows are taken.")
+    if (part := part or "test") not in found.examples:
+        rule = f"must be {' or '.join(found.examples)} for {name}"
+        raise InvalidInputError("part", rule, repr(part), "Take one of them.")
+    return part
 
 
 def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
@@ -521,8 +447,7 @@ def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
     if shape == wanted or (flat and math.prod(shape) == model.num_values):
         return
     rule = f"must have examples of {model.num_values} values, as the run's have, {wanted}"
-    repair = "Give rows made as those that the run was trained on."
-    raise InvalidInputError(name, rule, f"examples of shape {shape}", repair)
+    raise InvalidInputError(name, rule, f"examples of shape {shape}", "Give rows like those of training.")
 
 
 def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
@@ -532,32 +457,26 @@ def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]
     if lacks:
         rule = f"must have the {len(wanted)} columns that the run was trained on"
         received = f"none of the name {lacks[0][:40]!r}"
-        if len(lacks) > 1:
-            received += f", and {len(lacks) - 1} more are missing"
+        received += f", and {len(lacks) - 1} more are missing" * (len(lacks) > 1)
         repair = f"Add or rename columns; those of the file are {shown_names(found)}."
         raise InvalidInputError(name, rule, received, repair)
     more = [column for column in found if column not in known]
     if more:
-        rule, repair = "must have no columns but those that the run was trained on", "Leave them out"
-        if len(more) == 1:
-            repair = "Leave it out; if it holds labels, name it: --label-column"
-        raise InvalidInputError(name, rule, shown_names(more), f"{repair}.")
+        rule = "must have no columns but those that the run was trained on"
+        repair = "Leave them out; if one holds labels, name it: --label-column."
+        raise InvalidInputError(name, rule, shown_names(more), repair)
     return [places[column] for column in wanted]
 
 
 def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) -> bool:
     """Check that a model reads these values; returns whether they are probabilities of what it reads."""
-    values, domain = summarize(x), model.likelihood.domain()
-    if not domain.holds(values):
-        rule = f"{domain.rule}, which the run's {model.likelihood.kind} likelihood reads"
-        raise InvalidInputError(name, rule, values, domain.repair_of(values))
+    values, likelihood = summarize(x), model.likelihood
+    check_domain(name, likelihood.domain(), values, f", which the run's {likelihood.kind} likelihood reads")
     if values.num_missing and not missing:
-        received = f"{values.num_missing} of {values.num_values}"
+        rule = "must have no missing values, since the run has learned of none"
         repair = "Fill them, as dvae impute does, or train with gaps: --model.missing true."
-        raise InvalidInputError(
-            name, "must have no missing values, since the run has learned of none", received, repair
-        )
-    return not model.likelihood.domain(exact=True).holds(values)
+        raise InvalidInputError(name, rule, f"{values.num_missing} of {values.num_values}", repair)
+    return not likelihood.domain(exact=True).holds(values)
 
 
 def _bits(x: Tensor, seed: int) -> Tensor:

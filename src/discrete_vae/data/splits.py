@@ -1,4 +1,4 @@
-"""The record of a data set, its parts, and the fixed choices of examples."""
+"""The record of a data set, its parts, the fixed choices of examples, and the likelihoods that can read it."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import ValueSummary
-from discrete_vae.config import TrainingConfig
+from discrete_vae.checks import FINITE, Domain, ValueSummary
+from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
@@ -61,9 +61,6 @@ class DataSplits(ShowsShapes):
         description: Source, version, split and how values are read.
         labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
 
-    Raises:
-        InvalidInputError: If a part has no example, or the training part only one, or the event shape has another
-            number of values.
     """
 
     name: str
@@ -80,8 +77,7 @@ class DataSplits(ShowsShapes):
         if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalization needs the spread of two
             rule = "must have at least two examples to train on, and one each for validation and test"
             received = ", ".join(f"{count} in {part}" for part, count in sizes.items())
-            repair = "Add examples, or divide them otherwise."
-            raise InvalidInputError(f"data set {self.name}", rule, received, repair)
+            raise InvalidInputError(f"data set {self.name}", rule, received, "Divide them otherwise.")
         if math.prod(self.event_shape) != self.num_features:
             rule = f"must have {self.num_features} values, as the examples have"
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
@@ -107,15 +103,7 @@ class DataSplits(ShowsShapes):
 
 
 def summarize(x: Tensor) -> ValueSummary:
-    """Range of the observed values, whether all are whole numbers, and how many are missing.
-
-    Args:
-        x: (example, ...), floating-point; NaN marks missing values.
-
-    Examples:
-        >>> summarize(torch.tensor([[1.0, torch.nan], [3.0, 2.0]]))
-        ValueSummary(low=1.0, high=3.0, whole=True, num_missing=1, num_values=4)
-    """
+    """Range of the observed values of x, (example, ...), whether all are whole, and how many are missing (NaN)."""
     total = ValueSummary(math.inf, -math.inf, True)
     for rows in x.split(_ROWS):
         missing = rows.isnan()
@@ -130,45 +118,38 @@ def summarize(x: Tensor) -> ValueSummary:
 
 
 def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """(height, width) of the picture of an example, channels one below the other; None for a row of a table.
-
-    Examples:
-        >>> picture_shape((3, 28, 20)), picture_shape((12,))
-        ((84, 20), None)
-    """
+    """(height, width) of the picture of an example, channels one below the other; None for a row of a table."""
     if len(event_shape) != 3:
         return None
     channels, height, width = event_shape
     return channels * height, width
 
 
-# Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits.
-#
-# They read the raw words of Philox4x64, whose stream NumPy keeps fixed for good, unlike the distributions on
-# top of it or torch's generators.
-
+# Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits. They read the raw
+# words of Philox4x64, whose stream NumPy keeps fixed for good, unlike the distributions on top of it.
 
 BIT_KEYS = {"train": 0, "valid": 1, "test": 2}
 """Keys of `fixed_bits` by part."""
 
 
 def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
-    """A permutation that depends on its arguments alone.
+    """A permutation of the numbers from 0 to length - 1, (length,) int64, that depends on its arguments alone.
 
     Args:
         length: How many numbers to permute.
         seed: Integer from 0 to 2^64 - 1.
         key: Further integers, for example the epoch.
 
-    Returns:
-        (length,) int64, the numbers from 0 to length - 1 in random order.
-
     Examples:
         >>> fixed_permutation(5, 0).tolist()
         [3, 2, 0, 4, 1]
     """
-    # Ties among 64-bit words do not happen in practice, and a stable sort settles them anyway.
     return np.argsort(_words(length, seed, *key), kind="stable")
+
+
+def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
+    """Rows of the test, the validation and the training examples of an array that is cut, in this order."""
+    return np.split(fixed_permutation(num_examples, seed), [num_test, num_test + num_valid])
 
 
 def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
@@ -178,9 +159,6 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
         probabilities: Any shape, in [0, 1]; 0 always gives 0, 1 always gives 1, and NaN, a missing value, stays.
         seed: Integer from 0 to 2^64 - 1.
         key: Further integers, for example `BIT_KEYS` of the part.
-
-    Returns:
-        Array of the same shape, float32 in {0, 1} or NaN.
 
     Examples:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
@@ -195,7 +173,7 @@ def _words(count: int, seed: int, *key: int) -> np.ndarray:
     return np.random.Philox(key=key_to_seed(seed, *key)).random_raw(count)
 
 
-# A fixed random choice of the examples that a run trains on and validates with.
+# Fixed random choices of examples.
 
 
 _SEED, _STREAM = 0, 0x63686F73656E
@@ -203,23 +181,10 @@ _TEST_KEY = 0
 
 
 def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
-    """The data set with as many training and validation examples as a config asks for.
+    """The data set with the `num_examples` and `num_validation_examples` of a config; None takes all.
 
-    The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, and choosing
-    again changes nothing.
-
-    Args:
-        dataset: The whole data set.
-        training: Its `num_examples` and `num_validation_examples`; None takes all.
-
-    Returns:
-        The data set, with its test part as it was.
-
-    Examples:
-        >>> from discrete_vae.data.datasets import load_dataset
-        >>> few = training_subset(load_dataset("digits"), TrainingConfig(num_examples=200))
-        >>> len(few.train), len(few.valid), len(few.test)
-        (200, 250, 250)
+    The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, choosing
+    again changes nothing, and the test part stays.
     """
     return replace(
         dataset,
@@ -238,26 +203,25 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
         number: How many are wanted; None means all.
         argument: What messages call the number.
 
-    Returns:
-        (example,) int64, ascending.
-
     Examples:
         >>> subset_indices(100, 3).tolist()
         [30, 33, 45]
     """
-    if number is not None and number > length:
-        rule = f"must be at most the {length} test examples"
-        raise InvalidInputError(argument, rule, number, "Leave it out for all of them.")
+    _check_at_most(argument, number, length)
     return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
 
 
 def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
+    _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
-    if count > len(part):
-        rule = f"must be at most the {len(part)} examples that there are"
-        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
     return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
+
+
+def _check_at_most(name: str, count: int | None, length: int) -> None:
+    if count is not None and count > length:
+        rule = f"must be at most the {length} examples that there are"
+        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
 
 
 _KEY = "picture"
@@ -281,8 +245,7 @@ class DataMetadata:
     def of(cls, dataset: DataSplits) -> Self:
         """Metadata of a data set."""
         test = dataset.summaries["test"]
-        low, high = (test.low, test.high) if test.low <= test.high else (0.0, 1.0)
-        return cls(dataset.event_shape, low, high)
+        return cls(dataset.event_shape, *((test.low, test.high) if test.low <= test.high else (0.0, 1.0)))
 
     @classmethod
     def read(cls, environment: Mapping[str, Any]) -> Self | None:
@@ -304,17 +267,9 @@ class DataMetadata:
 
 
 def describe_data(dataset: DataSplits) -> dict[str, Any]:
-    """Entry of ``environment.json`` about a run's data, as JSON can express it.
-
-    Examples:
-        >>> from discrete_vae import load_dataset
-        >>> found = describe_data(load_dataset("digits"))
-        >>> found["name"], found["picture"]
-        ('digits', {'event_shape': [1, 8, 8], 'low': 0.0, 'high': 1.0})
-    """
-    recorded = asdict(DataMetadata.of(dataset))
-    recorded["event_shape"] = list(dataset.event_shape)
-    return {"name": dataset.name, **asdict(dataset.description), _KEY: recorded}
+    """Entry of ``environment.json`` about a run's data, as JSON can express it."""
+    picture = asdict(DataMetadata.of(dataset)) | {"event_shape": list(dataset.event_shape)}
+    return {"name": dataset.name, **asdict(dataset.description), _KEY: picture}
 
 
 def data_sum(run: RunDirectory) -> str | None:
@@ -331,3 +286,91 @@ def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
             f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
             stacklevel=2,
         )
+
+
+# Likelihoods that can read the values.
+
+
+def check_domain(name: str, domain: Domain, values: ValueSummary, more: str = "") -> None:
+    """Check that values lie in a domain; `more` ends the rule of the message."""
+    if not domain.holds(values):
+        raise InvalidInputError(name, f"{domain.rule}{more}", values, domain.repair_of(values))
+
+
+def check_compatible(model: ModelConfig, dataset: DataSplits) -> None:
+    """Check that a model's likelihood reads a data set's values, and that the model takes what is missing.
+
+    Training may see more than validation and test, whose values must have a probability: probabilities of bits, say.
+    """
+    for part in PARTS:
+        _check_part(model.likelihood, dataset, part)
+    if model.missing:
+        return
+    for part, values in dataset.summaries.items():
+        if values.num_missing:
+            repair = "Set --model.missing true for a model that reads which values are there."
+            received = f"{values.num_missing} of {values.num_values}"
+            raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
+
+
+def likelihood_for(kind: str, dataset: DataSplits) -> LikelihoodConfig:
+    """The config of a likelihood for given data: its defaults, with what only the data can tell."""
+    known = _likelihoods()
+    if not isinstance(kind, str) or kind not in known:
+        rule = f"must be one of {', '.join(known)}"
+        raise InvalidInputError("--model.likelihood", rule, repr(kind), "Choose one of them.")
+    config = known[kind].for_values(_all_values(dataset))
+    for part in PARTS:
+        _check_part(config, dataset, part, exact=False)
+    return config
+
+
+def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *, exact: bool = True) -> None:
+    values = dataset.summaries[part]
+    domain = likelihood.domain(exact=exact and part != "train")
+    if domain.holds(values):
+        return
+    repairs = []
+    if likelihood.domain().holds(values):
+        repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
+    repairs.append(_others(likelihood, dataset))
+    repair = _scaling(values) if domain.high == 1 else domain.repair_of(values)
+    repairs += [repair] if repair else []
+    rule = f"{domain.rule} to be read by --model.likelihood {likelihood.kind}"
+    raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
+
+
+def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:
+    """A sentence: the other likelihoods that can read the data, and what the rest needs."""
+    values = _all_values(dataset)
+    can, cannot = [], []
+    for kind, member in _likelihoods().items():
+        if kind == likelihood.kind:
+            continue
+        fits = member.for_values(values).domain().holds(values)
+        (can if fits else cannot).append(kind if fits else f"{kind} needs {member.reads}")
+    return "; ".join([f"{' and '.join(can) or 'No likelihood'} can read them", *cannot]) + "."
+
+
+def _scaling(values: ValueSummary) -> str:
+    """Repair of values of some common kinds; empty for others."""
+    if math.isinf(values.low) or math.isinf(values.high):
+        return FINITE.repair(math.inf)
+    if values.low >= 0 and 1 < values.high <= 255 and values.whole:
+        return "Divide 0..255 intensities by 255."
+    if -1 <= values.low < 0 and values.high <= 1:
+        return "Map -1..1 to 0..1 by (x + 1) / 2."
+    return ""
+
+
+def _likelihoods() -> dict[str, Any]:
+    return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
+
+
+def _all_values(dataset: DataSplits) -> ValueSummary:
+    train, *others = dataset.summaries.values()
+    return sum(others, train)
+
+
+def _name(dataset: DataSplits, part: str) -> str:
+    return f"{dataset.description.source}, part {part!r},"

@@ -1,4 +1,7 @@
-"""Tables in text and Parquet files, and what a user's file holds."""
+"""Tables in text and Parquet files.
+
+A reader turns a file into blocks of columns, `_table` turns the columns into an array.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,8 @@ import csv
 import importlib
 import io
 import re
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -19,11 +21,6 @@ import numpy as np
 
 from discrete_vae.data.arrays import check_is_file
 from discrete_vae.errors import InvalidInputError, text_of_cell
-
-NO_FEATURE_REPAIR = (
-    "If the value is missing, leave the cell empty. A column of words: train with --data.ignored-columns to leave it "
-    "unread, with --data.label-column to keep it as labels, or give each of its words a number from 0."
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,48 +58,15 @@ class ColumnRoles:
         Args:
             path: The file, for messages.
             columns: The names of all its columns.
-
-        Examples:
-            >>> ColumnRoles("kind", ("id",)).places(Path("x.csv"), ("id", "width", "kind"))
-            (2, [1])
         """
         known, ignored = set(columns), set(self.ignored)
-        for argument, name in [
-            ("label_column", self.label),
-            *(("ignored_columns", name) for name in self.ignored),
-        ]:
+        for name in (self.label, *self.ignored):
             if name is not None and name not in known and name not in self.optional:
-                rule = f"must {'name columns' if argument[0] == 'i' else 'be the name of a column'} of {path}"
-                raise InvalidInputError(
-                    argument, rule, repr(name)[:80], f"Its columns are {shown_names(columns)}."
-                )
+                argument = "label_column" if name == self.label else "ignored_columns"
+                repair = f"Its columns are {shown_names(columns)}."
+                raise InvalidInputError(argument, f"must name columns of {path}", repr(name)[:80], repair)
         features = [place for place, name in enumerate(columns) if name != self.label and name not in ignored]
         return columns.index(self.label) if self.label in known else None, features
-
-
-def check_columns(path: Path, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the names of columns if each has a name of its own.
-
-    Args:
-        path: The file, for messages.
-        columns: The names.
-
-    Examples:
-        >>> check_columns(Path("x.csv"), ("width", "width"))
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: x.csv must have different names of columns; received 'width' more than
-        once. Rename one.
-    """
-    if "" in columns:
-        repair = "Name it; if it is an index, leave it out (pandas: index=False)."
-        received = f"none for column {columns.index('') + 1}"
-        raise InvalidInputError(str(path), "must have a name for every column", received, repair)
-    counts = Counter(columns)
-    if len(counts) < len(columns):
-        twice = next(name for name, count in counts.items() if count > 1)
-        received = f"{twice[:40]!r} more than once"
-        raise InvalidInputError(str(path), "must have different names of columns", received, "Rename one.")
-    return columns
 
 
 def shown_names(columns: Sequence[str], most: int = 5) -> str:
@@ -116,15 +80,142 @@ def shown_names(columns: Sequence[str], most: int = 5) -> str:
     return shown + ", ..." * (len(columns) > most)
 
 
-# Tables in text files: a header, then a line per example. The csv module reads them, since pandas fills short lines up,
-# renames columns of one name and takes "1"5 for 15 without a word.
+# A file into columns.
+
+
+_SEPARATORS = ",;\t"
+_BLOCK_ROWS = 128  # whose text is in memory at the same time
+_INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Consecutive examples of a table.
+
+    Attributes:
+        names: Names of all columns.
+        columns: The cells of each: text, or an array.
+        lines: Numbers of the examples' lines, where cells are text.
+    """
+
+    names: tuple[str, ...]
+    columns: Sequence[Sequence[str] | np.ndarray]
+    lines: Sequence[int] = ()
+
+
+def _csv_blocks(path: Path) -> Iterator[_Block]:
+    """Read a text file: a header, then a line per example.
+
+    The csv module reads it, since pandas fills short lines up, renames columns of one name and takes "1"5 for 15
+    without a word.
+    """
+    with _open_text(path, str(path)) as file:
+        separator, header, num_lines = _read_header(file)
+        if all(map(_is_number, header)):
+            rule, repair = "must start with a line that names the columns", "Add such a line."
+            raise InvalidInputError(str(path), rule, shown_names(header), repair)
+        names = _check_names(path, header)
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        rows: list[list[str]] = []
+        lines: list[int] = []
+        for cells in filter(None, reader):  # blank lines aside
+            line = reader.line_num + num_lines
+            if len(cells) != len(names):
+                rule = f"must have as many cells as line 1, {len(names)} ({shown_names(names, 2)})"
+                repair = "Complete the line, quote cells that hold the separator, or remove what is above the header."
+                raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
+            rows.append(cells)
+            lines.append(line)
+            if len(rows) == _BLOCK_ROWS:
+                yield _Block(names, list(zip(*rows, strict=True)), lines)
+                rows, lines = [], []
+        yield _Block(names, list(zip(*rows, strict=True)) or [()] * len(names), lines)
+
+
+def _parquet_blocks(path: Path) -> Iterator[_Block]:
+    """Read a Parquet file; an index without a name that pandas wrote is left out."""
+    check_is_file(path)
+    try:
+        parquet = importlib.import_module("pyarrow.parquet")
+    except ImportError:
+        repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
+        raise InvalidInputError(str(path), "needs pyarrow to be read", "no such library", repair) from None
+    try:
+        # one thread: for many columns the library's threads take longer to start than to read
+        table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
+        named = zip(map(str, table.column_names), table.columns, strict=True)
+        found = [(name, column.to_numpy()) for name, column in named if not _INDEX.fullmatch(name)]
+    except Exception as error:  # the library raises many kinds on damage
+        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
+        repair = "The file is damaged or of another format: copy or write it again."
+        raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
+    yield _Block(_check_names(path, [name for name, _ in found]), [column for _, column in found])
+
+
+READERS: Mapping[str, Callable[[Path], Iterator[_Block]]] = {".csv": _csv_blocks, ".parquet": _parquet_blocks}
+"""The reader of each ending."""
+
+
+@contextmanager
+def _open_text(path: Path, argument: str) -> Iterator[IO[str]]:
+    """Open a table in text; faults that come up while it is read are those of the file."""
+    check_is_file(path)  # a pipe would be waited for
+    rule, repair = "must be a readable CSV file in UTF-8", "Save it as CSV in UTF-8, with a line per example."
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            yield file
+    except UnicodeDecodeError:
+        raise InvalidInputError(argument, rule, "other bytes", repair) from None
+    except (csv.Error, OSError) as error:
+        raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
+
+
+def _read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
+    r"""Read the separator of cells, the names of the columns, and how many lines these take; later lines are left.
+
+    Examples:
+        >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
+        (';', ['width, mm', 'a\nb'], 2)
+    """
+    first = next(lines, "")
+    unquoted = re.sub(r'"[^"]*("|$)', "", first)
+    separator = max(_SEPARATORS, key=unquoted.count)
+    reader = csv.reader(chain([first], lines), delimiter=separator)
+    return separator, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
+
+
+def _is_number(name: str) -> bool:
+    try:
+        float(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _check_names(path: Path, columns: Sequence[str]) -> tuple[str, ...]:
+    """Return the names of columns if each has a name of its own."""
+    if "" in columns:
+        repair = "Name it; if it is an index, leave it out (pandas: index=False)."
+        received = f"none for column {columns.index('') + 1}"
+        raise InvalidInputError(str(path), "must have a name for every column", received, repair)
+    name, count = Counter(columns).most_common(1)[0] if columns else ("", 1)
+    if count > 1:
+        received = f"{name[:40]!r} more than once"
+        raise InvalidInputError(str(path), "must have different names of columns", received, "Rename one.")
+    return tuple(columns)
+
+
+# Columns into an array.
 
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
 """Cells that mean a missing value, in any case."""
 
 _TRUTH = {"true": 1.0, "false": 0.0}
-_SEPARATORS = ",;\t"
+_NO_FEATURE = (
+    "If the value is missing, leave the cell empty. A column of words: train with --data.ignored-columns to leave it "
+    "unread, with --data.label-column to keep it as labels, or give each of its words a number from 0."
+)
 
 
 def read_csv(path: Path, roles: ColumnRoles | None = None) -> Table:
@@ -152,101 +243,83 @@ def read_csv(path: Path, roles: ColumnRoles | None = None) -> Table:
         Table(columns=('width', 'height'), values=array([[1.5, 2. ],
                [nan, 3. ]]), labels=None)
     """
-    roles = roles or ColumnRoles()
-    with _open_text(path, str(path)) as file:
-        separator, header, num_lines = read_header(file)
-        if all(map(_is_number, header)):
-            rule, repair = (
-                "must start with a line that names the columns",
-                "Add such a line; examples follow it.",
-            )
-            raise InvalidInputError(str(path), rule, shown_names(header), repair)
-        named = check_columns(path, tuple(header))
-        label, places = roles.places(path, named)
-        columns = [named[place] for place in places]
-        values, labels, count = array("d"), [], 0
-        reader = csv.reader(file, delimiter=separator, strict=True)
-        for cells in filter(None, reader):  # blank lines aside
-            line = reader.line_num + num_lines
-            if len(cells) != len(named):
-                rule = f"must have as many cells as line 1, {len(named)} ({shown_names(named, 2)})"
-                repair = (
-                    "Complete the line, quote cells that hold the separator, or remove what stands above the "
-                )
-                repair += "names of the columns."
-                raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
-            if label is not None:
-                labels.append(text_of_cell(cells[label].strip()))
-            values.extend(_row(path, line, columns, [cells[place] for place in places]))
-            count += 1
-    found = np.frombuffer(values, np.float64).reshape(count, len(columns))
-    return Table(tuple(columns), found, None if label is None else read_labels(labels))
+    return _table(path, _csv_blocks(path), roles or ColumnRoles())
 
 
-@contextmanager
-def _open_text(path: Path, argument: str) -> Iterator[IO[str]]:
-    """Open a table in text; faults that come up while it is read are those of the file."""
-    check_is_file(path)  # a pipe would be waited for
-    rule, repair = "must be a readable CSV file in UTF-8", "Save it as CSV in UTF-8, with a line per example."
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            yield file
-    except UnicodeDecodeError:
-        raise InvalidInputError(argument, rule, "other bytes", repair) from None
-    except (csv.Error, OSError) as error:
-        raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
+def read_table(path: Path, roles: ColumnRoles | None = None) -> Table:
+    """Read a table by the reader of its ending, one of `READERS`; errors as of `read_csv`."""
+    return _table(path, READERS[path.suffix.lower()](path), roles or ColumnRoles())
 
 
-def read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
-    r"""Read the separator of cells, the names of the columns, and how many lines these take; later lines are left.
-
-    Args:
-        lines: Of the file, in their order.
-
-    Examples:
-        >>> read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
-        (';', ['width, mm', 'a\nb'], 2)
-    """
-    first = next(lines, "")
-    unquoted = re.sub(r'"[^"]*("|$)', "", first)
-    separator = max(_SEPARATORS, key=unquoted.count)
-    reader = csv.reader(chain([first], lines), delimiter=separator)
-    return separator, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
+def _table(path: Path, blocks: Iterator[_Block], roles: ColumnRoles) -> Table:
+    columns: tuple[str, ...] = ()
+    values, labels = [], []
+    for block in blocks:
+        label, places = roles.places(path, block.names)
+        columns = tuple(block.names[place] for place in places)
+        numbers = [_numbers(path, block, place) for place in places]
+        values.append(np.stack(numbers, axis=1) if numbers else np.empty((0, 0)))
+        labels += [] if label is None else [block.columns[label]]
+    return Table(columns, np.concatenate(values), _labels(labels) if labels else None)
 
 
-def _row(path: Path, line: int, columns: Sequence[str], cells: list[str]) -> list[float]:
-    try:
-        if "_" not in "".join(cells):  # Python reads 1_000 as a number
-            return list(map(float, cells))  # most lines, at once
-    except ValueError:
-        pass
-    return [_number(path, line, *cell) for cell in zip(columns, cells, strict=True)]
+def _numbers(path: Path, block: _Block, place: int) -> np.ndarray:
+    """Values of a column, (example,) float64."""
+    cells = block.columns[place]
+    if isinstance(cells, np.ndarray):
+        if cells.dtype.kind in "buif":
+            return cells.astype(np.float64)
+        number = _number_of_value
+    else:
+        number = _number_of_text
+        try:
+            if "_" not in "".join(cells):  # Python reads 1_000 as a number
+                return np.fromiter(map(float, cells), np.float64, len(cells))  # most columns, at once
+        except ValueError:
+            pass
+    numbers = [number(cell) for cell in cells]
+    if None not in numbers:
+        return np.array(numbers, np.float64)
+    row = numbers.index(None)
+    received, repair = repr(cells[row])[:40], _NO_FEATURE
+    if block.lines:
+        word = str(cells[row]).strip()
+        received = f"{word[:40]!r} in line {block.lines[row]}"
+        if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
+            repair = "Write decimals with a point."
+    argument = f"{path}, column {block.names[place]!r},"
+    raise InvalidInputError(argument, "must hold numbers", received, repair)
 
 
-def _number(path: Path, line: int, column: str, cell: str) -> float:
-    word = cell.strip()
-    if word.lower() in MISSING_WORDS:
+def _number_of_text(cell: str) -> float | None:
+    word = cell.strip().lower()
+    if word in MISSING_WORDS:
         return float("nan")
-    if word.lower() in _TRUTH:
-        return _TRUTH[word.lower()]
-    try:
-        if "_" not in word:
-            return float(word)
-    except ValueError:
-        pass
-    repair = NO_FEATURE_REPAIR
-    if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
-        repair = "Write decimals with a point."
-    rule = "must hold numbers"
-    raise InvalidInputError(f"{path}, column {column!r},", rule, f"{word[:40]!r} in line {line}", repair)
+    if word in _TRUTH:
+        return _TRUTH[word]
+    return float(word) if "_" not in word and _is_number(word) else None
 
 
-def _is_number(name: str) -> bool:
-    try:
-        float(name)
-    except ValueError:
-        return False
-    return True
+def _number_of_value(value: object) -> float | None:
+    """A boolean or number of a column with gaps."""
+    if value is None:
+        return float("nan")
+    return (
+        float(value) if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating) else None
+    )
+
+
+def _labels(blocks: Sequence[Sequence[str] | np.ndarray]) -> np.ndarray:
+    """Labels from the cells of their column."""
+    first = blocks[0]
+    if not isinstance(first, np.ndarray):
+        return read_labels([text_of_cell(cell.strip()) for cell in chain.from_iterable(blocks)])
+    if first.dtype.kind in "bui":
+        return first
+    gaps = ("None", "nan", "<NA>", "NaT")
+    return read_labels(
+        ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in first]
+    )
 
 
 def read_label_column(path: Path, argument: str) -> np.ndarray:
@@ -261,8 +334,8 @@ def read_label_column(path: Path, argument: str) -> np.ndarray:
                 raise InvalidInputError(argument, "must hold one label in each line", received, repair)
             labels.append(text_of_cell(cells[0].strip()))
     if len(labels) < 2:
-        repair = "Name the column in the first line, and write one label per line below."
-        raise InvalidInputError(argument, "must hold labels under the name of their column", "none", repair)
+        repair = "Write one label per line below the name of their column."
+        raise InvalidInputError(argument, "must hold labels", f"none in {path}", repair)
     return read_labels(labels[1:])
 
 
@@ -287,16 +360,13 @@ _CELL = r'("(?:[^"]|"")*"|[^{0}\r\n]*)({0}|\r\n|\r|\n|\Z)'
 
 
 def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: np.ndarray) -> str:
-    r"""The text of a table that `discrete_vae.data.tables.read_csv` reads, with new words in some cells.
+    r"""The text of a table that `read_csv` reads, with new words in some cells; line ends stay.
 
     Args:
         path: The file.
         columns: Names of the columns that the arrays speak of, in their order; others stay as they are.
         replaced: (row, column) bool, which cells.
         words: (row, column) text, what they hold then.
-
-    Returns:
-        The text; its line ends are those of the file.
 
     Examples:
         >>> import tempfile
@@ -310,29 +380,27 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
     with path.open(encoding="utf-8", newline="") as file:
         whole = file.read()
     text = whole.removeprefix(_MARK)
-    separator, names, _ = read_header(io.StringIO(text, newline=""))
-    rule, repair = "must be as it was when it was read", "Run it again."
-    there, place_of = set(names), {name: place for place, name in enumerate(columns)}
-    if missing := [column for column in columns if column not in there]:
-        raise InvalidInputError(str(path), rule, f"no column {missing[0][:40]!r}", repair)
+    separator, names, _ = _read_header(io.StringIO(text, newline=""))
+    place_of = {name: place for place, name in enumerate(columns)}
     places = [place_of.get(name) for name in names]
     pieces = [_MARK] if text != whole else []
     row = -2  # the header, row -1, comes first
+    fits = len(set(names) & place_of.keys()) == len(place_of)
     for cells in _records(text, separator):
-        if len(cells) == 1 and not cells[0][0]:  # a blank line
-            pieces.append(cells[0][1])
+        is_blank = len(cells) == 1 and not cells[0][0]
+        row += not is_blank
+        if is_blank or row < 0:
+            pieces += chain.from_iterable(cells)
             continue
-        row += 1
-        if row < 0:
-            pieces += [part for cell in cells for part in cell]
-            continue
-        if row >= len(replaced) or len(cells) != len(places):
-            raise InvalidInputError(str(path), rule, f"other rows from row {row}", repair)
+        fits = fits and row < len(replaced) and len(cells) == len(places)
+        if not fits:
+            break
         for place, (cell, end) in zip(places, cells, strict=True):
             new = place is not None and replaced[row, place]
             pieces += [str(words[row, place]) if new else cell, end]
-    if row + 1 != len(replaced):
-        raise InvalidInputError(str(path), rule, f"{row + 1} rows", repair)
+    if not fits or row + 1 != len(replaced):
+        rule = "must be as it was when it was read"
+        raise InvalidInputError(str(path), rule, "other rows or columns", "Run it again.")
     return "".join(pieces)
 
 
@@ -347,67 +415,3 @@ def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:
         if end != separator:
             yield cells
             cells = []
-
-
-# Tables in Parquet files.
-
-
-_INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
-
-
-def read_parquet(path: Path, roles: ColumnRoles | None = None) -> Table:
-    """Read a table of numbers; nulls and NaN are missing values.
-
-    An index without a name that pandas wrote is not read.
-
-    Args:
-        path: The file.
-        roles: Columns that are no features; None means all are features.
-    """
-    check_is_file(path)
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
-        raise InvalidInputError(str(path), "needs pyarrow to be read", "no such library", repair) from None
-    try:
-        # one thread: for many columns the library's threads take longer to start than to read
-        table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
-        named = zip(table.column_names, table.columns, strict=True)
-        found = [(str(name), column.to_numpy()) for name, column in named if not _INDEX.fullmatch(str(name))]
-    except Exception as error:  # the library raises many kinds on damage
-        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
-        repair = "The file is damaged or of another format: copy or write it again."
-        raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
-    columns = check_columns(path, tuple(name for name, _ in found))
-    label, places = (roles or ColumnRoles()).places(path, columns)
-    labels = None if label is None else _labels(found[label][1])
-    values = [_numbers(path, *found[place]) for place in places]
-    stacked = np.stack(values, axis=1) if values else np.empty((0, 0))
-    return Table(tuple(columns[place] for place in places), stacked, labels)
-
-
-def _numbers(path: Path, name: str, column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind in "buif":
-        return column.astype(np.float64)
-    if column.dtype == object and all(_is_real(value) for value in column):  # booleans or numbers with gaps
-        return np.array([np.nan if value is None else float(value) for value in column])
-    received = next((repr(value) for value in column if not _is_real(value)), str(column.dtype))
-    raise InvalidInputError(
-        f"{path}, column {name!r},", "must hold numbers", received[:40], NO_FEATURE_REPAIR
-    )
-
-
-def _labels(column: np.ndarray) -> np.ndarray:
-    if column.dtype.kind in "bui":
-        return column
-    return read_labels([value if isinstance(value, str) else _word(value) for value in column])
-
-
-def _word(value: object) -> str:
-    word = str(value)
-    return "" if word in ("None", "nan", "<NA>", "NaT") else word
-
-
-def _is_real(value: object) -> bool:
-    return value is None or isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating))

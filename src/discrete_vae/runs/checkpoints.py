@@ -30,7 +30,7 @@ from discrete_vae.runs.io import (
     read_json,
     read_regular,
     remove_temporaries,
-    sha256_bytes,
+    sha256_fields,
     sha256_file,
     sync_directory,
     to_json,
@@ -67,6 +67,11 @@ def _separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
         else:
             end = max(end, tensor.data_ptr() + tensor.numel() * tensor.element_size())
     return separate
+
+
+def without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    """The tensors whose names have a prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 ROUNDED = "rounded"
@@ -171,7 +176,7 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
     save_tensors(folder / STATE_FILE, tensors)
     fields = {"format": FORMAT, "discrete_vae": __version__, **asdict(record)}
     del fields["sha256"]
-    sums = {"state": sha256_file(folder / STATE_FILE), "record": _sum_of(fields)}
+    sums = {"state": sha256_file(folder / STATE_FILE), "record": sha256_fields("meta", fields)}
     write_json(folder / RECORD_FILE, {**fields, "sha256": sums})
 
 
@@ -184,13 +189,11 @@ def read_record(folder: Path, step: int) -> CheckpointRecord:
         raise _unusable(file, error) from None
     if not isinstance(fields, dict):
         raise _damaged(file, "no JSON object")
-    sums = fields.pop("sha256", None)
+    sums, form = fields.pop("sha256", None), fields.get("format")
     record_sum = sums.get("record") if isinstance(sums, dict) else None
-    form = fields.get("format")
     # a damaged digit looks like another format, but for the sum
     if type(form) is int and form not in (0, FORMAT) and not _fits(fields | {"format": FORMAT}, record_sum):
-        writer = str(fields.get("discrete_vae", "(unknown)"))[:40]
-        received = f"format {str(form)[:20]}, written by discrete-vae {writer}"
+        received = f"format {form}, written by discrete-vae {fields.get('discrete_vae', '(unknown)')}"[:80]
         rule, repair = f"must be of format {FORMAT}", "Use the version that wrote it; nothing was changed."
         raise InvalidInputError(str(file), rule, received, repair)
     if not _fits(fields, record_sum):
@@ -229,7 +232,7 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
 def _unusable(file: Path, error: Exception) -> InvalidInputError:
     """The error for a file of a checkpoint that cannot be read; missing permissions are no damage."""
     if isinstance(error, PermissionError):
-        return unreadable(file, error, "")
+        return unreadable(file, error)
     reason = error.strerror if isinstance(error, OSError) else None
     return _damaged(file, reason or str(error).partition(";")[0][:200])
 
@@ -239,13 +242,9 @@ def _damaged(file: Path, received: str) -> DamagedCheckpointError:
     return DamagedCheckpointError(str(file), "must hold what was saved", received, repair)
 
 
-def _sum_of(fields: Mapping[str, Any]) -> str:
-    return sha256_bytes(to_json("meta", fields).encode())
-
-
 def _fits(fields: Mapping[str, Any], record_sum: object) -> bool:
     try:
-        return _sum_of(fields) == record_sum
+        return sha256_fields("meta", fields) == record_sum
     except InvalidInputError:  # nested so deeply that it can be read but not written
         return False
 
@@ -256,10 +255,10 @@ def _fits(fields: Mapping[str, Any], record_sum: object) -> bool:
 class CheckpointStore:
     """The checkpoints of one run: saves and loads them, and knows which is the best.
 
-    A checkpoint is a folder ``step-N`` with the tensors in safetensors and a ``checkpoint.json`` that holds
-    the plain values, which checkpoint is the best so far, and the SHA-256 of everything. It is written to a
-    temporary folder, synced and renamed. What the newest intact ``checkpoint.json`` says of the best is the truth;
-    ``best.json`` is a copy for people, which only the writer looks at. One process writes; others may read.
+    A checkpoint is a folder ``step-N`` with the tensors in safetensors and a ``checkpoint.json`` that holds the plain
+    values, which checkpoint is the best so far, and the SHA-256 of everything. It is written to a temporary folder,
+    synced and renamed. What the newest intact ``checkpoint.json`` says of the best is the truth; ``best.json`` is a
+    copy for people, which only the writer looks at. One process writes; others may read.
 
     Args:
         path: Folder of the checkpoints; the first save makes it.
@@ -315,8 +314,7 @@ class CheckpointStore:
             step: Number of steps done, at least that of the newest checkpoint.
             tensors: Tensors of any device by name; views are saved as they look.
             meta: Plain values that JSON can express.
-            best: If given, this checkpoint becomes the best one, and these values are kept beside its step. If not,
-                the best one stays what it was.
+            best: If given, this checkpoint becomes the best one, and these values are kept beside its step.
             interim: Whether it only bridges an interruption: it is not counted among the newest, and the next save
                 removes it, so a run that was interrupted leaves the same checkpoints as one that was not.
 
@@ -340,25 +338,18 @@ class CheckpointStore:
                 write_checkpoint(temporary, record, tensors)
             self.repair_best()
         except OSError as error:
-            before = [other for other in steps if other < step]
-            kept = f"step {before[-1]} is intact" if before else "there is none before it"
+            kept = f"step {steps[-1]} is intact" if steps and steps[-1] < step else "none is before it"
             repair = f"Free space or check permissions, then use --resume; {kept}."
-            raise CheckpointWriteError(
-                str(final), "must be written completely", str(error), repair
-            ) from error
+            raise CheckpointWriteError(str(final), "must be written completely", error, repair) from error
         self._prune(record)
         return final
 
     def repair_best(self) -> None:
         """Make ``best.json`` say what the newest intact checkpoint says; only the run's writer may call this."""
-        best = self.best()
-        if best is None:  # the truth is not known, or no checkpoint was named the best
-            return
-        try:
+        best, says = self.best(), None
+        with suppress(InvalidInputError):
             says = read_json(self.best_path)
-        except InvalidInputError:
-            says = None
-        if says != best:
+        if best is not None and says != best:  # None where the truth is not known, or no best was named
             write_json(self.best_path, best)
 
     def load(self, step: int | Literal["last", "best"]) -> Checkpoint:
@@ -384,25 +375,19 @@ class CheckpointStore:
 
     def _choose(self, step: int | Literal["last", "best"]) -> int:
         record = self.newest() if step == "best" else None
-        steps = self.steps()
-        have = (
-            f"There are: {', '.join(map(str, steps))}." if steps else "The run has saved no checkpoint yet."
-        )
+        steps = self.steps()  # later than the record, which the writer may replace meanwhile
         if step == "last" and steps:
             return steps[-1]
         received = f"{step!r} for {self.path}"
+        have = f"There are: {', '.join(map(str, steps)) or 'none yet'}."
         if record is not None and record.best is not None:
-            if record.best["step"] not in steps and self.newest() != record:
-                return self._choose(step)  # the writer was faster
-            for newer in [other for other in steps if other > record.step]:
-                folder = self.folder(newer)
-                try:
-                    read_record(folder, newer)
-                except DamagedCheckpointError:  # it may have named a better one
-                    if folder.exists():  # the writer has not removed it meanwhile
-                        text = f"{folder} is damaged; the best up to step {record.step} is taken."
-                        warnings.warn(text, stacklevel=3)
             step = record.best["step"]
+            if step not in steps and self.newest() != record:
+                return self._choose("best")  # the writer was faster
+            for newer in (other for other in steps if other > record.step):
+                if self._is_damaged(newer):  # it may have named a better one
+                    text = f"{self.folder(newer)} is damaged; the best up to step {record.step} is taken."
+                    warnings.warn(text, stacklevel=3)
             received = f"the best, step {step}, whose folder is gone from {self.path}"
             have += " Name one of them, or restore the folder from a copy."
         if type(step) is int and step in steps:
@@ -410,17 +395,22 @@ class CheckpointStore:
         rule = "must be 'last', 'best' or the step of a checkpoint that is there"
         raise InvalidInputError("checkpoint", rule, received, have)
 
+    def _is_damaged(self, step: int) -> bool:
+        """True for a checkpoint whose record is damaged, unless the writer has removed it meanwhile."""
+        try:
+            read_record(self.folder(step), step)
+        except DamagedCheckpointError:
+            return self.folder(step).exists()
+        return False
+
     def _with_advice(self, error: DamagedCheckpointError, chosen: int) -> DamagedCheckpointError:
         """The same error with the checkpoint that can be used instead."""
+        for step in (other for other in reversed(self.steps()) if other < chosen):
+            with suppress(InvalidInputError):
+                verify_checkpoint(self.folder(step), step)
+                repair = f"Step {step} is intact: name it, or move the damaged folder away to go on from it."
+                return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
         repair = "No checkpoint before it is intact: restore it from a copy, or start a new run elsewhere."
-        for step in reversed(self.steps()):
-            if step < chosen:
-                with suppress(InvalidInputError):
-                    verify_checkpoint(self.folder(step), step)
-                    repair = (
-                        f"Step {step} is intact: name it, or move the damaged folder away to go on from it."
-                    )
-                    break
         return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
 
     def _prune(self, newest: CheckpointRecord) -> None:

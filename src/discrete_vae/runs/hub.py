@@ -23,18 +23,14 @@ def pretrained_names() -> tuple[str, ...]:
     """
     folder = next((each for each in FOLDERS if each.is_dir()), None)
     names = [] if folder is None else [path.parent.name for path in folder.glob("*/config.json")]
-    return tuple(
-        sorted(name for name in names if not name.startswith("."))
-    )  # left by an export that was killed
+    return tuple(sorted(name for name in names if not name.startswith(".")))  # as a killed export leaves them
 
 
 def shipped_folder(name: str, *, argument: str = "name") -> Path:
     """The folder of a model that comes with the library, a run in which nothing may be written."""
     names = pretrained_names()
     if name not in names:
-        rule = (
-            f"must be one of {', '.join(names)}" if names else "must name a model that comes with the library"
-        )
+        rule = f"must be one of {', '.join(names) or 'the models of the library, of which there are none'}"
         close = get_close_matches(str(name), names, n=1)
         repair = f"Did you mean {close[0]}?" if close else "See dvae list."
         raise InvalidInputError(argument, rule, f"{name!r}"[:80], repair)

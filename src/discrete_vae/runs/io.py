@@ -25,15 +25,16 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from discrete_vae.config.base import rule_of
 from discrete_vae.errors import InvalidInputError
 
+RESTORE = "Restore the file from a copy."
+
+
 # Reading: regular files alone, so that a pipe is refused instead of waited for.
 
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, or a link to one, for reading; a folder, a pipe or a device is an OSError."""
 
-    def without_waiting(
-        name: str, flags: int
-    ) -> int:  # as a pipe does for its writer; Windows has no such pipes
+    def without_waiting(name: str, flags: int) -> int:  # as a pipe does for its writer, but not on Windows
         return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
 
     file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 (Path.open takes no opener)
@@ -121,9 +122,8 @@ def naming(path: Path) -> Iterator[None]:
 def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
     """Fill a temporary folder, then sync it and rename it to its final name; it is removed if the block raises.
 
-    If a folder of that name gives way, the two exchange their names on Linux, so that at every moment one of them has
-    it; where the system cannot, a process that is killed between two renames leaves neither, and `remove_temporaries`
-    brings the old one back.
+    A folder of that name that gives way exchanges its name with the new one, so that at every moment one of them has
+    it. Where the system cannot, a kill between two renames leaves neither, and `remove_temporaries` brings it back.
     """
     temporary = _temporary_beside(path)
     temporary.mkdir()
@@ -156,7 +156,7 @@ def publish_directory(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def remove_temporaries(folder: Path, *, of_others: bool) -> None:
-    """Remove what interrupted writes left in a folder, if there is one, folders below it excepted.
+    """Remove what interrupted writes left in a folder, if there is one, but not in folders below it.
 
     A folder that was to be replaced gets its name back if nothing else has it. Where other processes may be writing,
     only that goes whose writer, a process of this machine, has ended, or that is older than a day.
@@ -175,7 +175,7 @@ def remove_temporaries(folder: Path, *, of_others: bool) -> None:
 
 
 def sync_directory(folder: Path) -> None:
-    """Ask the system to store a folder's entries, so that a rename survives a power cut."""
+    """Store a folder's entries on the disk, so that a rename survives a power cut."""
     if os.name == "nt":  # Windows cannot open folders, and stores renames by itself
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -205,8 +205,7 @@ def _remove(entry: Path) -> None:
 def _temporary_beside(path: Path) -> Path:
     with suppress(OSError):  # of a folder that may be written and not listed
         remove_temporaries(path.parent, of_others=True)
-    # Not from `tempfile`, whose files are private: a run is as readable as the user's other files. The name says who
-    # writes, since a process that lives may be about to rename it.
+    # not from `tempfile`, whose files are private; the name says who writes, since a process that lives may rename it
     return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
 
 
@@ -216,11 +215,10 @@ def _is_abandoned(temporary: Path) -> bool:
         return False
     if found[2] == _machine() and not _is_alive(int(found[3])):
         return True
-    try:
-        # A process of another machine or container cannot be asked, and a number may have been given out again.
+    # a process of another machine or container cannot be asked, and a number may have been given out again
+    with suppress(FileNotFoundError):
         return time.time() - temporary.lstat().st_mtime > _ABANDONED_SECONDS
-    except FileNotFoundError:
-        return False
+    return False
 
 
 def _machine() -> str:
@@ -252,6 +250,11 @@ def to_json(name: str, fields: Mapping[str, Any], *, indent: int | None = None) 
         raise InvalidInputError(name, "must hold only what JSON can express", error, repair) from None
 
 
+def sha256_fields(name: str, fields: Mapping[str, Any]) -> str:
+    """SHA-256 of an object's JSON; errors as of `to_json`."""
+    return sha256_bytes(to_json(name, fields).encode())
+
+
 def write_json(path: Path, fields: Mapping[str, Any]) -> None:
     """Write an object as indented JSON, atomically."""
     write_text(path, to_json(path.name, fields, indent=2) + "\n")
@@ -269,9 +272,7 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is no value of JSON")
 
 
-def read_json(
-    path: Path, schema: type[Schema] | None = None, *, repair: str = "Restore the file from a copy."
-) -> dict[str, Any]:
+def read_json(path: Path, schema: type[Schema] | None = None, repair: str = RESTORE) -> dict[str, Any]:
     """Read a file that holds one JSON object, of a form if one is given."""
     try:
         fields = parse_json(read_regular(path))
@@ -283,17 +284,17 @@ def read_json(
     if not isinstance(fields, dict):
         raise InvalidInputError(str(path), "must hold a JSON object", type(fields).__name__, repair)
     if schema is not None:
-        check_fields(str(path), fields, schema, repair=repair)
+        check_fields(str(path), fields, schema, repair)
     return fields
 
 
-def unreadable(path: Path, error: OSError, repair: str) -> InvalidInputError:
+def unreadable(path: Path, error: OSError, repair: str = RESTORE) -> InvalidInputError:
     """The error for a file that cannot be read; missing permissions are no damage."""
     repair = "Check its permissions." if isinstance(error, PermissionError) else repair
     return InvalidInputError(str(path), "must be a readable file", error.strerror or error, repair)
 
 
-def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], *, repair: str) -> None:
+def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], repair: str = RESTORE) -> None:
     """Check that an object has a form; the message names the first field that has not."""
     try:
         schema.model_validate(fields)
@@ -480,26 +481,21 @@ def _own(found: os.stat_result) -> int | None:
 def check_writable(
     path: Path, *, repair: str = "Give another place, or check permissions and space."
 ) -> None:
-    """Check that a file can be written, as far as can be known without touching anything.
-
-    Folders that do not exist yet would be made, and links are followed.
-    """
+    """Check that a file, in folders that would be made, can be written, as far as can be known without touching it."""
     try:
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # a loop of links is said here
         folder = (Path(os.path.realpath(path)) if path.is_symlink() else path).parent
         while not folder.exists():
             folder = folder.parent
-        if is_stream(path):
-            if os.access(path, os.W_OK):
-                return
-            reason = "what is protected from writing"
+        if path.exists() and not path.is_dir() and not os.access(path, os.W_OK):
+            reason = "a file that is protected from writing"
+        elif is_stream(path):
+            return
         elif not folder.is_dir():
             reason = f"{folder}, which is no folder"
         elif path.is_dir():
             reason = "a folder of that name"
-        elif path.exists() and not os.access(path, os.W_OK):
-            reason = "a file that is protected from writing"
         elif not os.access(folder, os.W_OK | os.X_OK):
             reason = f"{folder}, where nothing may be written"
         elif shutil.disk_usage(folder).free < _MIN_FREE:

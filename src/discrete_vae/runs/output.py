@@ -32,10 +32,10 @@ _BLOCK = 4096  # rows of a table that are text at the same time
 
 
 class OutputFile:
-    """The file of a result, checked before the work that it takes.
+    """The file of a result, checked before the work that it takes, and there whole or not at all.
 
-    A file is there whole or not at all. Folders that do not exist are made when it is written. A link stays, and the
-    file that it leads to is replaced. A pipe or a device is written through.
+    Folders that do not exist are made when it is written. A link stays, and the file that it leads to is replaced. A
+    pipe or a device is written through.
 
     Args:
         path: The file; ``~`` is the home directory. A pipe or a device whose name has none of them takes .csv, or the
@@ -71,11 +71,9 @@ class OutputFile:
             try:
                 importlib.import_module("pyarrow.parquet")
             except ModuleNotFoundError:
-                received = f"{str(self.path)!r}, and it is not installed"
+                rule, received = "needs pyarrow for a .parquet file", "no such library"
                 repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
-                raise InvalidInputError(
-                    argument, "needs pyarrow for a .parquet file", received, repair
-                ) from None
+                raise InvalidInputError(argument, rule, received, repair) from None
         check_writable(self.path, repair=self._repair)
 
     def write(

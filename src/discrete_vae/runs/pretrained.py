@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from safetensors.torch import load_file
@@ -18,26 +18,24 @@ from discrete_vae import __version__
 from discrete_vae.config import ModelConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, save_tensors
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, save_tensors, without_prefix
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
 from discrete_vae.runs.io import (
+    RESTORE,
     Schema,
-    is_temporary,
     publish_directory,
     read_json,
     remove_temporaries,
-    sha256_bytes,
+    sha256_fields,
     sha256_file,
-    to_json,
     unreadable,
     write_json,
 )
-from discrete_vae.runs.run_directory import RunDirectory, check_config, named_entries
+from discrete_vae.runs.run_directory import RunDirectory, check_config, held_names, named_entries
 from discrete_vae.system import unicode_path, without_links
 
 WEIGHTS_FILE, CONFIG_FILE = "model.safetensors", "config.json"
 FORMAT = 1
-_RESTORE = "Restore the folder from a copy."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,7 +78,7 @@ def write_model(
     _check_replaceable(folder)
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
-            repair = "Bring the whole model to one dtype, for example with model.float()."
+            repair = "Bring the model to one dtype, by model.float() say."
             raise InvalidInputError(name, f"must be {dtype}, as the decoder is", value.dtype, repair)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with publish_directory(folder, replace=True) as temporary:
@@ -92,7 +90,7 @@ def write_model(
             "dtype": str(dtype).removeprefix("torch."),
             "own": list(own),
         }
-        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": _sum_of(fields)}
+        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": sha256_fields("config", fields)}
         write_json(temporary / CONFIG_FILE, {**fields, "sha256": sums})
     return folder
 
@@ -103,8 +101,8 @@ def _check_replaceable(folder: Path) -> None:
         return
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
-    names = sorted(entry.name for entry in folder.iterdir() if not is_temporary(entry))
-    if names and names != sorted([WEIGHTS_FILE, CONFIG_FILE]):
+    names = held_names(folder)
+    if names and names != {WEIGHTS_FILE, CONFIG_FILE}:
         rule = "must be a new or empty folder, or that of a saved model"
         received = f"{folder}, which holds {named_entries(names)}"
         raise InvalidInputError("path", rule, received, "Give another folder.")
@@ -121,9 +119,7 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         repair = "Leave it out, or name a model of the hub as OWNER/NAME."
         raise InvalidInputError("revision", "must go with a model of the hub", str(folder), repair)
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-        with suppress(
-            OSError
-        ):  # a process that was killed while it replaced the model may have left it aside
+        with suppress(OSError):  # a process that was killed while it replaced the model may leave it aside
             remove_temporaries(folder.parent, of_others=True)
     if not os.path.isdir(folder):  # noqa: PTH112
         repair = "Check the path of the model."
@@ -141,19 +137,15 @@ def _of_run(run: RunDirectory) -> SavedModel:
     config, store = run.read_experiment().model, run.checkpoints()
     check_config(run, store.newest(), accept=False)
     saved = store.load("best")
-    weights = {
-        name.removeprefix(MODEL_PREFIX): value
-        for name, value in saved.tensors.items()
-        if name.startswith(MODEL_PREFIX)
-    }
+    weights = without_prefix(saved.tensors, MODEL_PREFIX)
     return SavedModel(config, torch.get_default_dtype(), (), weights, str(saved.folder))
 
 
 def _of_folder(folder: Path) -> SavedModel:
     weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
-    fields = read_json(file, repair=_RESTORE)
+    fields = read_json(file, repair=RESTORE)
     sums = fields.pop("sha256", None)
-    if not isinstance(sums, dict) or sums.get("config") != _sum_of(fields):
+    if not isinstance(sums, dict) or sums.get("config") != sha256_fields("config", fields):
         raise _damaged(file, "another SHA-256")
     if fields.get("format") != FORMAT:
         received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
@@ -167,7 +159,7 @@ def _of_folder(folder: Path) -> SavedModel:
         if sha256_file(weights) != sums.get("weights"):
             raise _damaged(weights, "another SHA-256")
     except OSError as error:
-        raise unreadable(weights, error, _RESTORE) from None
+        raise unreadable(weights, error, RESTORE) from None
     config = ModelConfig.from_json(json.dumps(saved.model), source=str(file))
     try:
         tensors = load_file(weights)
@@ -176,9 +168,5 @@ def _of_folder(folder: Path) -> SavedModel:
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
 
 
-def _sum_of(fields: Mapping[str, Any]) -> str:
-    return sha256_bytes(to_json("config", fields).encode())
-
-
 def _damaged(file: Path, received: str) -> InvalidInputError:
-    return InvalidInputError(str(file), "must hold what was saved", received, _RESTORE)
+    return InvalidInputError(str(file), "must hold what was saved", received, RESTORE)

@@ -14,7 +14,7 @@ from discrete_vae.runs.io import (
     Schema,
     check_writable,
     read_json,
-    sha256_bytes,
+    sha256_fields,
     to_json,
     unwritable,
     write_json,
@@ -30,11 +30,10 @@ Fields = Mapping[str, Any]
 
 
 class ResultStore:
-    """A folder with one result per settings, and beside it a copy of the most complete.
+    """A folder with one result per settings, and beside it a copy of the most complete, of equals the one kept last.
 
-    The same settings give the same name, so repeating a computation replaces its own file and no other. Of results
-    that are equally complete the one kept last is copied. A result is kept with the SHA-256 of its own values, and is
-    refused when they are others; those of earlier versions have none.
+    The same settings give the same name, so repeating a computation replaces its own file and no other. A result is
+    kept with the SHA-256 of its own values, and refused when they are others; those of earlier versions have none.
 
     Args:
         most_complete_path: The copy, FOLDER/evaluation.json for example.
@@ -81,9 +80,8 @@ class ResultStore:
 
     def most_complete(self) -> dict[str, Any] | None:
         """The most complete result; None if there is none."""
-        return (
-            _read_result(self.most_complete_path, self._schema) if self.most_complete_path.exists() else None
-        )
+        path = self.most_complete_path
+        return _read_result(path, self._schema) if path.exists() else None
 
     def _path_of(self, fields: Fields) -> Path:
         return self.folder / f"{self._name(fields)}.json"
@@ -98,7 +96,7 @@ class ResultStore:
 
 def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
     repair = "Move the file out of the run."
-    fields = read_json(path, schema, repair=repair)
+    fields = read_json(path, schema, repair)
     if fields.get("sha256") not in (None, _sum_of(fields)):
         raise InvalidInputError(str(path), "must hold what was kept", "other values", repair)
     return fields
@@ -106,7 +104,7 @@ def _read_result(path: Path, schema: type[Schema]) -> dict[str, Any]:
 
 def _sum_of(fields: Fields) -> str:
     rest = {name: value for name, value in sorted(fields.items()) if name != "sha256"}
-    return sha256_bytes(to_json("result", rest).encode())
+    return sha256_fields("result", rest)
 
 
 def _write(path: Path, fields: Fields) -> None:
@@ -114,9 +112,7 @@ def _write(path: Path, fields: Fields) -> None:
         path.parent.mkdir(exist_ok=True)
         write_json(path, fields)
     except OSError as error:
-        repair = (
-            "Free space or check permissions; what was printed stands, and --out FILE.json writes elsewhere."
-        )
+        repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
         raise unwritable(path, error, repair) from None
 
 
@@ -190,7 +186,7 @@ def which(fields: Fields, step: int) -> str:
 
 def digest(fields: Fields) -> str:
     """Eight letters that tell settings apart which a file's name does not spell out."""
-    return sha256_bytes(to_json("settings", dict(sorted(fields.items()))).encode())[:8]
+    return sha256_fields("settings", dict(sorted(fields.items())))[:8]
 
 
 def _change(fields: Fields) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import platform
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +23,7 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
 from discrete_vae.runs.io import (
+    RESTORE,
     EnvironmentSchema,
     MetricsSchema,
     check_fields,
@@ -51,19 +52,7 @@ class RunDirectory:
     """The folder of one run; make one with `create` or `open`.
 
     Attributes:
-        path: The folder.
-        config_path: ``config.json``, the resolved config; its presence makes the folder a run.
-        environment_path: ``environment.json``: versions, commit, seed, device.
-        metrics_path: ``metrics.jsonl``, one JSON object per line.
-        checkpoints_path: ``checkpoints``, which holds a folder ``step-N`` a checkpoint.
-        best_path: ``best.json``, the step of the best checkpoint and what made it the best.
-        evaluation_path: ``evaluation.json``, the most complete evaluation; the folder ``evaluations`` has all of them.
-        evaluation_parts_path: ``evaluation-parts``, what evaluations that are not finished have done.
-        figures_path: ``figures``.
-        refit_path: ``refit.json``, there if the run's posterior is one that `dvae refit` fitted anew.
-        release_path: ``release.json``, there if the run is one that `dvae release` made of another.
-        tensorboard_path: ``tensorboard``, the events that `dvae train --logger tensorboard` writes.
-        profile_path: ``profile.json``, the trace of single steps that `dvae train --profile` leaves.
+        path: The folder; the other attributes are the paths of what it holds.
 
     Examples:
         >>> import tempfile
@@ -76,29 +65,22 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.config_path = path / "config.json"
-        self.environment_path = path / "environment.json"
-        self.metrics_path = path / "metrics.jsonl"
-        self.checkpoints_path = path / "checkpoints"
-        self.best_path = path / "best.json"
-        self.evaluation_path = path / "evaluation.json"
-        self.evaluation_parts_path = path / "evaluation-parts"
+        self.config_path = path / "config.json"  # the resolved config; its presence makes the folder a run
+        self.environment_path = path / "environment.json"  # versions, commit, seed, device
+        self.metrics_path = path / "metrics.jsonl"  # one JSON object per line
+        self.checkpoints_path = path / "checkpoints"  # a folder step-N per checkpoint
+        self.best_path = path / "best.json"  # the step of the best one and what made it the best
+        self.evaluation_path = path / "evaluation.json"  # the most complete of the folder evaluations
+        self.evaluation_parts_path = path / "evaluation-parts"  # of evaluations that are not finished
         self.figures_path = path / "figures"
-        self.refit_path = path / "refit.json"
-        self.release_path = path / "release.json"
-        self.profile_path = path / "profile.json"
-        self.tensorboard_path = path / "tensorboard"
+        self.refit_path = path / "refit.json"  # there if dvae refit fitted the posterior anew
+        self.release_path = path / "release.json"  # there if dvae release made the run of another
+        self.profile_path = path / "profile.json"  # the trace of single steps, by dvae train --profile
+        self.tensorboard_path = path / "tensorboard"  # the events of dvae train --logger tensorboard
 
     @classmethod
     def create(cls, path: str | Path) -> Self:
-        """Make the folder of a new run, with its parents; an empty folder is taken as it is.
-
-        Args:
-            path: The folder; ``~`` is the home directory.
-
-        Raises:
-            InvalidInputError: If the path is a file, a folder that holds anything, or cannot be made.
-        """
+        """Make the folder of a new run, with its parents; an empty folder is taken, all else is refused."""
         folder = cls.check_new(path)
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -114,39 +96,23 @@ class RunDirectory:
         repair = f"Give another {'--run-dir' if argument == 'run_dir' else argument}."
         if folder.exists() and not folder.is_dir():
             raise InvalidInputError(argument, "must be a folder", f"the file {folder}", repair)
-        if folder.is_dir():
-            entries = sorted(
-                entry.name
-                for entry in folder.iterdir()
-                if entry.name != LOCK_NAME and not is_temporary(entry)  # which a killed process leaves
-            )
-            if entries:
-                received = f"{folder}, which holds {named_entries(entries)}"
-                if argument == "run_dir" and (folder / "config.json").is_file():
-                    repair = f"{repair[:-1]}, or continue: dvae train --resume --run-dir {folder}."
-                raise InvalidInputError(argument, "must be a new or empty folder", received, repair)
+        entries = held_names(folder) - {LOCK_NAME}  # which a killed process leaves
+        if entries:
+            received = f"{folder}, which holds {named_entries(entries)}"
+            if argument == "run_dir" and (folder / "config.json").is_file():
+                repair = f"{repair[:-1]}, or continue: dvae train --resume --run-dir {folder}."
+            raise InvalidInputError(argument, "must be a new or empty folder", received, repair)
         return folder
 
     @classmethod
     def open(cls, path: str | Path) -> Self:
-        """Open the folder of an existing run.
-
-        Args:
-            path: The folder; ``~`` is the home directory.
-
-        Raises:
-            InvalidInputError: If there is no such folder, it holds no ``config.json``, or one of its folders is a link
-                out of it.
-        """
-        folder = unicode_path("run_dir", path)
+        """Open the folder of an existing run, ``~`` the home directory; links that lead out of it are refused."""
+        folder, repair = unicode_path("run_dir", path), "Give the folder that dvae train wrote."
         if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-            raise InvalidInputError(
-                "run_dir", "must be an existing folder", str(folder), "Check the path of the run."
-            )
+            raise InvalidInputError("run_dir", "must be an existing folder", str(folder), repair)
         run = cls(folder)
         if not run.config_path.exists():
             received = f"{folder}, which holds no {run.config_path.name}"
-            repair = "Give the folder that dvae train wrote."
             raise InvalidInputError("run_dir", "must be the folder of a run", received, repair)
         _check_links(folder)
         return run
@@ -157,16 +123,16 @@ class RunDirectory:
 
     def read_config(self) -> str:
         """Read the JSON text of the config."""
-        repair = "Restore the file from a copy."
         try:
             return read_regular(self.config_path).decode("utf-8")
         except OSError as error:
-            raise unreadable(self.config_path, error, repair) from None
+            raise unreadable(self.config_path, error) from None
         except UnicodeDecodeError as error:
-            raise InvalidInputError(str(self.config_path), "must be text in UTF-8", error, repair) from None
+            rule = "must be text in UTF-8"
+            raise InvalidInputError(str(self.config_path), rule, error, RESTORE) from None
 
     def config_sha256(self) -> str | None:
-        """SHA-256 of the bytes of ``config.json``; None if there is no such file."""
+        """SHA-256 of ``config.json``; None if there is none."""
         return sha256_file(self.config_path) if self.config_path.exists() else None
 
     def read_experiment(self) -> ExperimentConfig:
@@ -178,7 +144,7 @@ class RunDirectory:
         if not self.environment_path.exists():
             return {}
         repair = "Restore it from a copy; or move it elsewhere, and data are no more compared with the run's."
-        return read_json(self.environment_path, EnvironmentSchema, repair=repair)
+        return read_json(self.environment_path, EnvironmentSchema, repair)
 
     def remove_temporaries(self) -> None:
         """Remove what killed processes left, where no other trains; one that evaluates or draws may still write."""
@@ -196,9 +162,15 @@ class RunDirectory:
         return CheckpointStore(self.checkpoints_path, self.best_path, keep_last=keep_last)
 
 
-def named_entries(names: Sequence[str]) -> str:
+def held_names(folder: Path) -> set[str]:
+    """Names of what a folder holds, if there is one, but for what killed writes left."""
+    return {entry.name for entry in folder.iterdir() if not is_temporary(entry)} if folder.is_dir() else set()
+
+
+def named_entries(names: Iterable[str]) -> str:
     """The first names of a folder's entries, for messages."""
-    return ", ".join([*names[:3], *(["..."] if len(names) > 3 else [])])
+    first, more = sorted(names)[:3], len([*names]) > 3
+    return ", ".join([*first, *["..."] * more])
 
 
 def _check_links(run: Path) -> None:
@@ -208,11 +180,8 @@ def _check_links(run: Path) -> None:
             if path.is_symlink() and (path.is_dir() or not path.exists()):
                 target = os.path.realpath(path)
                 if not Path(target).is_relative_to(os.path.realpath(run)):
-                    received, repair = (
-                        f"a link to {target}",
-                        "Put what it leads to in its place, or remove it.",
-                    )
-                    raise InvalidInputError(str(path), "must not lead out of the run", received, repair)
+                    rule, repair = "must not lead out of the run", "Put what it leads to in its place."
+                    raise InvalidInputError(str(path), rule, f"a link to {target}", repair)
 
 
 class MetricsLog:
@@ -227,7 +196,7 @@ class MetricsLog:
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one line: strings and finite numbers, of which ``step`` counts the steps done."""
-        check_fields("record", record, MetricsSchema, repair="Give the step, and finite numbers.")
+        check_fields("record", record, MetricsSchema, "Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
         self._check_own()
         with naming(self.path):
@@ -246,8 +215,6 @@ class MetricsLog:
         kept is an error. Nothing is written if there is nothing to drop.
         """
         self._check_own()
-        if not self.path.exists():
-            return
         kept: list[bytes] = []
         damage: InvalidInputError | None = None
         for number, line in enumerate(self._complete_lines(), start=1):
@@ -274,8 +241,8 @@ class MetricsLog:
     def _check_own(self) -> None:
         """Refuse to write through a link: the line would be in another file."""
         if self.path.is_symlink():
-            received, repair = "a link", "Put the file that it leads to in its place, or remove it."
-            raise InvalidInputError(str(self.path), "must be a file of the run", received, repair)
+            repair = "Put the file that it leads to in its place."
+            raise InvalidInputError(str(self.path), "must be a file of the run", "a link", repair)
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
         try:
@@ -284,19 +251,17 @@ class MetricsLog:
             record = None
         record = record if isinstance(record, dict) else {}
         repair = "Remove the line, or restore the file from a copy."
-        check_fields(f"{self.path}, line {number}", record, MetricsSchema, repair=repair)
+        check_fields(f"{self.path}, line {number}", record, MetricsSchema, repair)
         return record
 
     def _complete_lines(self) -> list[bytes]:
         return self._content().split(b"\n")[:-1]  # what follows the last line end is torn, or nothing
 
     def _content(self) -> bytes:
-        if not self.path.exists():
-            return b""
         try:
-            return read_regular(self.path)
+            return read_regular(self.path) if self.path.exists() else b""
         except OSError as error:
-            raise unreadable(self.path, error, "Restore the file from a copy.") from None
+            raise unreadable(self.path, error) from None
 
     def _remove_torn_line(self) -> None:
         if not self.path.exists() or self.path.stat().st_size == 0:
@@ -343,22 +308,15 @@ CONFIG_SUM = "config_sha256"
 
 @dataclass(frozen=True)
 class ConfigChange:
-    """A change of config.json that the user has accepted.
-
-    Attributes:
-        step: Steps done when it was accepted.
-        trained: SHA-256 of the file that those steps were trained with.
-        now: SHA-256 of the file since.
-    """
+    """A change of config.json that the user has accepted: after which step, and the file's SHA-256 before and since."""
 
     step: int
     trained: str
     now: str
 
     def __str__(self) -> str:
-        return (
-            f"config.json was changed after step {self.step}: SHA-256 {self.trained} before, {self.now} since"
-        )
+        sums = f"SHA-256 {self.trained} before, {self.now} since"
+        return f"config.json was changed after step {self.step}: {sums}"
 
 
 def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: bool) -> ConfigChange | None:
@@ -375,11 +333,10 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
         rule = f"must be the file that the run was trained with, SHA-256 {change.trained}"
         repair = "Restore it from a copy; or go on as it is now with --accept-changed-config."
         raise InvalidInputError(str(run.config_path), rule, f"SHA-256 {change.now}", repair)
-    warnings.warn(
-        f"{run.config_path} is not the file that the run was trained with up to step {change.step}: its SHA-256 is "
-        f"{change.now}, not {change.trained}. It is used as it is now.",
-        stacklevel=3,
+    text = (
+        f"{run.config_path} is not the file that the run was trained with: {change}. It is used as it is now."
     )
+    warnings.warn(text, stacklevel=3)
     return change
 
 
@@ -406,13 +363,18 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
     The commit is None unless the package runs from a git checkout; otherwise it holds ``hash`` and ``modified``,
     whether tracked files differ from that commit.
     """
+    device = torch.device(device)
+    about: dict[str, Any] = {"type": device.type}
+    if device.type == "cuda" and torch.cuda.is_available():
+        found = torch.cuda.get_device_properties(device)
+        about |= {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda}
     return {
         "discrete_vae": __version__,
         "python": platform.python_version(),
         "packages": _packages(),
         "commit": _commit(Path(__file__).resolve().parent),
         "seed": seed,
-        "device": _describe_device(torch.device(device)),
+        "device": about,
         "platform": _platform(),
     }
 
@@ -451,21 +413,13 @@ def _platform() -> dict[str, Any]:
 
 
 def _processor() -> str:
-    """Name of the processor, as Linux gives it; elsewhere what the platform says of it."""
+    """Name of the processor, as Linux gives it, else the platform."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError):
         lines = []
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, "") or platform.processor() or platform.machine()
-
-
-def _describe_device(device: torch.device) -> dict[str, Any]:
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return {"type": device.type}
-    found = torch.cuda.get_device_properties(device)
-    about = {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda}
-    return {"type": device.type, **about}
 
 
 def _commit(folder: Path) -> dict[str, Any] | None:
@@ -484,12 +438,11 @@ def _git(folder: Path, *arguments: str) -> str | None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *arguments]
     try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, timeout=10, env=environment, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=10, env=environment, check=True
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout if done.returncode == 0 else None
 
 
 # Runs made of another one, which stays as it is.
@@ -514,13 +467,11 @@ def check_derived_folder(
     folder = without_links(_OUT, unicode_path(_OUT, out))
     if (folder / record).is_file() and (folder / "config.json").is_file():
         said = read_json(folder / record)
-        if asked.items() <= said.items():
-            try:
+        with suppress(KeyError, TypeError):  # where another version wrote it
+            if asked.items() <= said.items():
                 made = read(said)
                 remove_temporaries(folder.parent, of_others=True)
                 return folder, made
-            except (KeyError, TypeError):
-                pass  # another version wrote it
     RunDirectory.check_new(folder, argument=_OUT)
     if folder.resolve().is_relative_to(run.path.resolve()):
         rule, repair = f"must lie outside the run {run.path}", "Give a folder beside it."

@@ -19,8 +19,7 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.compatibility import check_compatible
-from discrete_vae.data.splits import DataSplits, training_subset
+from discrete_vae.data.splits import DataSplits, check_compatible, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.samplers.gibbs import UsesSolver
