@@ -5,12 +5,7 @@ from __future__ import annotations
 import torch
 
 import discrete_vae as dv
-from discrete_vae.config import (
-    GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-)
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from tests.campaigns.machine_calls import Call, right_call, some_bits
 
 

@@ -38,17 +38,7 @@ VERBS = (
         "interpolate",
         "impute",
     ),
-    *(
-        "generate",
-        "neighbors",
-        "figure",
-        "report",
-        "refit",
-        "release",
-        "cite",
-        "list",
-        "validate",
-    ),
+    *("generate", "neighbors", "figure", "report", "refit", "release", "cite", "list", "validate"),
 )
 _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
 

@@ -135,8 +135,7 @@ def test_picture_of_training_curves(records, tmp_path, read_picture):
 
 
 @pytest.mark.parametrize(
-    "records",
-    [[], [{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], [{"step": 1, "elbo": -90.0}]],
+    "records", [[], [{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], [{"step": 1, "elbo": -90.0}]]
 )
 def test_records_without_their_parts_are_refused(records):
     with pytest.raises(InvalidInputError) as refused:

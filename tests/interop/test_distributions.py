@@ -186,10 +186,7 @@ def test_arguments_are_validated_as_torch_does():
         (([0.0], SpikeSlab()), "^logits "),
         ((LOGITS, SpikeSlab(), LOGITS), "^parameters "),
         ((LOGITS, SpikeGaussian(), LOGITS), "^parameters "),
-        (
-            (torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
-            "^loc and scale ",
-        ),
+        ((torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)), "^loc and scale "),
     ],
 )
 def test_wrong_arguments_are_named(arguments, name):
