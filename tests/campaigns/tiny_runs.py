@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import json
 import os
 import shutil
@@ -79,11 +80,8 @@ def forget_results(run: Path) -> Path:
 def without_times(value: Any) -> Any:
     """Values of a JSON file but those of time."""
     if isinstance(value, dict):
-        timed = {
-            *TIME_METRICS,
-            "sha256",
-            "checkpoint_sha256",
-        }  # sums over times, and over moments that no reader needs
+        # sums are over times, and over moments that no reader needs
+        timed = {*TIME_METRICS, "sha256", "checkpoint_sha256"}
         return {name: without_times(part) for name, part in value.items() if name not in timed}
     return [without_times(part) for part in value] if isinstance(value, list) else value
 
@@ -103,9 +101,7 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     """
     last = f"checkpoints/step-{NUM_STEPS}"
     best = f"checkpoints/step-{json.loads((unbroken / 'best.json').read_text())['step']}"
-    files = [
-        f"{folder}/{name}" for folder in (last, best) for name in ("state.safetensors", "checkpoint.json")
-    ]
+    files = [f"{place}/{name}" for place in (last, best) for name in ("state.safetensors", "checkpoint.json")]
     for name in ("config.json", "best.json", *files):
         if not (run / name).is_file():
             return f"{name} is missing"
@@ -115,18 +111,13 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     return "metrics.jsonl differs" if log and logs[0] != logs[1] else None
 
 
-def at_operation(run: Path, number: int, act: Callable[[], None]) -> Callable[[], None]:
-    """What makes a forked command do something just before its n-th operation on a file of the run."""
+def kill_when(here: Callable[[str, str], bool], kind: int = signal.SIGKILL) -> Callable[[], None]:
+    """What makes a forked command send itself a signal before an event of Python's on a path."""
 
     def first() -> None:
-        count = 0
-
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal count
-            if (event == "open" or event in _EVENTS) and any(str(run) in str(one) for one in arguments[:2]):
-                count += 1
-                if count == number:
-                    act()
+            if (event == "open" or event in _EVENTS) and here(event, " ".join(map(str, arguments[:2]))):
+                os.kill(os.getpid(), kind)
 
         sys.addaudithook(hook)
 
@@ -135,7 +126,8 @@ def at_operation(run: Path, number: int, act: Callable[[], None]) -> Callable[[]
 
 def kill_at(run: Path, number: int, kind: int = signal.SIGKILL) -> Callable[[], None]:
     """What makes a forked command send itself a signal at its n-th operation on a file of the run."""
-    return at_operation(run, number, lambda: os.kill(os.getpid(), kind))
+    count = itertools.count(1)
+    return kill_when(lambda event, paths: str(run) in paths and next(count) == number, kind)
 
 
 @dataclass(frozen=True)
@@ -173,14 +165,9 @@ def _stage() -> Stage:
     succeed(call(train_words(data, runs["unbroken"])))
     succeed(call([*train_words(data, runs["other"]), "--seed", "1"]))
 
-    def first() -> None:
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            if event == "os.mkdir" and f"step-{NUM_STEPS}" in str(arguments[0]):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(hook)
-
-    ended = call(train_words(data, runs["interrupted"]), first=first)
+    last = f"step-{NUM_STEPS}"
+    stop = kill_when(lambda event, path: event == "os.mkdir" and last in path)
+    ended = call(train_words(data, runs["interrupted"]), first=stop)
     assert ended.status == -signal.SIGKILL, ended
     best = json.loads((runs["unbroken"] / "best.json").read_text())["step"]
     mine = [runs["interrupted"], runs["unbroken"]]
