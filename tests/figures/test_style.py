@@ -22,7 +22,7 @@ from discrete_vae.figures.style import (
     GridText,
     cell_shape,
     draw_image_grid,
-    ink_for,
+    grayscale_for,
     picture_file,
     save_figure,
 )
@@ -33,30 +33,30 @@ NAN = torch.nan
 
 def test_probabilities_stay_as_they_are():
     x = torch.tensor([[0.0, 0.25], [NAN, 0.5]])
-    ink = ink_for(x, per_feature=True)
-    assert torch.equal(ink(x).nan_to_num(9.0), x.nan_to_num(9.0))
-    assert ink.words == "black is 1"
+    gray = grayscale_for(x, per_feature=True)
+    assert torch.equal(gray(x).nan_to_num(9.0), x.nan_to_num(9.0))
+    assert gray.words == "black is 1"
 
 
 def test_each_feature_of_a_table_has_its_own_range():
     x = torch.tensor([[-5.0, 100.0, NAN, 7.0], [5.0, NAN, NAN, 7.0], [0.0, 300.0, NAN, 7.0]])
-    ink = ink_for(x, per_feature=True)
+    gray = grayscale_for(x, per_feature=True)
     wanted = torch.tensor([[0.0, 0.0, NAN, 0.0], [1.0, NAN, NAN, 0.0], [0.5, 1.0, NAN, 0.0]])
-    assert torch.equal(ink(x).nan_to_num(9.0), wanted.nan_to_num(9.0))
-    beyond = ink(torch.tensor([-99.0, 999.0, 0.5, 8.0]))
+    assert torch.equal(gray(x).nan_to_num(9.0), wanted.nan_to_num(9.0))
+    beyond = gray(torch.tensor([-99.0, 999.0, 0.5, 8.0]))
     assert bool(((beyond >= 0) & (beyond <= 1)).all())
 
 
 def test_nothing_observed_is_no_fault():
-    assert ink_for(torch.full((2, 3), NAN), per_feature=True).words == "black is 1"
+    assert grayscale_for(torch.full((2, 3), NAN), per_feature=True).words == "black is 1"
 
 
 TEXT = GridText("A caption.")
-INK, GAP = torch.tensor(0.0), torch.tensor([205, 218, 234]) / 255
+BLACK, GAP = torch.tensor(0.0), torch.tensor([205, 218, 234]) / 255
 
 
-def is_ink(picture):
-    return (picture == INK).all(-1)
+def is_black(picture):
+    return (picture == BLACK).all(-1)
 
 
 def grid(num_rows, num_groups, num_members, num_features):
@@ -64,7 +64,7 @@ def grid(num_rows, num_groups, num_members, num_features):
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_an_image_is_ink_on_paper_pixel_by_pixel(tmp_path, read_picture):
+def test_an_image_is_black_on_paper_pixel_by_pixel(tmp_path, read_picture):
     image = torch.tensor([1.0, 0.0, 1.0, 0.5, 1.0, 0.0])
     save_figure(draw_image_grid(image.view(1, 1, 1, 6), (2, 3), text=TEXT), tmp_path / "a.png")
     picture = read_picture(tmp_path / "a.png")
@@ -87,17 +87,17 @@ def test_members_stand_beside_or_below_each_other(stacked, tmp_path, read_pictur
         expected[25:] = True
     else:
         expected[:, 25:] = True
-    assert torch.equal(is_ink(drawn), expected)
+    assert torch.equal(is_black(drawn), expected)
 
 
 def test_strips_stack_their_members_and_wrap(tmp_path, read_picture):
     images = torch.ones(1, 1, 2, 300)
     save_figure(draw_image_grid(images, None, text=TEXT), tmp_path / "a.png")
     picture = read_picture(tmp_path / "a.png")
-    last_line = is_ink(picture[-10])
+    last_line = is_black(picture[-10])
     assert last_line.sum() == 44 * 5  # 300 = 256 + 44 features, five pixels wide each
     assert (picture[-10, 8 + 44 * 5 + 1] - GAP).abs().max() < 0.005
-    assert is_ink(picture[-8 - 36]).sum() == 256 * 5
+    assert is_black(picture[-8 - 36]).sum() == 256 * 5
 
 
 def test_nan_leaves_a_place_empty(tmp_path, read_picture):
@@ -105,7 +105,7 @@ def test_nan_leaves_a_place_empty(tmp_path, read_picture):
     images[0, 1] = torch.nan
     save_figure(draw_image_grid(images, (2, 2), text=TEXT), tmp_path / "a.png")
     drawn = read_picture(tmp_path / "a.png")[-8 - 24 : -8]
-    assert is_ink(drawn[:, 8:32]).all()
+    assert is_black(drawn[:, 8:32]).all()
     assert ((drawn[:, 33:60] - GAP).abs() < 0.005).all()
 
 
@@ -125,7 +125,7 @@ def test_text_is_drawn_and_makes_room(tmp_path, read_picture):
     save_figure(draw_image_grid(images, (8, 8), text=GridText("Caption.")), tmp_path / "bare.png")
     save_figure(draw_image_grid(images, (8, 8), text=text), tmp_path / "full.png")
     bare, full = (read_picture(tmp_path / f"{name}.png") for name in ("bare", "full"))
-    assert is_ink(full).sum() > is_ink(bare).sum() + 100
+    assert is_black(full).sum() > is_black(bare).sum() + 100
     assert full.shape[0] > bare.shape[0]
 
 
@@ -139,7 +139,7 @@ def test_labels_without_room_break_nothing(num_rows, tmp_path, read_picture):
 
 def test_large_images_keep_every_pixel(tmp_path, read_picture):
     save_figure(draw_image_grid(torch.ones(1, 1, 1, 2000 * 3), (3, 2000), text=TEXT), tmp_path / "a.png")
-    assert is_ink(read_picture(tmp_path / "a.png")[-10]).sum() == 2000
+    assert is_black(read_picture(tmp_path / "a.png")[-10]).sum() == 2000
 
 
 def test_drawing_stays_away_from_pyplot(tmp_path, monkeypatch):

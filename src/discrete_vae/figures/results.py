@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrete_vae.data.splits import picture_shape
 from discrete_vae.errors import plot_text
-from discrete_vae.figures.style import GridText, Picture, draw_image_grid, ink_for, tidy
+from discrete_vae.figures.style import GridText, Picture, draw_image_grid, grayscale_for, tidy
 from discrete_vae.inference.encode import Codes
 from discrete_vae.inference.interpolate import LatentPath
 from discrete_vae.inference.score import Scores
@@ -86,10 +86,10 @@ def draw_denoised(
     shape = picture_shape(event_shape)
     count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
     places = torch.arange(count) * len(noisy) // count
-    ink = ink_for(noisy, per_feature=shape is None)
+    gray = grayscale_for(noisy, per_feature=shape is None)
     after = torch.from_numpy(denoised.reshape(len(noisy), -1))
     kinds = [noisy, after] if clean is None else [clean, noisy, after]
-    members = torch.stack([ink(values[places].float()) for values in kinds], 1)
+    members = torch.stack([gray(values[places].float()) for values in kinds], 1)
     columns = min(_COLUMNS, count) if shape is not None else 1
     num_rows = -(-count // columns)
     empty = members.new_full((num_rows * columns - count, *members.shape[1:]), torch.nan)
@@ -97,7 +97,7 @@ def draw_denoised(
     names = ["noisy", "denoised"] if clean is None else ["clean", "noisy", "denoised"]
     text = GridText(
         caption=f"Examples before and after noise was taken out, from above: {', '.join(names)}, the last as means "
-        f"given the noisy one; {ink.words}.",
+        f"given the noisy one; {gray.words}.",
         row_labels=names * num_rows,
     )
     return draw_image_grid(grid, shape, text=text, stacked=True)
@@ -127,11 +127,11 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
     shown, filled = x[chosen], torch.from_numpy(imputed.filled)[chosen].flatten(1)
     draws = np.zeros((len(x), 0)) if imputed.draws is None else imputed.draws[:, :_DRAWS]
     drawn = torch.from_numpy(draws)[chosen].reshape(len(chosen), -1, x.shape[1])
-    ink = ink_for(torch.cat([shown, filled]), per_feature=image_shape is None)
-    rows = [ink(shown), ink(filled), *(ink(one.to(x.dtype)) for one in drawn.unbind(1))]
+    gray = grayscale_for(torch.cat([shown, filled]), per_feature=image_shape is None)
+    rows = [gray(shown), gray(filled), *(gray(one.to(x.dtype)) for one in drawn.unbind(1))]
     labels = ["observed", "filled", *(f"draw {number + 1}" for number in range(len(rows) - 2))]
     text = GridText(
-        caption=f"Examples with gaps, which are tinted, and below them the same filled; {ink.words}.",
+        caption=f"Examples with gaps, which are tinted, and below them the same filled; {gray.words}.",
         row_labels=labels if image_shape is not None else labels * len(chosen),
     )
     members = torch.stack(rows)
@@ -164,7 +164,7 @@ def draw_latent_paths(
         frames = torch.from_numpy(path.mean.reshape(len(path.mean), -1)[places])
         rows.append(torch.cat([first[None].flatten(1), frames, last[None].flatten(1)]))
     images = torch.stack(rows)
-    ink = ink_for(images.flatten(0, 1), per_feature=False)
+    gray = grayscale_for(images.flatten(0, 1), per_feature=False)
     shares = [f"{round(100 * share)} %" for share in np.linspace(0, 1, num_frames)]
     flips = any((path.flipped >= 0).any() for path in paths)
     how = (
@@ -173,11 +173,11 @@ def draw_latent_paths(
         else "smoothed latents that go evenly from the one to the other"
     )
     text = GridText(
-        caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {ink.words}.",
+        caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {gray.words}.",
         row_labels=[f"{first} to {last}" for first, last in numbers],
         group_labels=["x", *shares, "x"],
     )
-    return draw_image_grid(ink(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
+    return draw_image_grid(gray(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
 
 
 # Examples beside those with the nearest codes.
@@ -202,12 +202,14 @@ def draw_neighbors(
     """
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
     shown = queries[: len(indices), None]
-    ink = ink_for(torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None)
-    images = torch.cat([ink(shown), ink(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
+    gray = grayscale_for(
+        torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None
+    )
+    images = torch.cat([gray(shown), gray(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
     distances = found.distances[: len(indices), : indices.shape[1]]
     text = GridText(
         caption="Examples (left) and those whose codes differ from theirs in the fewest units, nearest first; "
-        f"numbers of units: {distances.min()} to {distances.max()}. {ink.words.capitalize()}.",
+        f"numbers of units: {distances.min()} to {distances.max()}. {gray.words.capitalize()}.",
         group_labels=["query", *map(str, range(1, indices.shape[1] + 1))] if image_shape is not None else [],
     )
     if image_shape is None:
@@ -236,7 +238,7 @@ def draw_new_examples(
         The figure.
     """
     rows = torch.from_numpy(x).flatten(1)
-    ink = ink_for(rows, per_feature=image_shape is None)
+    gray = grayscale_for(rows, per_feature=image_shape is None)
     what = {"sample": "drawn from p(x | ζ, h)", "mean": "means E[x | ζ, h]"}.get(
         statistic, "modes of p(x | ζ, h)"
     )
@@ -244,17 +246,15 @@ def draw_new_examples(
         count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)
         chosen, names = torch.arange(count - count % width), []
-        caption = f"New examples, {what} at states of the prior; {ink.words}."
+        caption = f"New examples, {what} at states of the prior; {gray.words}."
     else:
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
         per_class = len(labels) // len(starts)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
         first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
         chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
-        caption = (
-            f"New examples of the class beside each row, {what} at latents kept for their class; {ink.words}."
-        )
-    images = ink(rows[chosen]).unflatten(0, (-1, width))
+        caption = f"New examples of the class beside each row, {what} at latents kept for their class; {gray.words}."
+    images = gray(rows[chosen]).unflatten(0, (-1, width))
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
 

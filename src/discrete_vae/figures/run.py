@@ -15,12 +15,12 @@ from discrete_vae.figures.style import (
     MAX_WIDTH,
     Drawing,
     FigureRequest,
+    Grayscale,
     GridText,
-    Ink,
     Picture,
     cell_shape,
     draw_image_grid,
-    ink_for,
+    grayscale_for,
 )
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -143,14 +143,14 @@ def evolution_table(
 
 
 def draw_evolution(
-    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, ink: Ink | None = None
+    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, gray: Grayscale | None = None
 ) -> Picture:
     """Draw samples along chains: time runs down, chains stand side by side.
 
     Args:
         table: What `evolution_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        ink: The scale of gray, for example that of the data; None makes one for the means.
+        gray: The scale of gray, for example that of the data; None makes one for the means.
 
     Returns:
         The figure.
@@ -160,19 +160,19 @@ def draw_evolution(
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
-    ink = ink or ink_for(table.means.flatten(0, 2), per_feature=image_shape is None)
+    gray = gray or grayscale_for(table.means.flatten(0, 2), per_feature=image_shape is None)
     caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
         caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
     text = GridText(
         caption=caption
-        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {ink.words}.",
+        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {gray.words}.",
         row_title="sweeps since the top row",
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
     )
-    return draw_image_grid(ink(table.means), image_shape, text=text)
+    return draw_image_grid(gray(table.means), image_shape, text=text)
 
 
 def make_evolution(request: FigureRequest, chains: Sampler | None = None, **sizes: int | None) -> Drawing:
@@ -186,7 +186,7 @@ def make_evolution(request: FigureRequest, chains: Sampler | None = None, **size
     run = request.run
     model, image_shape = run.loaded.model, run.recorded.image_shape
     table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
-    return Drawing(table, draw_evolution(table, image_shape, ink=run.ink), run.loaded.note)
+    return Drawing(table, draw_evolution(table, image_shape, gray=run.gray), run.loaded.note)
 
 
 # Draws of x along the chains of a model's prior.
@@ -576,15 +576,15 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
     wanted = -(-num_examples // _STRIP_ROWS) if image_shape is None else num_examples
     columns = min(_MAX_COLUMNS, wanted, max(1, MAX_WIDTH // (_MIN_SCALE * width)))
     num_rows = -(-num_examples // columns)
-    ink = ink_for(table.examples, per_feature=image_shape is None)
-    pairs = torch.stack([ink(table.examples), ink(table.means.to(table.examples.dtype))], 1)
+    gray = grayscale_for(table.examples, per_feature=image_shape is None)
+    pairs = torch.stack([gray(table.examples), gray(table.means.to(table.examples.dtype))], 1)
     empty = pairs.new_full((num_rows * columns - num_examples, 2, num_features), torch.nan)
     grid = torch.cat([pairs, empty]).reshape(num_rows, columns, 2, num_features)
     gaps = " Tinted places of an input are missing values." if bool(table.examples.isnan().any()) else ""
     kind = "strip" if image_shape is None else "image"
     text = GridText(
         caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
-        f"mean E[x | ζ] for one ζ drawn from its posterior; {ink.words}.{gaps}",
+        f"mean E[x | ζ] for one ζ drawn from its posterior; {gray.words}.{gaps}",
         row_labels=["input", "reconstruction"] * num_rows,
     )
     return draw_image_grid(grid, image_shape, text=text, stacked=True)

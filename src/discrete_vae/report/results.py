@@ -22,12 +22,11 @@ from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, 
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.presets import experiment_names, load_experiment
 from discrete_vae.report.charts import Axis, Chart, dots, errors, line, steps
-from discrete_vae.report.page import Section, Verdict, shown
-from discrete_vae.report.source import ReportSource
+from discrete_vae.report.source import ReportSource, Section, Verdict, shown
 from discrete_vae.system import in_words
 
 
-def headline(source: ReportSource) -> Section:
+def summary(source: ReportSource) -> Section:
     """Log-likelihood where it was evaluated, else the ELBO, log Z, and time, steps and device."""
     seconds = [line.get("seconds", 0.0) for line in source.metrics]
     device = source.environment.get("device", {})
@@ -39,7 +38,7 @@ def headline(source: ReportSource) -> Section:
         "place": f"on {place}" if place else "device not known",
         "num_weights": sum(parameter.numel() for parameter in source.model.parameters()),
     }
-    return Section("headline", "Result", values)
+    return Section("summary", "Result", values)
 
 
 def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None, str]]:
@@ -120,7 +119,7 @@ _RISE = 0.5  # nats in the last fifth
 _MIN_SPAN = 1.0  # nats
 
 
-def course(source: ReportSource) -> Section | None:
+def training_curves(source: ReportSource) -> Section | None:
     """ELBO and KL over the epochs; None for a run that logged none, or one point."""
     if not any("elbo" in line for line in source.metrics):
         return None
@@ -134,7 +133,7 @@ def course(source: ReportSource) -> Section | None:
     if len(curves.kl_discrete.value):
         values["ends"] = _ends(curves)
         values["divergences"] = _divergences(curves, values["ends"])
-    return Section("course", "Course of training", values, training_verdict(curves))
+    return Section("training-curves", "Training curves", values, training_verdict(curves))
 
 
 def training_verdict(curves: TrainingCurves) -> Verdict | None:
