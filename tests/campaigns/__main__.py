@@ -58,9 +58,7 @@ def main() -> int:
     if options.serve:
         for line in sys.stdin:
             campaign = engine.CAMPAIGNS[line.strip()]
-            print(
-                engine.run(campaign, seed=options.seed, numbers=range(campaign.bounded)).to_json(), flush=True
-            )
+            print(engine.run(campaign, seed=options.seed, numbers=campaign.sample).to_json(), flush=True)
         return 0
     reports = []
     for campaign in [CAMPAIGNS[options.name]] if options.name else CAMPAIGNS.values():

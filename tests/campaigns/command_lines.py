@@ -47,7 +47,7 @@ _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<
 @campaign(
     "command-lines",
     "a command line with a wrong, extreme, missing or repeated word",
-    bounded=32,
+    bounded=24,
     long=2200,
     prepare=prepare,
 )

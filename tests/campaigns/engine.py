@@ -70,6 +70,11 @@ class Campaign:
     case: Callable[[Any, random.Random, int, Path], Finding]
     limit: float
 
+    @property
+    def sample(self) -> list[int]:
+        """The bounded number of cases, spread over the long one; an odd stride meets all kinds of cases in turn."""
+        return [number * (self.long // self.bounded | 1) for number in range(self.bounded)]
+
 
 CAMPAIGNS: dict[str, Campaign] = {}
 """All that are declared in modules that are imported, by name."""

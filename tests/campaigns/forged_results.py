@@ -92,7 +92,7 @@ def _forging() -> _Forging:
 @campaign(
     "forged-results",
     "a result, a part of an evaluation, the log or the environment of a run forged, before its verbs",
-    bounded=6,
+    bounded=4,
     long=800,
     prepare=lambda folder: _forging(),
 )
@@ -163,7 +163,7 @@ _NEW = shlex.split(
 @campaign(
     "links",
     "a file or folder of a run that is a link to somewhere else, before its verbs",
-    bounded=8,
+    bounded=6,
     long=400,
     prepare=lambda folder: _forging(),
 )

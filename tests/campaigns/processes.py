@@ -117,7 +117,7 @@ def prepare(folder: Path) -> Run:
 @campaign(
     "processes",
     "a verb by two processes, one of which is stopped by SIGKILL, SIGINT or SIGTERM, then begun again",
-    bounded=6,
+    bounded=4,
     long=160,
     prepare=prepare,
 )

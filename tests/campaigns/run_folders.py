@@ -26,7 +26,7 @@ from tests.campaigns.tiny_runs import (
 @campaign(
     "run-folders",
     "a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
-    bounded=8,
+    bounded=4,
     long=1000,
     prepare=prepare,
 )
@@ -81,7 +81,7 @@ def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> 
     if ended.status != 0:
         return _refused(ended, run)
     step = stage.best if checkpoint == "best" else max(steps, default=None)
-    if step is not None and found_by(verb, run, folder, step) == stage.found[verb, step]:
+    if step is not None and found_by(verb, run, folder, step) == stage.found(verb, step):
         return Finding(Outcome.EQUAL)
     return Finding(Outcome.OTHER if "warning: " in ended.err else Outcome.WRONG, f"another result\n{ended}")
 

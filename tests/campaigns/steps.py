@@ -27,7 +27,7 @@ _CHANGES = {name: change for name, change in CHANGES.items() if name != "rounded
 @campaign(
     "recorded-steps",
     "changes of a model (storage, parts, modes, settings, frozen parameters) under its recorded steps",
-    bounded=4,
+    bounded=3,
     long=400,
 )
 def recorded_steps(_stage: object, chosen: random.Random, _number: int, _folder: Path) -> Finding:
@@ -89,7 +89,7 @@ def prepare(_folder: Path) -> _Model:
 @campaign(
     "threads",
     "two to eight threads that train, fit, evaluate and sample at once",
-    bounded=2,
+    bounded=1,
     long=200,
     prepare=prepare,
 )

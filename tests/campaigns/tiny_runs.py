@@ -140,7 +140,7 @@ class Stage:
         interrupted: The same run, killed while it saved its last checkpoint but one.
         other: A finished run with another seed.
         best: The step of the best checkpoint; the newest ones are others.
-        found: What the undamaged runs' readers find, by verb and step.
+        steps: The undamaged run that has a step's checkpoint.
     """
 
     data: Path
@@ -148,7 +148,13 @@ class Stage:
     interrupted: Path
     other: Path
     best: int
-    found: dict[tuple[str, int], Any]
+    steps: dict[int, Path]
+
+    def found(self, verb: str, step: int) -> Any:
+        """What a reader of a step's checkpoint finds in the undamaged run."""
+        folder, run = self.data.parent, self.steps[step]
+        succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
+        return found_by(verb, run, folder, step)
 
 
 def prepare(folder: Path) -> Stage:
@@ -173,12 +179,7 @@ def _stage() -> Stage:
     mine = [runs["interrupted"], runs["unbroken"]]
     steps = {int(path.name[5:]): run for run in mine for path in run.glob("checkpoints/step-*")}
     assert best < sorted(steps)[-3], "the best checkpoint would stay without its name in best.json"
-    found = {}
-    for step, run in steps.items():
-        for verb in ("evaluate", "log-partition", "sample"):
-            succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
-            found[verb, step] = found_by(verb, run, folder, step)
-    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, found)
+    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, steps)
 
 
 def succeed(ended: Ended) -> None:

@@ -116,9 +116,6 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
         x: (example, feature), NaN in the gaps; those with gaps are shown, from the first on.
         imputed: What `discrete_vae.inference.impute.impute` made of them.
         image_shape: (height, width) of an example; None draws strips.
-
-    Returns:
-        The figure.
     """
     gapped = (
         x.isnan().any(1).nonzero().flatten()[: _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES]
@@ -196,9 +193,6 @@ def draw_neighbors(
         among: (row, feature), the examples that were searched.
         found: What `discrete_vae.inference.neighbors.nearest_codes` found.
         image_shape: (height, width) of an example; None draws strips.
-
-    Returns:
-        The figure.
     """
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
     shown = queries[: len(indices), None]
@@ -233,9 +227,6 @@ def draw_new_examples(
         labels: (example,), those of one class beside each other; None without classes.
         image_shape: (height, width) of an example; None draws strips.
         statistic: What x is of p(x | latents), for the caption.
-
-    Returns:
-        The figure.
     """
     rows = torch.from_numpy(x).flatten(1)
     gray = grayscale_for(rows, per_feature=image_shape is None)

@@ -79,10 +79,6 @@ def grayscale_for(x: Tensor, *, per_feature: bool) -> Grayscale:
 def grayscale_of_range(low: float, high: float) -> Grayscale:
     """The scale for values of a range: as they are where it lies in [0, 1], otherwise from its one end to the other.
 
-    Args:
-        low: The least value.
-        high: The greatest.
-
     Examples:
         >>> grayscale_of_range(0.0, 1.0).words, grayscale_of_range(-1.0, 3.0).words
         ('black is 1', 'white is -1, black is 3')
@@ -151,10 +147,7 @@ def check_grid(
 ) -> None:
     """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel per feature.
 
-    Args:
-        shape: Rows, groups, members of a group, features.
-        image_shape: As in `paint`.
-        stacked: As in `paint`.
+    The shape is that of the images of `paint`: rows, groups, members of a group, features.
 
     Examples:
         >>> check_grid((2, 3, 40_000, 64), (8, 8))

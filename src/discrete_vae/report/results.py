@@ -12,7 +12,8 @@ import numpy as np
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig
 from discrete_vae.figures.curves import (
-    Curve,
+    FEWEST_IN_BARS,
+    MIN_SPAN,
     LogPartitionHistogram,
     TrainingCurves,
     histogram_of_result,
@@ -113,10 +114,8 @@ def bound(source: ReportSource) -> Section | None:
     return Section("bound", "How the ELBO splits", values, verdict)
 
 
-_START_SHARE, _MIN_POINTS = 20, 5  # a twentieth of a curve may leave the axes if it has five points
 _FALL = 1.0  # nats from the best validation to the last one
 _RISE = 0.5  # nats in the last fifth
-_MIN_SPAN = 1.0  # nats
 
 
 def training_curves(source: ReportSource) -> Section | None:
@@ -158,7 +157,7 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
 
 def _bounds(curves: TrainingCurves) -> Chart:
     train, valid = curves.elbo, curves.validation_elbo
-    y = Axis.around([*_late(train), *_late(valid)], "ELBO (nats per example)", span=_MIN_SPAN)
+    y = Axis.around([*train.late, *valid.late], "ELBO (nats per example)", span=MIN_SPAN)
     marks, legend = [line(train.epoch, train.value, "s1")], [("s1", "training")]
     label = f"ELBO over epochs: training ends at {shown(float(train.value[-1]))}"
     if (best := curves.kept) is not None:
@@ -185,7 +184,7 @@ def _divergences(curves: TrainingCurves, ends: str) -> Chart:
     if layers.value.any():
         parts.append((layers, "s4 dash"))
         legend = [("s3", "binary latents"), ("s4 dash", "Gaussian layers")]
-    y = Axis.around([value for part, _ in parts for value in _late(part)], "KL (nats per example)", zero=True)
+    y = Axis.around([value for part, _ in parts for value in part.late], "KL (nats per example)", zero=True)
     marks = [line(part.epoch, part.value, kind) for part, kind in parts]
     return Chart(_epochs(curves), y, marks, f"KL over epochs: {ends}", legend)
 
@@ -195,13 +194,6 @@ def _epochs(curves: TrainingCurves) -> Axis:
     return Axis(0.0, float(epochs.max()) * 1.01, "epoch")
 
 
-def _late(curve: Curve) -> np.ndarray:
-    """The values without the first twentieth, which would flatten the rest."""
-    value = curve.value
-    return value[-(-len(value) // _START_SHARE) if len(value) >= _MIN_POINTS else 0 :]
-
-
-_FEWEST_IN_BARS = 20
 _FAR = 4.0  # standard errors
 
 
@@ -225,7 +217,7 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
     verdict = Verdict(not spread > bound, f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
-    chart = _repeats_apart(found, mean) if count < _FEWEST_IN_BARS else _repeats_together(found.value, mean)
+    chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found.value, mean)
     return Section("log-partition", "log Z", {"chart": chart, "mean": mean, "words": words}, verdict)
 
 

@@ -51,17 +51,14 @@ class ReportSource(FigureRun):
 
     @property
     def model(self) -> DiscreteVAE:
-        """The model."""
         return self.loaded.model
 
     @property
     def config(self) -> ExperimentConfig:
-        """The experiment."""
         return self.loaded.config
 
     @property
     def device(self) -> torch.device:
-        """The model's device."""
         return self.model.prior.bias.device
 
     @property
