@@ -166,7 +166,7 @@ def draw_evolution(
 
 
 def make_evolution(request: FigureRequest, chains: Sampler | None = None, **sizes: int | None) -> Drawing:
-    """The figure of a run, in the sizes of `evolution_table`; without chains those of training, where they were left."""
+    """The figure of a run, in the sizes of `evolution_table`; without chains those of training go on."""
     run = request.run
     model, image_shape = run.loaded.model, run.recorded.image_shape
     table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
