@@ -19,14 +19,12 @@ from tests.campaigns.forked import Ended, call
 from tests.campaigns.tiny_runs import (
     WRITTEN_BY_READERS,
     Stage,
-    difference,
-    forget_results,
-    found_by,
     kill_at,
     prepare,
+    read_again,
     reader_words,
     snapshot,
-    train_words,
+    trained_in_spite_of,
     without_times,
 )
 
@@ -46,21 +44,12 @@ def kills(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Fin
     """Every fourth case stops a reader. The even ones go through all operations of a run, one after the other."""
     if number % 4 == 3:
         return _stop_reader(stage, chosen, folder)
-    run, struck, history = folder / "run", False, []
+    run = folder / "run"
     kind = chosen.choice([signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
     moments = [_moment(run, chosen, kind, _MAX_OPERATIONS, _SECONDS) for _ in range(chosen.randint(1, 4))]
     if number % 2 == 0:
         kind, moments = signal.SIGKILL, [{"first": kill_at(run, number // 2 % _MAX_OPERATIONS + 1)}]
-    for moment in [*moments, {}]:
-        ended = call(train_words(stage.data, run), **moment)
-        history.append(f"{ended}\n")
-        if ended.status not in (0, *(_STOPPED[kind] if moment else ())):
-            return Finding(Outcome.CRASHED, "".join(history))
-        struck |= ended.status != 0
-    differs = difference(run, stage.unbroken)
-    if differs is not None:
-        return Finding(Outcome.WRONG, "".join([*history, differs]))
-    return Finding(Outcome.EQUAL, struck=struck)
+    return trained_in_spite_of(stage, run, moments, lambda ended: ended.status not in _STOPPED[kind])
 
 
 def _moment(place: Path, chosen: random.Random, kind: int, operations: int, seconds: float) -> dict[str, Any]:
@@ -72,8 +61,9 @@ def _moment(place: Path, chosen: random.Random, kind: int, operations: int, seco
 
 def _stop_reader(stage: Stage, chosen: random.Random, folder: Path) -> Finding:
     """A reader loses nothing, and the next one finds what it would have found."""
-    run = forget_results(shutil.copytree(stage.unbroken, folder / "run"))
     verb = chosen.choice(["evaluate", "sample", "log-partition"])
+    stage.found(verb, stage.best)  # an earlier result is there
+    run = shutil.copytree(stage.unbroken, folder / "run")
     kind = chosen.choice([signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
     before = snapshot(run, without=WRITTEN_BY_READERS)
     stopped = call(reader_words(verb, run, folder), **_moment(folder, chosen, kind, 12, 0.15))
@@ -81,12 +71,7 @@ def _stop_reader(stage: Stage, chosen: random.Random, folder: Path) -> Finding:
         return Finding(Outcome.CRASHED, str(stopped))
     if snapshot(run, without=WRITTEN_BY_READERS) != before:
         return Finding(Outcome.LOST, str(stopped))
-    ended = call(reader_words(verb, run, folder))
-    if ended.status != 0:
-        return Finding(Outcome.CRASHED, f"{stopped}\n{ended}")
-    if found_by(verb, run, folder, stage.best) != stage.found(verb, stage.best):
-        return Finding(Outcome.WRONG, f"{stopped}\n{ended}")
-    return Finding(Outcome.EQUAL, struck=stopped.status != 0)
+    return read_again(stage, verb, run, folder, stopped)
 
 
 # A verb that writes where the user says is killed, and then given again.

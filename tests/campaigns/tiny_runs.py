@@ -11,7 +11,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import numpy as np
 
 from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.training.state import TIME_METRICS
+from tests.campaigns.engine import Finding, Outcome
 from tests.campaigns.forked import Ended, call
 from tests.commands.conftest import TINY
 
@@ -180,6 +181,40 @@ def _stage() -> Stage:
     steps = {int(path.name[5:]): run for run in mine for path in run.glob("checkpoints/step-*")}
     assert best < sorted(steps)[-3], "the best checkpoint would stay without its name in best.json"
     return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, steps)
+
+
+def trained_in_spite_of(
+    stage: Stage, run: Path, faults: Iterable[dict[str, Any]], wrong: Callable[[Ended], object]
+) -> Finding:
+    """Begin the run and go on with it under one fault after the other, then without one; it is the unbroken run.
+
+    Args:
+        stage: What the run is compared with.
+        run: Its folder.
+        faults: Each as arguments of `call`.
+        wrong: What is wrong with a command that failed under a fault; nothing if it failed as it should.
+    """
+    history, struck = [], False
+    for fault in [*faults, {}]:
+        ended = call(train_words(stage.data, run), **fault)
+        history.append(f"{ended}\n")
+        if ended.status != 0 and (not fault or wrong(ended)):
+            return Finding(Outcome.CRASHED, f"{''.join(history)}{wrong(ended)}")
+        struck |= ended.status != 0
+    differs = difference(run, stage.unbroken)
+    if differs is not None:
+        return Finding(Outcome.WRONG, "".join([*history, differs]))
+    return Finding(Outcome.EQUAL, struck=struck)
+
+
+def read_again(stage: Stage, verb: str, run: Path, folder: Path, first: Ended) -> Finding:
+    """Read a run after a reader that was stopped or failed; it finds what readers of the undamaged run find."""
+    ended = call(reader_words(verb, run, folder))
+    if ended.status != 0:
+        return Finding(Outcome.CRASHED, f"{first}\n{ended}")
+    if found_by(verb, run, folder, stage.best) != stage.found(verb, stage.best):
+        return Finding(Outcome.WRONG, f"{first}\n{ended}")
+    return Finding(Outcome.EQUAL, struck=first.status != 0)
 
 
 def succeed(ended: Ended) -> None:

@@ -30,9 +30,7 @@ _MOST_LABELS, _MOST_ROWS = 40, 300
 def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     """Draw the probabilities of the units: their mean by label, or those of single examples, alike beside alike.
 
-    Args:
-        codes: The codes.
-        labels: (row,); None, or more than 40 different ones, shows examples.
+    Labels are (row,); without them, or with more than 40 different ones, examples are shown.
     """
     names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
     by_label = 1 < len(names) <= _MOST_LABELS
@@ -51,9 +49,8 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("unit", fontsize=9)
     axes.set_ylabel("label" if by_label else "example", fontsize=9)
-    axes.set_yticks(
-        range(len(names)), [plot_text(str(name)[:20]) for name in names]
-    ) if by_label else axes.set_yticks([])
+    ticks = [plot_text(str(name)[:20]) for name in names] if by_label else []
+    axes.set_yticks(range(len(ticks)), ticks)
     axes.tick_params(labelsize=8)
     figure.colorbar(image, ax=axes, pad=0.01).ax.tick_params(labelsize=8)
     return figure
@@ -75,14 +72,7 @@ _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
 def draw_denoised(
     clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, event_shape: tuple[int, ...]
 ) -> Picture:
-    """Draw examples in columns: as they were where that is known, noisy, and denoised.
-
-    Args:
-        clean: (row, feature); None where it is not known.
-        noisy: (row, feature); NaN marks missing values.
-        denoised: (row, *event), means.
-        event_shape: Shape of an example.
-    """
+    """Draw examples (row, feature) in columns: as they were where that is known, noisy, and denoised (row, *event)."""
     shape = picture_shape(event_shape)
     count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
     places = torch.arange(count) * len(noisy) // count
@@ -112,10 +102,7 @@ _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
 def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | None = None) -> Picture:
     """Draw examples with gaps, filled, and below them a few draws if there are some.
 
-    Args:
-        x: (example, feature), NaN in the gaps; those with gaps are shown, from the first on.
-        imputed: What `discrete_vae.inference.impute.impute` made of them.
-        image_shape: (height, width) of an example; None draws strips.
+    Of x, (example, feature) with NaN in the gaps, those with gaps are shown, from the first on.
     """
     gapped = (
         x.isnan().any(1).nonzero().flatten()[: _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES]
@@ -147,14 +134,7 @@ def draw_latent_paths(
     *,
     num_frames: int = 11,
 ) -> Picture:
-    """Draw a row per path: the first example, means along the path, the last example.
-
-    Args:
-        paths: The paths, of images.
-        ends: Their examples, (feature,) each.
-        numbers: The examples' numbers.
-        num_frames: Images per path, evenly spaced along its steps.
-    """
+    """Draw a row per path between images: the first example, means evenly spaced along the path, the last example."""
     rows = []
     for path, (first, last) in zip(paths, ends, strict=True):
         places = np.linspace(0, len(path.energy) - 1, num_frames).round().astype(int)
@@ -186,14 +166,7 @@ _MOST_QUERIES, _MOST_NEIGHBORS = 10, 10
 def draw_neighbors(
     queries: Tensor, among: Tensor, found: Neighbors, image_shape: tuple[int, int] | None = None
 ) -> Picture:
-    """Draw the first queries, each at the start of a row of its neighbors.
-
-    Args:
-        queries: (query, feature).
-        among: (row, feature), the examples that were searched.
-        found: What `discrete_vae.inference.neighbors.nearest_codes` found.
-        image_shape: (height, width) of an example; None draws strips.
-    """
+    """Draw the first queries (query, feature), each at the start of a row of its neighbors among (row, feature)."""
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
     shown = queries[: len(indices), None]
     gray = grayscale_for(
@@ -220,13 +193,9 @@ _NEW_EXAMPLES_COLUMNS, _ROWS, _NEW_EXAMPLES_STRIPS = 12, 12, 20
 def draw_new_examples(
     x: np.ndarray, labels: np.ndarray | None, image_shape: tuple[int, int] | None, statistic: str = "sample"
 ) -> Picture:
-    """Draw the first examples, of each class where there are classes.
+    """Draw the first examples of x, (example, *event), of each class where there are classes.
 
-    Args:
-        x: (example, *event).
-        labels: (example,), those of one class beside each other; None without classes.
-        image_shape: (height, width) of an example; None draws strips.
-        statistic: What x is of p(x | latents), for the caption.
+    Labels, (example,), are sorted by class; the statistic is what x is of p(x | latents), for the caption.
     """
     rows = torch.from_numpy(x).flatten(1)
     gray = grayscale_for(rows, per_feature=image_shape is None)
@@ -259,12 +228,7 @@ _BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by the color-blind
 
 
 def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
-    """Draw the histogram of scores, and of those of familiar examples behind it.
-
-    Args:
-        scores: Of the examples.
-        reference: Of familiar ones; None leaves them out.
-    """
+    """Draw the histogram of scores, and of those of familiar examples behind it."""
     kinds = [(scores, "examples", _ORANGE)]
     if reference is not None:
         kinds.insert(0, (reference, "reference", _BLUE))
