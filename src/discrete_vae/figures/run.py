@@ -136,21 +136,21 @@ def evolution_table(
 
 
 def draw_evolution(
-    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, gray: Grayscale | None = None
+    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, grayscale: Grayscale | None = None
 ) -> Picture:
     """Draw samples along chains: time runs down, chains stand side by side.
 
     Args:
         table: What `evolution_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        gray: The scale of gray, for example that of the data; None makes one for the means.
+        grayscale: The scale of gray, for example that of the data; None makes one for the means.
 
     Raises:
         InvalidInputError: If the image shape does not fit the examples.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
-    gray = gray or grayscale_for(table.means.flatten(0, 2), per_feature=image_shape is None)
+    gray = grayscale or grayscale_for(table.means.flatten(0, 2), per_feature=image_shape is None)
     caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
@@ -170,7 +170,7 @@ def make_evolution(request: FigureRequest, chains: Sampler | None = None, **size
     run = request.run
     model, image_shape = run.loaded.model, run.recorded.image_shape
     table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
-    return Drawing(table, draw_evolution(table, image_shape, gray=run.gray), run.loaded.note)
+    return Drawing(table, draw_evolution(table, image_shape, grayscale=run.grayscale), run.loaded.note)
 
 
 # Draws of x along the chains of a model's prior.

@@ -491,7 +491,7 @@ class FigureRun:
         return DataMetadata.read(self.directory.read_environment()) or DataMetadata.of(self.dataset)
 
     @property
-    def gray(self) -> Grayscale:
+    def grayscale(self) -> Grayscale:
         """The scale of gray of the test data; that of a table takes these, since each feature has its own."""
         if self.recorded.image_shape is None:
             return grayscale_for(self.dataset.test, per_feature=True)
