@@ -213,7 +213,7 @@ REFUSED = [
         for shape in ((2, 2), (6,), (-2, -3), (2.0, 3))
     ),
     *((lambda folder, name=name: picture_file(folder / name), "path") for name in ("a", "a.txt", ".png")),
-    (lambda folder: save_figure(Figure(), (folder / "a.png").mkdir() or folder / "a.png"), "path"),
+    (lambda folder: save_figure(Figure(), (folder / "a.png").mkdir() or folder / "a.png"), "a.png"),
     (of_grid(images=torch.zeros(2, 2, 6)), "images"),
     (of_grid(images=torch.zeros(0, 2, 1, 6)), "images"),
     (of_grid(images=torch.full((1, 1, 1, 6), 1.5)), "images"),
