@@ -8,15 +8,18 @@ block_gibbs.png beside this file.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
-from block_gibbs_plot import draw
 from contest import HERE, Case, Result, compete
-from growth import CHAINS, SWEEPS, UNITS, growth_table, measure
+from growth import CHAINS, SWEEPS, UNITS, growth_table, measure, updates
 from results import describe_machine, table, write_section
-from startup import startup_table
+
+from discrete_vae.figures.style import Picture, save_figure
 
 OURS, FLOOR = "discrete_vae", "torch_uniform"
 PEERS = ["rbms", "thrml", "dwave_block", "dwave_bipartite", "sklearn"]
@@ -27,6 +30,22 @@ takes long; ours includes building its tables and returning a copy of the states
 fastest plain form (`addmm`, `sigmoid`, `uniform_`, `<`). Memory is the growth of the process's peak. Deviation is
 the largest difference of a unit's mean from ours after the last run, in standard errors: all contenders sample the
 same machine."""
+
+OURS_COLOR, OTHER_COLOR = "#1f5fa8", "#9aa5b1"
+CODE = """
+import json, time, torch
+from discrete_vae import RBM
+from discrete_vae.kernels.gibbs import run_sweeps
+
+def first(**options):
+    wall, cpu = time.perf_counter(), time.process_time()
+    run_sweeps(RBM(5, 4), torch.zeros(4, 9), 1, key=1, first_sweep=1, **options)
+    return time.perf_counter() - wall, time.process_time() - cpu
+
+plain = first()
+other = first(inverse_temperature=torch.ones(4), clamped=torch.ones(9).bool())
+print(json.dumps([plain, other]))
+"""
 
 
 def deviation(result: Result, ours: Result, num_chains: int) -> float:
@@ -72,6 +91,54 @@ def beside_torch(*, seconds: float, num_threads: int) -> str:
         f"Beside torch: a product of matrices of 1000 rows and columns {1e3 * product:.2f} ms, sampling "
         f"{1e3 * ours:.2f} ms, one after the other {1e3 * both:.2f} ms, {both / (product + ours):.2f} times the sum."
     )
+
+
+def startup_table() -> str:
+    """What the first call costs: with an empty cache of compiled code, and with a full one."""
+    rows = []
+    with tempfile.TemporaryDirectory() as cache:
+        for name in ("empty cache", "full cache"):
+            environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
+            done = subprocess.run(
+                [sys.executable, "-c", CODE], env=environment, stdout=subprocess.PIPE, text=True, check=True
+            )
+            (wall, cpu), (other, _) = json.loads(done.stdout)
+            rows.append([name, f"{wall:.2f}", f"{cpu:.2f}", f"{other:.3f}"])
+    return table(
+        ["first call of a process", "seconds", "of processor time", "tempered and clamped after it"], rows
+    )
+
+
+def draw(
+    path: Path,
+    contest: dict[str, Result],
+    units: list[Case],
+    ours: dict[int, list[float]],
+    floor: dict[int, list[float]],
+) -> None:
+    """Bars of the contest on the left, speed against size on the right."""
+    figure = Picture((10, 3.8), dpi=130, layout="constrained")
+    bars, lines = figure.subplots(1, 2, width_ratios=[1.25, 1])
+    shown = sorted((r for r in contest.values() if r.failure is None), key=lambda result: result.best)
+    colors = [OURS_COLOR if result.name == "discrete-vae" else OTHER_COLOR for result in shown]
+    drawn = bars.barh([result.name for result in shown], [result.best for result in shown], color=colors)
+    bars.bar_label(drawn, [f" {result.best:.1e}" for result in shown], fontsize=8)
+    bars.set_xscale("log")
+    bars.set_xlim(right=max(result.best for result in shown) * 12)
+    bars.set_xlabel("spin updates per second, 64 + 64 units, 2000 chains")
+    sizes = [case.num_left for case in units]
+    for best, color, name in ((ours, OURS_COLOR, "discrete-vae"), (floor, OTHER_COLOR, "torch")):
+        for count, style in zip(sorted(best), ("--", "-"), strict=False):
+            speed = [updates(case) / seconds for case, seconds in zip(units, best[count], strict=True)]
+            label = f"{name}, {count} thread{'s' * (count > 1)}"
+            lines.plot(sizes, speed, style, marker="o", markersize=4, color=color, label=label)
+    lines.set(xscale="log", yscale="log", xlabel="units on each side", ylabel="spin updates per second")
+    lines.set_xticks(sizes, [str(size) for size in sizes])
+    lines.minorticks_off()
+    lines.legend(frameon=False, fontsize=8)
+    for axes in (bars, lines):
+        axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
 
 
 def main() -> None:

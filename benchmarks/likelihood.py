@@ -54,11 +54,7 @@ def measure(
 
     def likelihood() -> None:
         evaluate_log_likelihood(
-            model,
-            x,
-            log_partition=0.0,
-            num_samples=num_samples,
-            max_memory=config.evaluation.max_memory,
+            model, x, log_partition=0.0, num_samples=num_samples, max_memory=config.evaluation.max_memory
         )
 
     with precision_of_products(model, DTYPES[precision]):

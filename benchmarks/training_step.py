@@ -172,9 +172,7 @@ def write_page(options: argparse.Namespace) -> None:
 def main() -> None:
     words, overrides = split_overrides(sys.argv[1:])
     parser = experiment_parser(
-        __doc__,
-        rounds="processes of each contender on the page",
-        threads="as many as dvae train would take",
+        __doc__, rounds="processes of each contender on the page", threads="as many as dvae train would take"
     )
     parser.add_argument(
         "--contender", choices=CONTENDERS.values(), default="ours", help="ours or plain PyTorch"

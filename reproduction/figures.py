@@ -149,10 +149,7 @@ def _draw_training(runs: Mapping[str, StoredRun], options: Options) -> Picture:
 
 def _draw_run(axes: Axes, run: StoredRun) -> None:
     shown = []
-    for quantity, color, label in (
-        ("elbo", BLUE, "training"),
-        ("validation_elbo", VERMILION, "validation"),
-    ):
+    for quantity, color, label in (("elbo", BLUE, "training"), ("validation_elbo", VERMILION, "validation")):
         minutes, values = _points(run, quantity)
         axes.plot(minutes, values, color=color, linewidth=1.3, label=label)
         shown.append(values[minutes >= _SHOWN_FROM * minutes[-1]])

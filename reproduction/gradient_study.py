@@ -412,13 +412,7 @@ class GradientStudy:
     settings: StudySettings
 
     def costs(
-        self,
-        prior: str,
-        state: str,
-        method: str,
-        num_units: int,
-        beta: float,
-        unit: CostUnit = "evaluations",
+        self, prior: str, state: str, method: str, num_units: int, beta: float, unit: CostUnit = "evaluations"
     ) -> np.ndarray:
         """Variance times the cost of a draw, in units of the squared gradient, of each repeat of a case, (repeat,).
 

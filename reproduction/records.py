@@ -298,13 +298,9 @@ def write_record(
     write_text(
         stored.path.with_suffix(".csv"), history.to_csv(index=False, float_format="%.7g", na_rep="nan")
     )
-    arrays = {
-        "index": examples.index.to_numpy(np.int32),
-        "log_likelihood": examples.to_numpy(np.float32),
-    }
+    arrays = {"index": examples.index.to_numpy(np.int32), "log_likelihood": examples.to_numpy(np.float32)}
     write_stream(
-        stored.path.with_suffix(".npz"),
-        lambda file: np.savez_compressed(file, allow_pickle=False, **arrays),
+        stored.path.with_suffix(".npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
     )
     write_text(stored.path, record.model_dump_json(indent=2) + "\n")
     return stored

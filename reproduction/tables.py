@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from discrete_vae.config import (
-    ExperimentConfig,
-    GaussianHierarchyConfig,
-    GroupSharingConfig,
-)
+from discrete_vae.config import ExperimentConfig, GaussianHierarchyConfig, GroupSharingConfig
 from discrete_vae.presets import Size, load_experiment
 from reproduction import paper
 from reproduction.display import (

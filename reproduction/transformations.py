@@ -266,10 +266,7 @@ def shifted_spike_gaussian_table(
         logit = torch.logit(torch.tensor(q, dtype=torch.float64))
         exact = _exact(logit)
         drawn = _drawn(
-            logit,
-            SpikeGaussian(shifted=form == "shifted"),
-            num_draws,
-            keyed_generator(seed, _STREAM, number),
+            logit, SpikeGaussian(shifted=form == "shifted"), num_draws, keyed_generator(seed, _STREAM, number)
         )
         for term, right, values in zip(_TERMS, exact, drawn, strict=True):
             error = float(values.std()) / num_draws**0.5

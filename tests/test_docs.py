@@ -1,5 +1,7 @@
-"""The documents promise only what is there: paths, make targets, public names, runnable blocks."""
+"""The documents and docstrings promise only what is there: paths, names, options, make targets, runnable blocks."""
 
+import ast
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -13,17 +15,23 @@ import pytest
 import torch
 
 from discrete_vae.cli import main
+from discrete_vae.cli.options import VERBS
+from discrete_vae.overrides import settings, slots
 
 ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src/discrete_vae"
+PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
 DOCUMENTS = [
-    "README.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "GOVERNANCE.md",
-    "RELEASING.md",
-    "CODE_OF_CONDUCT.md",
-]
-DOCUMENTS += sorted(f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md"))
+    str(page.relative_to(ROOT)) for page in PAGES if page.name != "CHANGELOG.md"
+]  # names what is gone
+
+
+def text_of(name: str) -> str:
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+# The paper map.
+
 # Numbered equations, sections with appendices, figures with panels and tables of the paper.
 PAPER = {"Equations": 31, "Sections and appendices": 29, "Figures and tables": 28}
 
@@ -43,8 +51,13 @@ def row_problem(row: list[str]) -> str | None:
     if len(row) != 6:
         return "has not six cells"
     *_, code, tests, status = row
-    paths = [_place("src/discrete_vae", path) for path in re.findall("`(.*?)`", code)]
-    tested = [_place("tests", path) for path in re.findall("`(.*?)`", tests)]
+    paths, tested = (
+        [
+            ROOT / ("" if path.startswith("reproduction/") else folder) / path
+            for path in re.findall("`(.*?)`", cell)
+        ]
+        for folder, cell in (("src/discrete_vae", code), ("tests", tests))
+    )
     if status not in {"done", "part", "open", "prose"}:
         return f"has the status {status!r}"
     if (status in {"done", "part"}) != bool(paths and tested):
@@ -53,81 +66,148 @@ def row_problem(row: list[str]) -> str | None:
     return f"names {', '.join(missing)}, which does not exist" if missing else None
 
 
-def _place(folder: str, path: str) -> Path:
-    """A file of the library or its tests; that of the reproductions stands at the root."""
-    return ROOT / path if path.startswith("reproduction/") else ROOT / folder / path
-
-
-def blocks_with_needs(name: str) -> list[tuple[str, str]]:
-    """The Python blocks of a page, each with the package that the comment before it says it needs."""
-    pattern = r"^(?:<!-- needs (\w+) -->\n)?```python\n(.*?)^```"
-    return re.findall(pattern, (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
-
-
-def python_blocks(name: str) -> list[str]:
-    """The blocks of a page that can run here."""
-    return [block for need, block in blocks_with_needs(name) if not need or importlib.util.find_spec(need)]
-
-
-def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-
-
-def promised_targets(text: str) -> set[str]:
-    """Targets in code spans and console blocks."""
-    return set(re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE))
-
-
 @pytest.mark.parametrize("table", [*PAPER, "Beyond the paper"])
-def test_paper_map_is_true(table):
-    rows = map_rows((ROOT / "docs/paper-map.md").read_text())[table]
+def test_paper_map_is_true_and_complete(table):
+    rows = map_rows(text_of("docs/paper-map.md"))[table]
     problems = [f"{row[0]} {row[1]} {problem}" for row in rows if (problem := row_problem(row))]
     assert not problems, "\n".join(problems)
-
-
-@pytest.mark.parametrize("table", PAPER)
-def test_paper_map_is_complete(table):
-    rows = map_rows((ROOT / "docs/paper-map.md").read_text())[table]
-    assert len({row[0] for row in rows}) == len(rows) == PAPER[table]
-    labels = [row[1] for row in rows if row[1] != "—"]
-    assert len(set(labels)) == len(labels)
+    if table in PAPER:
+        assert len({row[0] for row in rows}) == len(rows) == PAPER[table]
+        labels = [row[1] for row in rows if row[1] != "—"]
+        assert len(set(labels)) == len(labels)
 
 
 @pytest.mark.parametrize(
-    ("cells", "problem"),
+    "cells",
     [
-        ("`errors.py` | `test_docs.py` | ", "status"),
-        ("`errors.py` | `test_docs.py` | later", "status"),
-        ("`no_such_file.py` | `test_docs.py` | done", "does not exist"),
-        ("`errors.py` | `test_no_such_file.py` | part", "does not exist"),
-        ("`errors.py` | — | done", "names 1 files and 0 tests"),
-        ("`errors.py` | `test_docs.py` | open", "is open"),
-        ("`errors.py` | done", "six cells"),
+        "`errors.py` | `test_docs.py` | later",
+        "`no_such_file.py` | `test_docs.py` | done",
+        "`errors.py` | `test_no_such_file.py` | part",
+        "`errors.py` | — | done",
+        "`errors.py` | `test_docs.py` | open",
+        "`errors.py` | done",
     ],
 )
-def test_a_false_row_is_found(cells, problem):
+def test_a_false_row_is_found(cells):
     table = f"\n## Equations\n| No. |\n| --- |\n| 1 | `eq:x` | r(ζ\\|z) | {cells} |\n"
     ((row,),) = map_rows(table).values()
-    assert problem in row_problem(row)
+    assert row_problem(row)
+
+
+# Names, files, options and targets.
+
+# Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git.
+FOREIGN = set(
+    """DataLoader TensorDataset LightningModule BernoulliRBM get_feature_names_out set_params estimator_checks
+    check_estimator max_epochs n_iter set_float32_matmul_precision __pycache__ y_train LOCK_ARGS CAMPAIGN_ARGS
+    OMP_WAIT_POLICY NUMBA_CACHE_DIR CUDA_VISIBLE_DEVICES NUMBA_THREADING_LAYER THREADING_LAYER
+    --case --cases --upgrade --help --version --error-unmatch --untracked-files --porcelain --logdir --nproc-per-node
+    --nnodes --rdzv-backend --rdzv-endpoint --minutes --measures --seeds --steps --threads""".split()  # noqa: SIM905
+)
+
+
+def code_spans(text: str) -> list[str]:
+    """Texts between single backticks, outside of blocks, which other tests run."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    return re.findall(r"(?<!`)`([^`\n]+)`(?!`)", prose)
+
+
+def docstrings(path: Path) -> list[str]:
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, kinds)]
+    return [text for node in nodes if (text := ast.get_docstring(node))]
+
+
+@pytest.fixture(scope="module")
+def known():
+    """All identifiers of the package and of `reproduction`, the strings that are identifiers, and all files."""
+    folders = ("src", "reproduction", "tests", "benchmarks", "docs")
+    names = {"discrete_vae"} | {path.name for folder in folders for path in ROOT.glob(f"{folder}/**/*.py")}
+    for path in (*PACKAGE.rglob("*.py"), *ROOT.glob("reproduction/*.py")):
+        names.add(path.stem)
+        for node in ast.walk(ast.parse(path.read_text())):
+            found = [getattr(node, field, None) for field in ("name", "id", "attr", "arg", "asname", "value")]
+            for text in (text for text in found if isinstance(text, str)):
+                if re.fullmatch(r"[\w.:]+", text):
+                    names.update(re.split(r"[.:]", text))
+    return names
+
+
+@pytest.fixture(scope="module")
+def options():
+    found = {f"--{path}" for path in [*settings(), *slots()]}
+    places = [f"discrete_vae.cli.{place}" for place, _ in VERBS.values()]
+    for place in (*places, "reproduction.__main__:command"):
+        module, _, function = place.partition(":")
+        command = getattr(importlib.import_module(module), function)
+        found.update(word for option in command.params for word in option.opts)
+    return found
+
+
+def unknown_names(spans: list[str], known: set[str]) -> list[str]:
+    """Identifiers with an underscore or with capitals inside that occur nowhere, and files that are not there."""
+    unknown = []
+    for word, suffix in re.findall(r"([A-Za-z_]\w*)(\.py\b)?", "\n".join(spans)):
+        named = re.search(r"[a-z\d]_[a-z\d]|[a-z][A-Z]|[A-Z]{2}[a-z]|[A-Z]_[A-Z]", word)
+        if (suffix or named) and word + suffix not in known | FOREIGN:
+            unknown.append(word + suffix)
+    return unknown
+
+
+def unknown_dotted_names(text: str) -> set[str]:
+    """Names below `discrete_vae` that cannot be imported."""
+    unknown = set()
+    for dotted in set(re.findall(r"\bdiscrete_vae(?:\.\w+)+", text)):
+        here = importlib.import_module("discrete_vae")
+        for part in dotted.split(".")[1:]:
+            try:
+                here = getattr(here, part, None) or importlib.import_module(f"{here.__name__}.{part}")
+            except (ImportError, AttributeError):
+                unknown.add(dotted)
+                break
+    return unknown
+
+
+def unknown_options(text: str, options: set[str]) -> set[str]:
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z\d.-]*[a-z\d]", text)) - options - FOREIGN
+
+
+def unknown_targets(text: str) -> set[str]:
+    """Targets of make in code spans and console blocks that are not there."""
+    targets = re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE)
+    return set(re.findall(r"(?:`|^\$ )make ([a-z-]+)", text, re.MULTILINE)) - set(targets)
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_promised_make_targets_exist(name):
-    assert promised_targets((ROOT / name).read_text()) <= make_targets()
+def test_pages_name_what_is_there(name, known, options):
+    text = text_of(name)
+    assert unknown_names(code_spans(text), known) == []
+    assert unknown_dotted_names(text) == set()
+    assert unknown_options(text, options) == set()
+    assert unknown_targets(text) == set()
+    links = re.findall(r"(?:\]\(|src=\")([^)#:\"]+)", text)
+    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
-def test_a_missing_make_target_is_found():
-    assert promised_targets("text `make paint X=1`\n$ make varnish # shine\nto make do") == {
+def test_the_sources_name_what_is_there(known, options):
+    for path in sorted(PACKAGE.rglob("*.py")):
+        assert unknown_names(code_spans("\n".join(docstrings(path))), known) == [], path
+        assert unknown_options(path.read_text(), options) == set(), path
+
+
+def test_what_is_gone_is_found(known, options):
+    gone = ["BoltzmannEnergy", "marginal_energy", "no_such_file.py"]
+    assert unknown_names(["BoltzmannEnergy.marginal_energy", "no_such_file.py"], known) == gone
+    dotted = {"discrete_vae.boltzmann.energy", "discrete_vae.GaussianPrior"}
+    assert unknown_dotted_names(" ".join(dotted)) == dotted
+    assert unknown_options("`--training.optimiser.learning-rate 1`", options)
+    assert unknown_targets("text `make paint X=1`\n$ make varnish # shine\nto make do") == {
         "paint",
         "varnish",
     }
-    assert "paint" not in make_targets()
 
 
-@pytest.mark.parametrize("name", DOCUMENTS)
-def test_links_to_files_lead_somewhere(name):
-    links = re.findall(r"(?:\]\(|src=\")([^)#:\"]+)", (ROOT / name).read_text())
-    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
+# Blocks that run.
 
 
 def run_blocks(blocks: list[str], name: str) -> dict[str, object]:
@@ -140,33 +220,42 @@ def run_blocks(blocks: list[str], name: str) -> dict[str, object]:
     return names
 
 
+@functools.cache
+def ran(name: str) -> tuple[dict[str, object], set[str]]:
+    """The names that a page's Python blocks leave, and the packages that they said they need and lack."""
+    pattern = r"^(?:<!-- needs (\w+) -->\n)?```python\n(.*?)^```"
+    blocks = re.findall(pattern, text_of(name), re.DOTALL | re.MULTILINE)
+    missing = {need for need, _ in blocks if need and not importlib.util.find_spec(need)}
+    return run_blocks([block for need, block in blocks if need not in missing], name), missing
+
+
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of Lightning's import
 @pytest.mark.filterwarnings("ignore:.*does not have many workers:UserWarning")  # of Lightning, on many cores
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_python_blocks_run(name):
-    names = run_blocks(python_blocks(name), name)
+    names, missing = ran(name)
     tensors = {key: value for key, value in names.items() if isinstance(value, torch.Tensor)}
     assert [key for key, value in tensors.items() if not bool(value.isfinite().all())] == []
+    if missing:
+        pytest.skip(f"{missing} is not installed: the blocks of {name} that need it were not run")
 
 
-@pytest.mark.parametrize(
-    ("name", "need"),
-    [
-        (name, need)
-        for name in DOCUMENTS
-        for need in sorted({need for need, _ in blocks_with_needs(name) if need})
-    ],
-)
-def test_blocks_that_need_a_package_run_where_it_is(name, need):
-    pytest.importorskip(
-        need, reason=f"{need} is not installed: the blocks of {name} that need it were not run"
-    )
-    assert {block for each, block in blocks_with_needs(name) if each == need} <= set(python_blocks(name))
+def test_the_readme_example_gives_what_its_comments_say():
+    names, _ = ran("README.md")
+    assert names["x"].shape == (1297, 64)
+    assert names["likelihood"].std_error.shape == (100,)
+    assert names["likelihood"].value.mean() > -32.0  # -28 or so; independent pixels reach -35
+    assert 'src="docs/images/demo-samples.png"' in text_of("README.md")
+
+
+def test_a_block_that_fails_is_found():
+    with pytest.raises(NameError):
+        run_blocks(["x = 1", "y"], "page")
 
 
 def shown_commands(name: str) -> list[tuple[list[str], str]]:
     """The dvae commands of a page's console blocks, each with the output that is shown for it."""
-    blocks = re.findall(r"^```console\n(.*?)^```", (ROOT / name).read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(r"^```console\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE)
     commands = [each for block in blocks for each in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]]
     lines = [command.partition("\n")[::2] for command in commands]
     return [(shlex.split(line, comments=True), output) for line, output in lines]
@@ -187,9 +276,7 @@ def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys
 
 
 def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
-    from discrete_vae.cli.options import VERBS
-
-    page = (ROOT / "docs/command-line.md").read_text()
+    page = text_of("docs/command-line.md")
     assert set(re.findall(r"^\| `dvae ([a-z-]+)", page, re.MULTILINE)) == set(VERBS)
     main(["--help"])
     statuses = capsys.readouterr().out.partition("Exit status:")[2]
@@ -197,32 +284,16 @@ def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
     assert sorted(listed) == sorted(re.findall(r"\b\d+\b", statuses))
 
 
-def test_a_block_that_fails_is_found():
-    with pytest.raises(NameError):
-        run_blocks(["x = 1", "y"], "page")
+# The reference.
 
-
-def test_the_readme_example_gives_what_its_comments_say():
-    names = run_blocks(python_blocks("README.md"), "README.md")
-    assert names["x"].shape == (1297, 64)
-    assert names["likelihood"].std_error.shape == (100,)
-    assert names["likelihood"].value.mean() > -32.0  # -28 or so; independent pixels reach -35
-
-
-def test_readme_has_a_block_that_runs_and_a_picture():
-    assert python_blocks("README.md")
-    assert 'src="docs/images/demo-samples.png"' in (ROOT / "README.md").read_text()
-
-
-PACKAGES = sorted(
-    str(stub.parent.relative_to(ROOT / "src")).replace("/", ".")
-    for stub in (ROOT / "src/discrete_vae").rglob("__init__.pyi")
-)
+STUBS = sorted(PACKAGE.rglob("__init__.pyi"))
+PACKAGES = [str(stub.parent.relative_to(ROOT / "src")).replace("/", ".") for stub in STUBS]
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_exported_name_loads_and_is_described(package):
     module = importlib.import_module(package)
+    assert package == "discrete_vae" or package in text_of("docs/api.md").split()
     assert set(module.__all__) <= set(dir(module))
     for name in module.__all__:
         exported = getattr(module, name)
@@ -232,11 +303,6 @@ def test_every_exported_name_loads_and_is_described(package):
                 assert inspect.getdoc(getattr(exported, method)), f"{name}.{method}"
     with pytest.raises(AttributeError):
         module.Nonsense  # noqa: B018
-
-
-def test_the_reference_has_a_page_for_every_package_that_exports_names():
-    page = (ROOT / "docs/api.md").read_text().split()
-    assert set(PACKAGES) - {"discrete_vae"} <= set(page)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "docs/images").glob("*.py")), ids=lambda path: path.stem)
@@ -251,19 +317,8 @@ def test_figures_are_drawn_by_their_scripts(path, tmp_path):
 
 def test_the_documentation_builds_without_a_warning(tmp_path):
     pytest.importorskip("sphinx", reason="Sphinx, of the extra docs, is not installed")
-    command = [
-        sys.executable,
-        "-m",
-        "sphinx",
-        "-W",
-        "--keep-going",
-        "-q",
-        "-E",
-        "-b",
-        "html",
-        ROOT / "docs",
-        tmp_path,
-    ]
+    how = ["-W", "--keep-going", "-q", "-E", "-b", "html"]
+    command = [sys.executable, "-m", "sphinx", *how, ROOT / "docs", tmp_path]
     built = subprocess.run(command, capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "index.html").is_file()

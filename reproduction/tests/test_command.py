@@ -168,15 +168,7 @@ def real_data():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_table_1_from_nothing_in_size_smoke(cli, tmp_path, real_data):
-    words = (
-        "table-1",
-        "--size",
-        "smoke",
-        "--runs",
-        tmp_path / "runs",
-        "--out",
-        tmp_path / "out",
-    )
+    words = ("table-1", "--size", "smoke", "--runs", tmp_path / "runs", "--out", tmp_path / "out")
     status, out, _ = cli(*words)
     assert status == 0
     assert "Other sizes than in size paper" in " ".join(out.split())

@@ -23,22 +23,8 @@ from reproduction.sweep import FailedRunError, StoppedError, seconds_left
 from reproduction.tests.made_up import NUM_STEPS, TINY, completed, record_fields, sweep, tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
-KEYS = [
-    "experiment",
-    "size",
-    "config",
-    "seed",
-    "commit",
-    "log_likelihood",
-    "log_likelihood_limit",
-    "log_partition",
-    "elbo",
-    "num_samples",
-    "num_examples",
-    "epochs",
-    "seconds",
-    "device",
-]
+KEYS = """experiment size config seed commit log_likelihood log_likelihood_limit log_partition elbo num_samples
+num_examples epochs seconds device"""
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +50,7 @@ def stop_after(steps):
 def test_a_record_has_what_the_run_has(done):
     (stored,) = completed(done)
     fields = json.loads((done / "out/runs" / f"{tiny().name}.json").read_text())
-    assert set(KEYS) <= fields.keys()
+    assert set(KEYS.split()) <= fields.keys()
     run = RunDirectory.open(done / "runs" / tiny().name)
     found = json.loads(run.evaluation_path.read_text())
     likelihood, prior = found["log_likelihood"], found["log_partition"]["best"]
@@ -113,7 +99,7 @@ def test_records_are_enough(done):
     assert not (done / "runs").exists()
 
 
-@pytest.mark.parametrize("asked", [8, NUM_STEPS + 1, NUM_STEPS + 20, NUM_STEPS + 55])
+@pytest.mark.parametrize("asked", [8, NUM_STEPS + 1, NUM_STEPS + 55])
 def test_what_was_stopped_goes_on_to_the_same_record(done, tmp_path, asked):
     with pytest.raises(StoppedError):
         completed(tmp_path, stop=stop_after(asked))

@@ -19,6 +19,7 @@ from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, without_prefix
+from discrete_vae.runs.hub import shipped_folder
 from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver

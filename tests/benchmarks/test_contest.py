@@ -13,11 +13,6 @@ from discrete_vae.testing import all_states
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
-@pytest.fixture(autouse=True)
-def benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
-
-
 @pytest.mark.slow  # each contender starts a process and imports its libraries
 def test_contenders_sample_the_same_machine():
     import block_gibbs

@@ -8,7 +8,6 @@ from tests.benchmarks.test_training_step import (
     LEFT,
     RIGHT,
     X,
-    benchmarks_on_path,  # noqa: F401 (a fixture)
     tiny_experiment,
 )
 

@@ -3,17 +3,9 @@
 import functools
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 def outcome(values, index=(3, 4, 5), error=0.0):
@@ -30,10 +22,7 @@ def test_a_gain_is_paired_by_seed_and_example():
         1: outcome([-2.0, -3.0, -31.0]),
         2: outcome([0.0] * 3),
     }
-    measured = {
-        1: outcome([-1.0, -1.0, -30.0], error=0.4),
-        0: outcome([-0.5, -1.0, -30.0]),
-    }
+    measured = {1: outcome([-1.0, -1.0, -30.0], error=0.4), 0: outcome([-0.5, -1.0, -30.0])}
     found = gain(measured, plain)
     differences = np.array([[0.5, 1.0, 0.0], [1.0, 2.0, 1.0]])
     assert found.value == pytest.approx(differences.mean())
@@ -85,18 +74,6 @@ def test_every_estimator_fits_the_model_without_layers():
         assert nats.measured_config(base, options, 0) != base
 
 
-def test_the_sharp_limit_stands_beside(tmp_path):
-    import nats
-
-    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "ramps"]
-    words += ["--num-examples", "9", "--num-samples", "5"]
-    nats.main([*words, "--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")])
-    lines = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
-    plain, ramps = ([cell.strip() for cell in line.split("|")[1:]] for line in lines[2:])
-    assert float(plain[3]) < 0
-    assert ramps[3] == ""
-
-
 def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
     import nats
 
@@ -108,22 +85,27 @@ def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
     assert len({folder.parent for folder in folders}) == 3
 
 
-def test_a_refit_is_measured_beside_the_run_that_it_is_made_of(tmp_path, monkeypatch):
+def rows_of(page):
+    lines = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def test_a_sharp_limit_and_a_refit_stand_beside_the_run(tmp_path, monkeypatch):
     import nats
 
-    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "refit"]
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "ramps", "refit"]
     words += ["--num-examples", "9", "--num-samples", "5"]
     words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
     monkeypatch.setattr(nats, "RunRefit", functools.partial(nats.RunRefit, num_steps=3))
     nats.main(words)
-    lines = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
-    plain, refit = (line.strip("| ").split(" | ") for line in lines[2:])
+    rows = rows_of(tmp_path / "page.md")
+    plain, ramps, refit = rows
+    assert float(plain[3]) < 0
+    assert ramps[3] == ""  # they have no limit
     assert (plain[0], refit[0]) == ("as it is", "refit: `dvae refit RUN`")
     assert (plain[9], refit[9]) == ("12", "15")
     assert float(refit[4]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
     monkeypatch.setattr(nats, "RunRefit", None)  # all is there
     monkeypatch.setattr(nats, "validate", None)
     nats.main(words)
-    assert [
-        line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")
-    ] == lines
+    assert rows_of(tmp_path / "page.md") == rows

@@ -1,20 +1,12 @@
 """Stored runs on another clock: what minutes and which evaluation a run gets."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from discrete_vae import load_experiment
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 def evaluation(step, value):

@@ -1,16 +1,11 @@
 """The comparison of samplers: runs that are found again, errors of log Z against the exact value, pairing by seed."""
 
+import argparse
 import math
-from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
-
-
-@pytest.fixture(autouse=True)
-def benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
+from discrete_vae.config import BlockGibbsConfig, DimodSamplerConfig
 
 
 def outcome(elbo, *errors):
@@ -69,3 +64,23 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     samplers.main(words)
     again = (tmp_path / "page.md").read_text()
     assert again.partition("| sampler")[2] == page.partition("| sampler")[2]
+
+
+# The benchmark of annealers.
+
+
+def test_variants_differ_in_the_sampler_alone():
+    from annealers import VARIANTS, variant_config
+
+    args = argparse.Namespace(epochs=40, chains=200)
+    plain = variant_config("block Gibbs", 3, args)
+    assert plain.training.sampler == BlockGibbsConfig(num_chains=200)
+    for variant in VARIANTS:
+        config = variant_config(variant, 3, args)
+        sampler = config.training.sampler
+        assert sampler.num_chains == 200
+        if isinstance(sampler, DimodSamplerConfig):
+            assert sampler.correct_temperature == variant.endswith("corrected")
+            assert f"to {sampler.parameters['beta_range'][1]:g}" in variant
+        training = config.training.model_copy(update={"sampler": plain.training.sampler})
+        assert config.model_copy(update={"training": training}) == plain

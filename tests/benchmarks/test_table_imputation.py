@@ -12,7 +12,6 @@ from discrete_vae.config import HierarchicalPosteriorConfig, MLPDecoderConfig, M
 from discrete_vae.config.model import GaussianLikelihoodConfig
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE
-from tests.benchmarks.test_training_step import benchmarks_on_path  # noqa: F401 (a fixture)
 
 LONG = 2  # the column with a long tail
 

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -19,13 +18,7 @@ from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 ROWS, X, LEFT, RIGHT, CHAINS = 6, 10, 3, 5, 7
-
-
-@pytest.fixture(autouse=True)
-def benchmarks_on_path(monkeypatch):
-    monkeypatch.syspath_prepend(str(BENCHMARKS))
 
 
 def tiny_experiment():

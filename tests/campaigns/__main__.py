@@ -9,14 +9,35 @@ python -m tests.campaigns --serve             one bounded campaign per name on s
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
+import platform
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
-from tests.campaigns import engine, planted, table
-from tests.campaigns.all import CAMPAIGNS
+from tests.campaigns import engine
+from tests.campaigns.engine import FAULTS, Outcome, Report
+
+for module in (
+    *("kills", "processes", "disks", "run_folders", "forged_results", "names", "arrays"),
+    *("command_lines", "api_calls", "steps", "planted"),
+):
+    importlib.import_module(f"tests.campaigns.{module}")
+PLANTED = engine.CAMPAIGNS["planted"]
+CAMPAIGNS = {name: campaign for name, campaign in engine.CAMPAIGNS.items() if campaign is not PLANTED}
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
+_BEGIN, _END = "<!-- counts: written by make campaign -->", "<!-- end of counts -->"
+_HEADS = {
+    Outcome.REFUSED: "refused in one line",
+    Outcome.EQUAL: "result of the undamaged run",
+    Outcome.OTHER: "another request, or a change that nothing can detect",
+    Outcome.CRASHED: "crashed or hung",
+    Outcome.WRONG: "wrong without a word",
+    Outcome.LOST: "something lost",
+}
 
 
 def main() -> int:
@@ -36,23 +57,59 @@ def main() -> int:
     engine.warm_up()
     if options.serve:
         for line in sys.stdin:
-            campaign = (CAMPAIGNS | {"planted": planted.CAMPAIGN})[line.strip()]
-            report = engine.run(campaign, seed=options.seed, numbers=range(campaign.bounded))
-            print(report.to_json(), flush=True)
+            campaign = engine.CAMPAIGNS[line.strip()]
+            print(engine.run(campaign, seed=options.seed, numbers=campaign.sample).to_json(), flush=True)
         return 0
     reports = []
     for campaign in [CAMPAIGNS[options.name]] if options.name else CAMPAIGNS.values():
         numbers = range(options.cases or campaign.long) if options.case is None else [options.case]
-        report = engine.run_shared(campaign, seed=options.seed, numbers=numbers, jobs=options.jobs)
+        report = engine.run(campaign, seed=options.seed, numbers=numbers, jobs=options.jobs)
         for number, outcome, detail in report.faults:
             print(f"--- {campaign.name} --seed {options.seed} --case {number}: {outcome}\n{detail}\n")
-        print(table.line(report), flush=True)
+        print(_line(report), flush=True)
         reports.append(report)
-    text = table.table([CAMPAIGNS[report.name] for report in reports], reports)
+    text = _table(reports)
     print(text)
     if not options.name:
-        table.write(options.page, text)
+        _write(options.page, text)
     return 1 if any(report.faults for report in reports) else 0
+
+
+def _line(report: Report) -> str:
+    """One campaign in one line."""
+    counts = ", ".join(f"{count} {name}" for name, count in sorted(report.counts.items()))
+    faults = sum(report.counts[name] for name in FAULTS)
+    return (
+        f"{report.name}: {report.cases} cases, {report.struck} struck, {counts}; "
+        f"{faults} faults; {report.seconds:.0f} s"
+    )
+
+
+def _table(reports: Sequence[Report]) -> str:
+    """The counts of several campaigns in Markdown, after a line that names the machine."""
+    heads = ["campaign", "cases", "struck", *_HEADS.values()]
+    rows = [
+        [CAMPAIGNS[each.name].what, each.cases, each.struck, *(each.counts[outcome] for outcome in _HEADS)]
+        for each in reports
+    ]
+    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
+    shown = "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
+    packages = ("discrete-vae", "torch", "numpy", "numba")
+    versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
+    minutes = sum(report.seconds for report in reports) / 60
+    return (
+        f"Python {platform.python_version()}, {versions}; {platform.system()} {platform.machine()}, "
+        f"{os.cpu_count()} cores, one thread; {minutes:.0f} minutes in all.\n\n{shown}"
+    )
+
+
+def _write(page: Path, text: str) -> None:
+    """Put the table between the marks of a page."""
+    before, mark, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
+    _, end, after = rest.partition(_END)
+    if not mark or not end:
+        raise SystemExit(f"{page} lacks the lines {_BEGIN} and {_END}")
+    page.write_text(f"{before}{mark}\n\n{text}\n\n{end}{after}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import re
+import shlex
 import shutil
 from pathlib import Path
 
@@ -15,96 +16,45 @@ from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
 from discrete_vae.figures.registry import FIGURES
 from discrete_vae.overrides import Setting, Slot, settings, slots
-from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, prepare, snapshot
 from tests.commands.conftest import TINY
 
-_NEVER_NUMBERS = (
-    "",
-    " ",
-    "x",
-    "nan",
-    "NaN",
-    "inf",
-    "-inf",
-    "1e400",
-    "1,5",
-    "0x10",
-    "true?",
-    "None?",
-    "ζ",
-    "{}",
-    "[",
-    "--",
+_NEVER_NUMBERS = ("", " ", *re.split(" ", "x nan NaN inf -inf 1e400 1,5 0x10 true? None? ζ {} [ --"))
+_NUMBERS = re.split(
+    r"\s+",
+    """0 -1 1 2 3 0.5 1e-300 -0.0 1e300 1.5 1e9 3000000000 9223372036854775807 9223372036854775808
+    -9223372036854775809 18446744073709551616 ٣ 1_000 +5 007""",
 )
-_NUMBERS = (
-    *(
-        "0",
-        "-1",
-        "1",
-        "2",
-        "3",
-        "0.5",
-        "1e-300",
-        "-0.0",
-        "1e300",
-        "1.5",
-        "1e9",
-        "3000000000",
-        "9223372036854775807",
-    ),
-    *(
-        "9223372036854775808",
-        "-9223372036854775809",
-        "18446744073709551616",
-        "1" + "0" * 400,
-        "٣",
-        "1_000",
-        "+5",
-        "007",
-    ),
-)
+_NUMBERS.append("1" + "0" * 400)
 _WORDS = (
     "",
-    "-",
-    "--",
-    "\udcff",
-    "\x1b[31m",
+    *re.split(" ", "- -- \udcff \x1b[31m ζ 😀 ~nouser/x . none true '"),
     "a" * 5000,
-    "ζ",
-    "😀",
-    "~nouser/x",
-    ".",
-    "none",
-    "true",
     "[1, 2]",
-    "'",
     "a\nb",
 )
 _TEXTS = (*_NEVER_NUMBERS, *_NUMBERS, *_WORDS)
 _PATHS = (
     "",
-    ".",
-    "~nouser/x",
-    "/dev/null/x",
-    "/proc/x",
     "a" * 300,
-    "\udcff",
-    "missing/x.png",
-    "x.tiff",
-    "ζ.png",
-    "data",
+    *re.split(" ", ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"),
 )
 _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<f16", "|S2", ">i8", "<i2")
 
 
-def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+@campaign(
+    "command-lines",
+    "a command line with a wrong, extreme, missing or repeated word",
+    bounded=24,
+    long=2200,
+    prepare=prepare,
+)
+def command_lines(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
     """Make a command line, run it in the empty folder, and judge it."""
     shutil.copytree(stage.unbroken, folder / "run")
-    make = chosen.choice(
-        [_with_setting, _with_setting, _with_setting, _with_option, _with_option, _swapped, _words]
-    )
+    make = chosen.choice([*[_with_setting] * 3, *[_with_option] * 2, _swapped, _words])
     words, never = make(stage, chosen, folder)
     before = snapshot(folder)
     long = any(re.fullmatch(r"(.*=)?\+?[\d_]{4,}|.*e\d+", word) for word in words)
@@ -219,24 +169,6 @@ def _words(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str]
     pool = [
         *_TEXTS,
         "digits ",
-        "run",
-        "--seed",
-        "--data",
-        "--resume",
-        "--model.prior",
-        "--Seed",
-        "-s",
-        "---x",
-        "--x.y=1",
+        *shlex.split("run --seed --data --resume --model.prior --Seed -s ---x --x.y=1"),
     ]
     return [verb, *chosen.choices(pool, k=chosen.randint(0, 4))], False
-
-
-CAMPAIGN = Campaign(
-    name="command-lines",
-    what="a command line with a wrong, extreme, missing or repeated word",
-    bounded=40,
-    long=2200,
-    prepare=prepare,
-    case=case,
-)

@@ -7,10 +7,12 @@ work. Threads and forks do not go together: whoever starts a campaign allows a s
 from __future__ import annotations
 
 import contextlib
+import importlib
 import json
 import os
 import random
 import select
+import shlex
 import shutil
 import signal
 import tempfile
@@ -21,7 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from tests.campaigns.forked import limit_memory
 
@@ -37,6 +39,7 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
+_Case = TypeVar("_Case", bound=Callable[..., "Finding"])
 FAULTS = (Outcome.CRASHED, Outcome.WRONG, Outcome.LOST)
 
 
@@ -57,17 +60,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Campaign:
-    """One kind of trouble, met again and again.
-
-    Attributes:
-        name: Its name on the command line and in the table.
-        what: What a case is, for the table.
-        bounded: Number of cases in the tests.
-        long: Number of cases under ``make campaign``.
-        prepare: Makes in an empty folder what all cases start from.
-        case: Carries out one case: what was prepared, its randomness, its number, an empty folder.
-        limit: Seconds after which a case counts as hanging.
-    """
+    """One kind of trouble, met again and again; `campaign` declares it."""
 
     name: str
     what: str
@@ -75,7 +68,45 @@ class Campaign:
     long: int
     prepare: Callable[[Path], Any]
     case: Callable[[Any, random.Random, int, Path], Finding]
-    limit: float = 120.0
+    limit: float
+
+    @property
+    def sample(self) -> list[int]:
+        """The bounded number of cases, spread over the long one; an odd stride meets all kinds of cases in turn."""
+        return [number * (self.long // self.bounded | 1) for number in range(self.bounded)]
+
+
+CAMPAIGNS: dict[str, Campaign] = {}
+"""All that are declared in modules that are imported, by name."""
+
+
+def campaign(
+    name: str,
+    what: str,
+    *,
+    bounded: int,
+    long: int,
+    prepare: Callable[[Path], Any] = lambda folder: None,
+    limit: float = 120.0,
+) -> Callable[[_Case], _Case]:
+    """Declare a campaign by the function that carries out one case.
+
+    The function takes what was prepared, the randomness of the case, its number and an empty folder.
+
+    Args:
+        name: Its name on the command line and in the table.
+        what: What a case is, for the table.
+        bounded: Number of cases in the tests.
+        long: Number of cases under ``make campaign``.
+        prepare: Makes in an empty folder what all cases start from.
+        limit: Seconds after which a case counts as hanging.
+    """
+
+    def declare(case: _Case) -> _Case:
+        CAMPAIGNS[name] = Campaign(name, what, bounded, long, prepare, case, limit)
+        return case
+
+    return declare
 
 
 @dataclass
@@ -111,15 +142,14 @@ def cases(campaign: Campaign, seed: int, numbers: Sequence[int]) -> Iterator[tup
                     while left and select.select([lines], [], [], campaign.limit)[0]:
                         if not (line := lines.readline()):
                             break
-                        yield left.pop(0), _finding(json.loads(line))
+                        record = json.loads(line)
+                        yield left.pop(0), Finding(**record | {"outcome": Outcome(record["outcome"])})
             finally:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker, signal.SIGKILL)
                 status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
             if left:
-                what = (
-                    f"the process of the case ended with {status}, -9 for its limit of {campaign.limit:g} s"
-                )
+                what = f"the process ended with {status}, -9 for the limit of {campaign.limit:g} s"
                 yield left.pop(0), Finding(Outcome.CRASHED, what)
 
 
@@ -140,26 +170,29 @@ def _work(
     os._exit(0)
 
 
-def _finding(record: dict[str, Any]) -> Finding:
-    return Finding(Outcome(record["outcome"]), record["detail"], record["struck"])
-
-
-def run(campaign: Campaign, *, seed: int, numbers: Sequence[int]) -> Report:
-    """Carry out a campaign and count."""
+def run(campaign: Campaign, *, seed: int, numbers: Sequence[int], jobs: int = 1) -> Report:
+    """Carry out a campaign in several processes, each with its share of the cases, and count."""
     begin, report = time.monotonic(), Report(campaign.name)
-    for number, found in cases(campaign, seed, numbers):
-        report.cases += 1
-        report.struck += found.struck
-        report.counts[found.outcome] += 1
-        if found.outcome in FAULTS:
-            report.faults.append((number, found.outcome, found.detail))
+    if jobs == 1:
+        for number, found in cases(campaign, seed, numbers):
+            report.cases += 1
+            report.struck += found.struck
+            report.counts[found.outcome] += 1
+            if found.outcome in FAULTS:
+                report.faults.append((number, found.outcome, found.detail))
+    else:
+        for share in _shares(campaign, seed, numbers, jobs):
+            report.cases += share["cases"]
+            report.struck += share["struck"]
+            report.counts.update(share["counts"])
+            report.faults += share["faults"]
+        report.faults.sort()
     report.seconds = time.monotonic() - begin
     return report
 
 
-def run_shared(campaign: Campaign, *, seed: int, numbers: Sequence[int], jobs: int) -> Report:
-    """`run` in several processes, each with its share of the cases."""
-    begin, readers = time.monotonic(), []
+def _shares(campaign: Campaign, seed: int, numbers: Sequence[int], jobs: int) -> Iterator[dict[str, Any]]:
+    readers = []
     for job in range(jobs):
         reader, writer = os.pipe()
         if os.fork() == 0:
@@ -168,31 +201,20 @@ def run_shared(campaign: Campaign, *, seed: int, numbers: Sequence[int], jobs: i
             os._exit(0)
         os.close(writer)
         readers.append(reader)
-    report = Report(campaign.name)
     for reader in readers:
         with os.fdopen(reader) as lines:
-            share = json.loads(lines.read())
+            yield json.loads(lines.read())
         os.wait()
-        report.cases += share["cases"]
-        report.struck += share["struck"]
-        report.counts.update(share["counts"])
-        report.faults += share["faults"]
-    report.faults.sort()
-    report.seconds = time.monotonic() - begin
-    return report
 
 
 def warm_up() -> None:
     """Do once what every forked process would do again."""
-    import importlib
-
     from discrete_vae import RBM, BlockGibbs
 
-    for name in (
-        *("cli.train", "cli.runs", "training.loop"),
-        *("evaluation.evaluate", "evaluation.diagnostics", "figures.curves"),
-    ):
-        importlib.import_module(f"discrete_vae.{name}")
-    for name in ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg"):
+    modules = shlex.split(
+        "cli.train cli.runs training.loop evaluation.evaluate evaluation.diagnostics figures.curves"
+    )
+    drawing = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg")
+    for name in (*(f"discrete_vae.{module}" for module in modules), *drawing):
         importlib.import_module(name)
     BlockGibbs(RBM(3, 2), 20, seed=0).step(2)

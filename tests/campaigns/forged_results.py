@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import csv
 import functools
+import importlib.util
 import json
-import os
 import random
+import shlex
 import shutil
 import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.campaigns import damage
-from tests.campaigns.engine import FAULTS, Campaign, Finding, Outcome
+from tests.campaigns.engine import FAULTS, Finding, Outcome, campaign
 from tests.campaigns.forked import call, refusal_fault
-from tests.campaigns.tiny_runs import forget_results, prepare, reader_words
+from tests.campaigns.tiny_runs import forget_results, kill_when, prepare, reader_words, succeed
 
 
 @dataclass(frozen=True)
-class Forging:
+class _Forging:
     """A run with results, another one with its own, and what the undamaged one's readers give.
 
     Attributes:
@@ -35,7 +35,7 @@ class Forging:
     found: dict[str, Any]
 
 
-def words(verb: str, run: Path, folder: Path) -> list[str]:
+def _words(verb: str, run: Path, folder: Path) -> list[str]:
     """The words of a command that uses a run; what it writes elsewhere goes to a folder."""
     return {
         "evaluate": ["evaluate", str(run)],
@@ -50,7 +50,7 @@ def words(verb: str, run: Path, folder: Path) -> list[str]:
     }[verb]
 
 
-VERBS = ("evaluate", "go on", "score", "sample", "report", "curves", "histogram", "release", "resume")
+_VERBS = ("evaluate", "go on", "score", "sample", "report", "curves", "histogram", "release", "resume")
 
 
 def _found_by(verb: str, run: Path, folder: Path) -> Any:
@@ -67,48 +67,40 @@ def _found_by(verb: str, run: Path, folder: Path) -> Any:
     return fields["log_likelihood"], fields["elbo"], fields["log_partition"]["best"]["value"]
 
 
-def prepare_forging(folder: Path) -> Forging:
-    """The runs, made once per process and not to be changed."""
-    return _forging()
-
-
 @functools.cache
-def _forging() -> Forging:
+def _forging() -> _Forging:
     stage = prepare(Path())
     folder = stage.data.parent.parent / "forged"
     run, other = (shutil.copytree(each, folder / each.name) for each in (stage.unbroken, stage.other))
     found = {}
     for verb in ("evaluate", "go on", "score"):
-        _succeed(words(verb, run, folder))
+        succeed(call(_words(verb, run, folder)))
         found[verb] = _found_by(verb, run, folder)
     for each in (run, other):
         forget_results(each)
-        _succeed(["evaluate", str(each)])
-        _succeed(reader_words("log-partition", each, folder))
-        ended = call(words("go on", each, folder), first=_stop_before_the_result)
+        succeed(call(["evaluate", str(each)]))
+        succeed(call(reader_words("log-partition", each, folder)))
+        stop = kill_when(
+            lambda event, place: event == "open" and "/evaluations/" in place and "-seed-7" in place
+        )
+        ended = call(_words("go on", each, folder), first=stop)
         assert ended.status == -signal.SIGKILL, str(ended)
         assert len(list((each / "evaluation-parts").glob("*/*"))) == 3, "log Z, the model and its sharp limit"
-    return Forging(run, other, found)
+    return _Forging(run, other, found)
 
 
-def _succeed(words: list[str]) -> None:
-    ended = call(words)
-    assert ended.status == 0, str(ended)
-
-
-def _stop_before_the_result() -> None:
-    def hook(event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and "/evaluations/" in str(arguments[0]) and "-seed-7" in str(arguments[0]):
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
-
-
-def case(forging: Forging, chosen: random.Random, number: int, folder: Path) -> Finding:
+@campaign(
+    "forged-results",
+    "a result, a part of an evaluation, the log or the environment of a run forged, before its verbs",
+    bounded=4,
+    long=800,
+    prepare=lambda folder: _forging(),
+)
+def forged_results(forging: _Forging, chosen: random.Random, number: int, folder: Path) -> Finding:
     """One file is forged, and two verbs follow; the worst of what they did counts, then the most telling."""
     run = shutil.copytree(forging.run, folder / "run")
     done = _forge(run, forging.other, chosen)
-    findings = [_use(forging, verb, run, folder) for verb in chosen.sample(VERBS, 2)]
+    findings = [_use(forging, verb, run, folder) for verb in chosen.sample(_VERBS, 2)]
     order = (Outcome.OTHER, Outcome.EQUAL, Outcome.REFUSED, *FAULTS)
     worst = max(findings, key=lambda found: order.index(found.outcome))
     return Finding(worst.outcome, f"{done}\n{worst.detail}")
@@ -116,23 +108,16 @@ def case(forging: Forging, chosen: random.Random, number: int, folder: Path) -> 
 
 def _forge(run: Path, other: Path, chosen: random.Random) -> str:
     names = ["metrics.jsonl", "environment.json", "evaluation.json", "log_partition.json"]
-    names += [
-        str(path.relative_to(run))
-        for place in ("evaluations", "log_partitions")
-        for path in (run / place).iterdir()
-    ]
-    names += [str(path.relative_to(run)) for path in (run / "evaluation-parts").glob("*/*")]
+    for pattern in ("evaluations/*", "log_partitions/*", "evaluation-parts/*/*"):
+        names += [str(path.relative_to(run)) for path in run.glob(pattern)]
     name, kind = chosen.choice(names), chosen.random()
     file = run / name
     if name.startswith("evaluation-parts"):
-        # another run's part in its place, or a damaged one
         (there,) = (other / "evaluation-parts").glob(f"*/{file.name}")
-        file.write_bytes(
-            there.read_bytes() if kind < 0.5 else chosen.choice(damage.BYTES)(file.read_bytes(), chosen)
-        )
-        return f"{'swap' if kind < 0.5 else 'damage'} {name}"
-    if kind < 0.2:
+        kind *= 0.35  # swapped or damaged alone
+    else:
         (there,) = [other / name] if file.parent == run else (other / file.parent.name).iterdir()
+    if kind < 0.2:
         damage.swap(file, there)
         return f"swap {name}"
     if kind < 0.35:
@@ -149,8 +134,8 @@ def _forge(run: Path, other: Path, chosen: random.Random) -> str:
     return f"alter_json {name}: {file.read_bytes()[:1500]!r}"
 
 
-def _use(forging: Forging, verb: str, run: Path, folder: Path) -> Finding:
-    ended = call(words(verb, run, folder), limit=60)
+def _use(forging: _Forging, verb: str, run: Path, folder: Path) -> Finding:
+    ended = call(_words(verb, run, folder), limit=60)
     if ended.status != 0:
         wrong = refusal_fault(ended, before=False)
         return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
@@ -161,16 +146,67 @@ def _use(forging: Forging, verb: str, run: Path, folder: Path) -> Finding:
     right = found == wanted
     if (
         verb == "score"
-    ):  # log Z may be the run's exact one, its estimate or a new one, each with an error of 0.003
+    ):  # log Z is the run's exact one, its estimate or a new one, each with an error of 0.003
         right = all(abs(mine - other) < 0.02 for mine, other in zip(found, wanted, strict=True))
     return Finding(Outcome.EQUAL if right else Outcome.WRONG, str(ended))
 
 
-CAMPAIGN = Campaign(
-    name="forged-results",
-    what="a result, a part of an evaluation, the log or the environment of a run forged, before its verbs",
-    bounded=8,
-    long=800,
-    prepare=prepare_forging,
-    case=case,
+# A file or folder of a run is a link to somewhere else; whatever the verbs do, what lies there stays as it is.
+
+
+_LOGGER = ["--logger", "tensorboard"] if importlib.util.find_spec("tensorboard") else []
+_NEW = shlex.split(
+    "figures tensorboard report.html profile.json .lock figures/samples.png evaluation-parts/0"
 )
+
+
+@campaign(
+    "links",
+    "a file or folder of a run that is a link to somewhere else, before its verbs",
+    bounded=6,
+    long=400,
+    prepare=lambda folder: _forging(),
+)
+def links(forging: _Forging, chosen: random.Random, number: int, folder: Path) -> Finding:
+    """Something in a run becomes a link out of it, to what it was or to something else, and two verbs follow."""
+    run, outside = shutil.copytree(forging.run, folder / "run"), folder / "outside"
+    outside.mkdir()
+    if chosen.random() < 0.5:  # training has something left to do
+        shutil.rmtree(max((run / "checkpoints").iterdir(), key=lambda path: int(path.name[5:])))
+    done = _link(run, outside, chosen)
+    before = _everything(outside)
+    refused = False
+    for verb in chosen.sample(_VERBS, 2):
+        ended = call([*_words(verb, run, folder), *(_LOGGER if verb == "resume" else [])], limit=60)
+        if _everything(outside) != before:
+            return Finding(Outcome.LOST, f"{done}\nwritten outside of the run\n{ended}")
+        if ended.status != 0:
+            wrong = refusal_fault(ended, before=False)
+            if wrong is not None:
+                return Finding(Outcome.CRASHED, f"{done}\n{wrong}\n{ended}")
+            refused = True
+    return Finding(Outcome.REFUSED if refused else Outcome.EQUAL)
+
+
+def _link(run: Path, outside: Path, chosen: random.Random) -> str:
+    """Put a link in the place of something; returns what was done."""
+    there = [path for path in run.rglob("*") if path.suffix != ".npy"]
+    path = chosen.choice([*there, *(path for path in there if path.is_dir()), *(run / name for name in _NEW)])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    target, kind = outside / path.name, chosen.choice(["moved", "moved", "folder", "file", "dangling"])
+    if path.is_dir():
+        shutil.move(path, target) if kind == "moved" else shutil.rmtree(path)
+    elif path.exists():
+        shutil.move(path, target) if kind == "moved" else path.unlink()
+    if kind == "folder":
+        target.mkdir()
+    if kind == "file":
+        target.write_text("the user's")
+    if target.is_dir():
+        (target / ".tmp-step-3-00000000-1-0123456789abcdef").mkdir()
+    path.symlink_to(target)
+    return f"{path.relative_to(run)} is a link: {kind}"
+
+
+def _everything(folder: Path) -> dict[str, bytes | None]:
+    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}

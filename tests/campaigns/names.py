@@ -5,12 +5,13 @@ from __future__ import annotations
 import csv
 import random
 import re
+import shlex
 import shutil
 from pathlib import Path
 
 import numpy as np
 
-from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import SETTINGS
 
@@ -21,22 +22,12 @@ _PIECES = (
     *("<b>", "&amp;", '"', "'", "`", "| a |", "a, b", "; c", "name", "ζ", "\u4e2d", " "),
 )
 _COMPUTED = re.compile(r"\s*[=+@\uff1d\uff0b\uff0d\uff20-].", re.DOTALL)
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _VERBS = {
     "encode": ["--out", "out.csv", "--picture", "out.png"],
     "score": ["--out", "out.csv", "--num-samples", "3"],
     "reconstruct": ["--out", "out.csv"],
-    "generate": [
-        "-n",
-        "2",
-        "--num-sweeps",
-        "2",
-        "--label",
-        "all",
-        "--out",
-        "out.csv",
-        "--picture",
-        "out.svg",
-    ],
+    "generate": shlex.split("-n 2 --num-sweeps 2 --label all --out out.csv --picture out.svg"),
     "neighbors": ["-k", "2", "--out", "out.csv"],
     "impute": ["--out", "out.csv", "--num-samples", "10", "--num-rounds", "1", "--mask", "mask.npy"],
     "evaluate": [],
@@ -47,11 +38,13 @@ _VERBS = {
 }
 
 
-def prepare(folder: Path) -> None:
-    """Nothing: every case has names of its own."""
-
-
-def case(stage: None, chosen: random.Random, number: int, folder: Path) -> Finding:
+@campaign(
+    "names",
+    "a table, columns, labels and a run with names that terminals, TeX, browsers or spreadsheets would obey",
+    bounded=2,
+    long=300,
+)
+def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Finding:
     """Train on such a table, then three verbs of the run; what is written and printed is read as it would be shown."""
     data, run = folder / f"{_name(chosen)}.csv", folder / _name(chosen)
     if run == data.with_suffix(""):
@@ -62,14 +55,8 @@ def case(stage: None, chosen: random.Random, number: int, folder: Path) -> Findi
         rows = [[*row, kinds[place % 2]] for place, row in enumerate(bits)]
         csv.writer(file, quoting=csv.QUOTE_ALL).writerows([columns, *rows])
     np.save(folder / "mask.npy", np.eye(60, 4, dtype=bool))
-    words = [
-        "train",
-        f"--data={data}",
-        f"--run-dir={run}",
-        f"--data.label-column={_read(columns[4])}",
-        *SETTINGS,
-    ]
-    said = [call(words)]
+    words = [f"--data={data}", f"--run-dir={run}", f"--data.label-column={_read(columns[4])}"]
+    said = [call(["train", *words, *SETTINGS])]
     if said[0].status == 2:
         wrong = refusal_fault(said[0]) or _obeyed(said[0].out + said[0].err)
         return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{said[0]}")
@@ -80,37 +67,30 @@ def case(stage: None, chosen: random.Random, number: int, folder: Path) -> Findi
         of_own_file = ["--data", str(data)] if verb == "impute" else []
         said.append(call([verb, str(run), *of_own_file, *more]))
         wrong = None if said[-1].status == 0 else "a verb failed"
-        if (
-            wrong is None and "out.csv" in _VERBS[verb] and verb != "impute"
-        ):  # which gives the user's own file back
-            wrong = _computed(folder / "out.csv")
-            if wrong is None and verb == "generate":
-                words = ["encode", str(run), "--data", f"{folder}/out.csv", "--label-column", "label"]
-                said.append(call([*words, "--out", f"{folder}/again.npz"]))
-                wrong = "the library does not read its own names"
-                if said[-1].status == 0:
-                    with np.load(folder / "again.npz") as again:
-                        read = {str(label) for label in again["label"]}
-                    wrong = None if read == set(map(_read, kinds)) else f"it reads the labels {read}"
+        table = "out.csv" in _VERBS[verb] and verb != "impute"  # which gives the user's own file back
+        wrong = wrong or (_computed(folder / "out.csv") if table else None)
+        if wrong is None and verb == "generate":
+            words = ["encode", str(run), "--data", f"{folder}/out.csv", "--label-column", "label"]
+            said.append(call([*words, "--out", f"{folder}/again.npz"]))
+            wrong = "the library does not read its own names"
+            if said[-1].status == 0:
+                with np.load(folder / "again.npz") as again:
+                    read = {str(label) for label in again["label"]}
+                wrong = None if read == set(map(_read, kinds)) else f"it reads the labels {read}"
         if wrong is not None:
             return Finding(Outcome.CRASHED, f"{wrong}\n{said[-1]}")
-    pages = [
-        path
-        for path in folder.rglob("*")
-        if path.name in ("report.html", "README.md") or path.suffix == ".svg"
-    ]
+    pages = [path for pattern in ("report.html", "README.md", "*.svg") for path in folder.rglob(pattern)]
     texts = [each.out + each.err for each in said] + [path.read_text("utf-8") for path in pages]
     wrong = next(filter(None, map(_obeyed, texts)), None)
     shutil.rmtree(run)
-    return (
-        Finding(Outcome.EQUAL) if wrong is None else Finding(Outcome.WRONG, wrong + "".join(map(str, said)))
-    )
+    if wrong is not None:
+        return Finding(Outcome.WRONG, wrong + "".join(map(str, said)))
+    return Finding(Outcome.EQUAL)
 
 
 def _name(chosen: random.Random) -> str:
-    return (
-        "".join(chosen.choices(_PIECES, k=chosen.randint(1, 3))).replace("/", "").strip(".\u2028 ") or "name"
-    )
+    name = "".join(chosen.choices(_PIECES, k=chosen.randint(1, 3)))
+    return name.replace("/", "").strip(".\u2028 ") or "name"
 
 
 def _names(chosen: random.Random, count: int) -> list[str]:
@@ -131,9 +111,7 @@ def _computed(path: Path) -> str | None:
     """A cell that a spreadsheet would compute; None if there is none."""
     with path.open(newline="", encoding="utf-8") as file:
         for cell in (cell for row in csv.reader(file) for cell in row):
-            if _COMPUTED.match(cell) and not re.fullmatch(
-                r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", cell, re.IGNORECASE
-            ):
+            if _COMPUTED.match(cell) and not _NUMBER.fullmatch(cell):
                 return f"the cell {cell!r}"
     return None
 
@@ -141,18 +119,6 @@ def _computed(path: Path) -> str | None:
 def _obeyed(text: str) -> str | None:
     """What a terminal would obey; None if there is nothing."""
     found = re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029]", text)
-    return (
-        None
-        if found is None
-        else f"the character {found[0]!r} in {text[max(0, found.start() - 80) :][:160]!r}\n"
-    )
-
-
-CAMPAIGN = Campaign(
-    name="names",
-    what="a table, columns, labels and a run with names that terminals, TeX, browsers or spreadsheets would obey",
-    bounded=3,
-    long=300,
-    prepare=prepare,
-    case=case,
-)
+    if found is None:
+        return None
+    return f"the character {found[0]!r} in {text[max(0, found.start() - 80) :][:160]!r}\n"

@@ -7,20 +7,11 @@ import random
 import time
 from pathlib import Path
 
-from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, difference, prepare
 
-EXPECTED = [
-    Outcome.CRASHED,
-    Outcome.CRASHED,
-    Outcome.CRASHED,
-    Outcome.CRASHED,
-    Outcome.CRASHED,
-    Outcome.REFUSED,
-    Outcome.WRONG,
-    Outcome.EQUAL,
-]
+EXPECTED = [Outcome.CRASHED] * 5 + [Outcome.REFUSED, Outcome.WRONG, Outcome.EQUAL]
 
 
 def _break_the_parser() -> None:
@@ -29,6 +20,7 @@ def _break_the_parser() -> None:
     options.VERBS["list"] = ("listing:no_such_function", "")
 
 
+@campaign("planted", "planted faults", bounded=8, long=8, prepare=prepare, limit=3.0)
 def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
     """A crash, a hang and an exception of the case; a crash, a wrong and a right refusal of a command; two runs."""
     if number == 0:
@@ -44,14 +36,3 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
         return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, wrong)
     run = stage.other if number == 6 else stage.unbroken
     return Finding(Outcome.EQUAL if difference(run, stage.unbroken) is None else Outcome.WRONG)
-
-
-CAMPAIGN = Campaign(
-    name="planted",
-    what="planted faults",
-    bounded=len(EXPECTED),
-    long=len(EXPECTED),
-    prepare=prepare,
-    case=case,
-    limit=5.0,
-)

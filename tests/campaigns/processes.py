@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import shlex
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import Ended, call, call_together
 from tests.campaigns.tiny_runs import (
     WRITTEN_BY_READERS,
@@ -26,29 +27,9 @@ from tests.campaigns.tiny_runs import (
     write_data,
 )
 
-VERBS = (
-    *(
-        "evaluate",
-        "log-partition",
-        "sample",
-        "encode",
-        "score",
-        "reconstruct",
-        "denoise",
-        "interpolate",
-        "impute",
-    ),
-    *(
-        "generate",
-        "neighbors",
-        "figure",
-        "report",
-        "refit",
-        "release",
-        "cite",
-        "list",
-        "validate",
-    ),
+VERBS = shlex.split(
+    "evaluate log-partition sample encode score reconstruct denoise interpolate impute generate neighbors figure "
+    "report refit release cite list validate"
 )
 _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
 
@@ -133,7 +114,14 @@ def prepare(folder: Path) -> Run:
     return Run(stage.data, stage.run, stage.gaps, stage.labels, together)
 
 
-def case(stage: Run, chosen: random.Random, number: int, folder: Path) -> Finding:
+@campaign(
+    "processes",
+    "a verb by two processes, one of which is stopped by SIGKILL, SIGINT or SIGTERM, then begun again",
+    bounded=4,
+    long=160,
+    prepare=prepare,
+)
+def processes(stage: Run, chosen: random.Random, number: int, folder: Path) -> Finding:
     """Every fourth case stops training; the others go through the verbs."""
     verb = "train" if number % 4 == 3 else VERBS[number * 3 // 4 % len(VERBS)]
     history: list[Ended] = []
@@ -181,13 +169,3 @@ def _moment(place: Path, chosen: random.Random) -> dict[str, Any]:
 
 def _shown(history: list[Ended]) -> str:
     return "\n".join(map(str, history))
-
-
-CAMPAIGN = Campaign(
-    name="processes",
-    what="a verb by two processes, one of which is stopped by SIGKILL, SIGINT or SIGTERM, then begun again",
-    bounded=8,
-    long=160,
-    prepare=prepare,
-    case=case,
-)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +20,71 @@ from discrete_vae.config import (
     NoHierarchyConfig,
     RBMConfig,
 )
-from tests.campaigns.disk_calls import calls_on_disk
-from tests.campaigns.gradient_calls import gradient_calls
-from tests.campaigns.inference_calls import inference_calls
-from tests.campaigns.machine_calls import Call, calls_of_machine, right_call, some_bits
-from tests.campaigns.part_calls import part_calls
+from discrete_vae.runs.progress import TrainingProgress
+from tests.campaigns.tiny_runs import write_data
+
+# What an argument of a name is wherever it stands; a call names what it is beyond that.
+_OPTIONAL = {"observed", "numbers", "batch_size", "units", "negative_phase"}
+_REAL = {"logits", "loc", "scale", "parameters"}
+_FIXED = {
+    "inverse_temperature",
+    "log_partition",
+    "beta",
+    "max_beta",
+    "b",
+    "prior_loc",
+    "max_ratio",
+    "min_scale",
+}
+_FIXED |= {"num_left", "num_right", "num_features"}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A public callable.
+
+    Attributes:
+        name: Its name.
+        function: Takes the arguments by name; what it returns is compared.
+        arguments: Right ones.
+        optional: Those that may be None.
+        free: Tensors that may have another shape, which the result then follows.
+        real: Tensors that may hold any finite number.
+        gaps: Tensors in which NaN is a missing value: x, unless it is real.
+        sizes: Numbers that the shape of the result, or its values, depend on.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    arguments: dict[str, Any]
+    optional: set[str]
+    free: set[str]
+    real: set[str]
+    gaps: set[str]
+    sizes: set[str]
+
+    @property
+    def exported(self) -> str:
+        """The public name that the call is of: the word that its own name begins with."""
+        return re.split(r"\W", self.name)[0]
+
+
+def _call(name: str, function: Callable[..., Any], /, **arguments: Any) -> Call:
+    """A call; arguments that begin with an underscore name, in one text, the optional, free, real ones or gaps."""
+    kinds = ("optional", "free", "real", "gaps")
+    listed = {kind: set(arguments.pop(f"_{kind}", "").split()) for kind in kinds}
+    real = listed["real"] | _REAL
+    sizes = {key for key, value in arguments.items() if isinstance(value, int | float | list)} - _FIXED
+    gaps = listed["gaps"] | ({"x"} - real)
+    return Call(name, function, arguments, listed["optional"] | _OPTIONAL, listed["free"], real, gaps, sizes)
+
+
+def _bits(*shape: int) -> Tensor:
+    return torch.bernoulli(torch.full(shape, 0.4), generator=torch.Generator().manual_seed(0))
+
+
+def _normal(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def public_calls(folder: Path) -> list[Call]:
@@ -31,237 +94,338 @@ def public_calls(folder: Path) -> list[Call]:
         folder: Empty; for what is on a disk.
     """
     torch.manual_seed(0)
-    graph_edges = [[0, 1], [1, 2], [2, 3], [3, 4], [0, 4], [5, 6]]
-    machines = {
-        "RBM": dv.RBM(4, 3),
-        "GraphBoltzmann": dv.GraphBoltzmann(7, graph_edges),
-        "FactorialBernoulli": dv.FactorialBernoulli(7),
-    }
+    edges = [[0, 1], [1, 2], [2, 3], [3, 4], [0, 4], [5, 6]]
+    rbm = dv.RBM(4, 3)
+    machines = [rbm, dv.GraphBoltzmann(7, edges), dv.FactorialBernoulli(7)]
     with torch.no_grad():
-        for machine in machines.values():
+        for machine in machines:
             for parameter in machine.parameters():
                 parameter.normal_()
-    calls = [
-        right_call("RBM()", lambda **k: dv.RBM(**k).energy(some_bits(2, 5)), num_left=2, num_right=3),
-        right_call(
-            "FactorialBernoulli()",
-            lambda **k: dv.FactorialBernoulli(**k).energy(some_bits(2, 5)),
-            num_units=5,
-        ),
-        right_call(
-            "GraphBoltzmann()",
-            lambda **k: dv.GraphBoltzmann(**k).energy(some_bits(2, 7)),
-            num_units=7,
-            edges=graph_edges,
-        ),
-        right_call(
-            "RBM.free_energy of the left side",
-            machines["RBM"].free_energy,
-            left=some_bits(10, 4),
-            _free=("left",),
-        ),
-    ]
-    for name, machine in machines.items():
-        calls += calls_of_machine(name, machine)
-    rbm = machines["RBM"]
     return [
-        *calls,
-        *part_calls(rbm),
+        _call("RBM()", lambda **k: dv.RBM(**k).energy(_bits(2, 5)), num_left=2, num_right=3),
+        _call(
+            "FactorialBernoulli()", lambda **k: dv.FactorialBernoulli(**k).energy(_bits(2, 5)), num_units=5
+        ),
+        _call(
+            "GraphBoltzmann()",
+            lambda **k: dv.GraphBoltzmann(**k).energy(_bits(2, 7)),
+            num_units=7,
+            edges=edges,
+        ),
+        *(call for machine in machines for call in _of_machine(type(machine).__name__, machine)),
+        *_of_sides(rbm),
+        *_of_likelihoods(),
+        *_of_layers(),
         *_of_smoothing(),
         *_of_model(),
-        *inference_calls(),
-        *gradient_calls(),
-        *_others(rbm),
-        *calls_on_disk(folder),
+        *_of_inference(),
+        *_of_gradients(),
+        *_of_posterior(rbm),
+        *_on_disk(folder),
     ]
+
+
+def _of_machine(name: str, machine: Any) -> list[Call]:
+    z = _bits(10, 7)
+    sampler = {"num_sweeps": 2, "energy": machine, "num_chains": 6, "seed": 3}
+    quick = {"energy": machine, "num_chains": 20, "seed": 0}
+    bounded = {"std_error": 0.5, "max_sweeps": 200}
+
+    def step(kind: Any) -> Callable[..., Tensor]:
+        return lambda num_sweeps, **k: kind(**k).step(num_sweeps)
+
+    def moments(energy: Any, num_chains: int, every: int) -> Any:
+        running = dv.RunningMoments(energy, num_chains, every=every)
+        for number in range(8):
+            running.add(_bits(6, 7) if number % 2 else 1 - _bits(6, 7))
+        return running.value()
+
+    clamped = {"start": _bits(6, 7), "clamped": torch.arange(7) < 2, "inverse_temperature": 0.5}
+    start = _bits(20, 7)
+    return [
+        _call(f"{name}.energy", machine.energy, z=z, _free="z"),
+        _call(f"{name}.block_logits", machine.block_logits, z=z, block=0, _free="z"),
+        _call(
+            f"{name}.free_energy",
+            lambda z, **k: machine.free_energy(z, **k),
+            **{"z": z, "block": 0, "inverse_temperature": 0.5},
+            _free="z",
+            _optional="block",
+        ),
+        _call(f"BlockGibbs({name})", step(dv.BlockGibbs), **sampler),
+        _call(
+            f"BlockGibbs({name}) with a start",
+            step(dv.BlockGibbs),
+            **sampler,
+            **clamped,
+            _optional="start clamped",
+        ),
+        _call(
+            f"ParallelTempering({name})",
+            step(dv.ParallelTempering),
+            inverse_temperatures=[0.0, 0.5, 1.0],
+            **sampler,
+            _optional="inverse_temperatures",
+        ),
+        _call(f"TrajectoryTempering({name})", step(dv.TrajectoryTempering), sweeps_per_swap=1, **sampler),
+        _call(f"RunningMoments({name})", moments, energy=machine, num_chains=6, every=1),
+        _call(f"exact_log_partition({name})", dv.exact_log_partition, energy=machine),
+        _call(
+            f"estimate_log_partition({name})",
+            dv.estimate_log_partition,
+            **quick,
+            **bounded,
+            **{"chains": start, "num_temperatures": 10, "max_enumerated": 0},
+            _optional="chains",
+        ),
+        _call(
+            f"annealed_log_partition({name})",
+            dv.annealed_log_partition,
+            **quick,
+            **{"num_temperatures": 10, "start": start},
+            _optional="start",
+        ),
+        _call(
+            f"bennett_log_partition({name})",
+            dv.bennett_log_partition,
+            **quick,
+            **bounded,
+            start=start,
+            _optional="start",
+        ),
+    ]
+
+
+def _of_sides(rbm: Any) -> list[Call]:
+    fields = {"couplings": [[0.5, -0.1], [0.2, 0.0]], "fields": [0.1, 0.2, 0.3, 0.4]}
+    graph = {"num_units": 3, "edges": [[0, 1], [1, 2]], "couplings": [0.5, -0.1], "fields": [0.1, 0.2, 0.3]}
+    calls = [
+        _call("RBM.free_energy of the left side", rbm.free_energy, left=_bits(10, 4), _free="left"),
+        _call("RBM.from_ising", lambda **k: dv.RBM.from_ising(**k).bias, **fields),
+        _call("GraphBoltzmann.from_ising", lambda **k: dv.GraphBoltzmann.from_ising(**k).bias, **graph),
+    ]
+    for side, given in (("hidden", {"visible": _bits(10, 4)}), ("visible", {"hidden": _bits(10, 3)})):
+        (other,) = given
+        for method in (f"{side}_given_{other}", f"sample_{side}"):
+            calls.append(_call(f"RBM.{method}", getattr(rbm, method), **given, _free=other))
+    return calls
+
+
+def _of_likelihoods() -> list[Call]:
+    calls = []
+    likelihoods: dict[Any, dict[str, Any]] = {
+        dv.BernoulliLikelihood: {},
+        dv.CategoricalLikelihood: {"num_categories": 3},
+        dv.GaussianLikelihood: {"min_scale": 0.01},
+        dv.NegativeBinomialLikelihood: {},
+    }
+    for kind, settings in likelihoods.items():
+        name, law = kind.__name__, kind((12,), **settings)
+        x, observed = _bits(10, 12), torch.arange(120).reshape(10, 12) % 7 > 0
+        law.initialize_(x)
+        parameters = _normal(10, *law.parameter_shape, seed=1)
+        wide = "x" if kind in (dv.GaussianLikelihood, dv.NegativeBinomialLikelihood) else ""
+
+        def make(kind: Any = kind, **k: Any) -> Tensor:
+            made = kind(**k)
+            return made.mean(torch.zeros(2, *made.parameter_shape))
+
+        def initialize(x: Any, observed: Any, kind: Any = kind, settings: Any = settings) -> Tensor:
+            return kind((12,), **settings).initialize_(x, observed)
+
+        calls += [
+            _call(f"{name}()", make, event_shape=[3, 4], **settings),
+            _call(
+                f"{name}.log_prob",
+                law.log_prob,
+                **{"parameters": parameters, "x": x, "observed": observed},
+                _real="x",
+                _free="parameters",
+            ),
+            _call(f"{name}.check", law.check, x=x, observed=observed, _gaps="x", _real=wide),
+            _call(f"{name}.initialize_", initialize, x=x, observed=observed, _gaps="x", _real=wide),
+        ]
+        for method in ("mean", "mode", "sample"):
+            calls.append(
+                _call(f"{name}.{method}", getattr(law, method), parameters=parameters, _free="parameters")
+            )
+    return calls
+
+
+def _of_layers() -> list[Call]:
+    sizes = {"num_latents": 7, "num_layers": 2, "num_units": 3, "hidden": [5], "log_std_bound": 5.0}
+    calls = []
+    for kind, more in ((dv.CompleteSharing, {}), (dv.GroupSharing, {"num_groups": 2}), (dv.NoSharing, {})):
+
+        def draw(zeta: Any, kind: Any = kind, **k: Any) -> Tensor:
+            return kind(**k).eval().sample(zeta)
+
+        given = {"zeta": 0.5 * _bits(10, 7), **sizes, **more}
+        calls.append(
+            _call(kind.__name__, draw, **given, _optional="log_std_bound", _free="zeta", _real="zeta")
+        )
+    return calls
 
 
 def _of_smoothing() -> list[Call]:
-    calls = []
-    logits = torch.randn(10, 7, generator=torch.Generator().manual_seed(1))
-    zeta, both, one = some_bits(10, 7) * 0.5, ("zeta", "logits", "rho"), ("logits", "z")
-    laws = (
-        dv.SpikeExponential(),
-        dv.SpikeSlab(),
-        dv.MixtureOfRamps(),
-        dv.OverlappingExponential(),
-        dv.OverlappingPower(),
+    logits, rho, zeta, z = _normal(10, 7, seed=1), _bits(10, 7) * 0.6, _bits(10, 7) * 0.5, _bits(10, 7)
+    kinds = (
+        dv.SpikeExponential,
+        dv.SpikeSlab,
+        dv.MixtureOfRamps,
+        dv.OverlappingExponential,
+        dv.OverlappingPower,
     )
-    for law in laws:
-        name = type(law).__name__
-        calls += [
-            right_call(
-                f"{name}.icdf",
-                law.icdf,
-                rho=some_bits(10, 7) * 0.6,
-                logits=logits,
-                _free=both,
-                _real=("logits",),
-            ),
-            right_call(
-                f"{name}.cdf", law.cdf, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")
-            ),
-            right_call(
-                f"{name}.log_prob",
-                law.log_prob,
-                zeta=zeta,
-                logits=logits,
-                _free=both,
-                _real=("logits", "zeta"),
-            ),
-            right_call(
-                f"{name}.bits", law.bits, zeta=zeta, logits=logits, _free=both, _real=("logits", "zeta")
-            ),
-            right_call(
-                f"{name}.rsample", law.rsample, logits=logits, _free=one, _real=("logits",), _optional=()
-            ),
-            right_call(f"{name}.sample_zeta", law.sample_zeta, z=some_bits(10, 7), _free=one),
-        ]
-    law = dv.SpikeGaussian(prior_loc=0.5)
-    of_x = {"loc": logits / 4, "scale": (logits / 4).exp()}
-    real = ("logits", "loc", "scale")
-    calls += [
-        right_call(
-            "SpikeGaussian.icdf",
-            lambda rho, logits, loc, scale: law.icdf(rho, logits, loc, scale),
-            rho=some_bits(10, 7) * 0.6,
-            logits=logits,
-            **of_x,
-            _free=("rho", *real),
-            _real=real,
-        ),
-        right_call(
-            "SpikeGaussian.cdf",
-            lambda zeta, logits, loc, scale: law.cdf(zeta, logits, loc, scale),
-            zeta=zeta,
-            logits=logits,
-            **of_x,
-            _free=("zeta", *real),
-            _real=("zeta", *real),
-        ),
-        right_call(
-            "SpikeGaussian.log_prob",
-            lambda zeta, logits, loc, scale: law.log_prob(zeta, logits, loc, scale),
-            zeta=zeta,
-            logits=logits,
-            **of_x,
-            _free=("zeta", *real),
-            _real=("zeta", *real),
-        ),
-        right_call(
-            "SpikeGaussian.rsample",
-            lambda logits, loc, scale: law.rsample(logits, loc, scale),
-            logits=logits,
-            **of_x,
-            _free=real,
-            _real=real,
-            _optional=(),
-        ),
-        right_call("SpikeGaussian.sample_zeta", law.sample_zeta, z=some_bits(10, 7), _free=("z",)),
-        right_call(
-            "SpikeGaussian()", lambda **k: dv.SpikeGaussian(**k).max_ratio, prior_loc=0.3, max_ratio=2.0
-        ),
-    ]
+    laws = [(kind(), {"logits": logits}, ("bits",)) for kind in kinds]
+    of_x = {"logits": logits, "loc": logits / 4, "scale": (logits / 4).exp()}
+    laws.append((dv.SpikeGaussian(prior_loc=0.5), of_x, ()))
+    calls = []
+    for law, given, more in laws:
+        name, free = type(law).__name__, " ".join(["rho zeta", *given])
+        for method in ("icdf", "cdf", "log_prob", "rsample", *more):
+            first = {"icdf": {"rho": rho}, "rsample": {}}.get(method, {"zeta": zeta})
+            function = getattr(law, method)
+            calls.append(
+                _call(f"{name}.{method}", _in_order(function), **first, **given, _free=free, _real="zeta")
+            )
+        calls.append(_call(f"{name}.sample_zeta", law.sample_zeta, z=z, _free="z"))
     return [
         *calls,
-        right_call("SpikeExponential()", lambda **k: dv.SpikeExponential(**k).beta, beta=3.0, max_beta=6.0),
-        right_call(
+        _call("SpikeGaussian()", lambda **k: dv.SpikeGaussian(**k).max_ratio, prior_loc=0.3, max_ratio=2.0),
+        _call("SpikeExponential()", lambda **k: dv.SpikeExponential(**k).beta, beta=3.0, max_beta=6.0),
+        _call(
             "OverlappingExponential()",
             lambda **k: dv.OverlappingExponential(**k).beta,
             beta=3.0,
             max_beta=6.0,
         ),
-        right_call("OverlappingPower()", lambda **k: dv.OverlappingPower(**k).b, b=30.0),
+        _call("OverlappingPower()", lambda **k: dv.OverlappingPower(**k).b, b=30.0),
     ]
 
 
-def _of_model() -> list[Call]:
-    posterior = HierarchicalPosteriorConfig(groups=2, hidden=(5,))
-    small, below = (
-        RBMConfig(num_left=4, num_right=3),
-        GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,)),
+def _in_order(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with arguments by name, in the order of the call: transformations take parameters by place."""
+    known = {"rho", "zeta", "logits", "loc", "scale"}
+    return lambda **given: function(*given.values()) if known.issuperset(given) else function(**given)
+
+
+def _small_model(prior: Any = None, *, layers: bool = False) -> dv.DiscreteVAE:
+    below = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
+    config = ModelConfig(
+        num_features=12,
+        prior=prior or RBMConfig(num_left=4, num_right=3),
+        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
+        hierarchy=below if layers else NoHierarchyConfig(),
+        missing=True,
     )
-    graph = GraphBoltzmannConfig(num_units=7, edges=((0, 1), (1, 2), (4, 6)))
+    return dv.DiscreteVAE.from_config(config).eval()
+
+
+def _of_model() -> list[Call]:
     calls = []
-    x, z = some_bits(10, 12), some_bits(10, 7)
-    for name, prior, hierarchy in (
-        ("RBM", small, NoHierarchyConfig()),
-        ("graph", graph, NoHierarchyConfig()),
-        ("layers", small, below),
-    ):
-        config = ModelConfig(
-            num_features=12, prior=prior, posterior=posterior, hierarchy=hierarchy, missing=True
-        )
-        model = dv.DiscreteVAE.from_config(config).eval()
+    x, z = _bits(10, 12), _bits(10, 7)
+    zeta, observed = z * 0.5, x > 0
+    models = {
+        "RBM": _small_model(),
+        "graph": _small_model(GraphBoltzmannConfig(num_units=7, edges=((0, 1), (1, 2), (4, 6)))),
+        "layers": _small_model(layers=True),
+    }
+    for kind, model in models.items():
+        name = f"DiscreteVAE({kind})"
+        given = {"x": x, "log_partition": 5.0, "observed": observed, "_optional": "log_partition"}
         calls += [
-            right_call(
-                f"DiscreteVAE({name}).elbo",
-                lambda model=model, **k: model.elbo(**k).loss,
-                x=x,
-                negative_phase=z,
-                log_partition=5.0,
-                observed=some_bits(10, 12) > 0,
-                _optional=("log_partition", "observed"),
-                _gaps=("x",),
-            ),
-            right_call(f"DiscreteVAE({name}).initialize_", model.initialize_, x=x, _gaps=("x",)),
-            right_call(
-                f"DiscreteVAE({name}).log_likelihood",
-                model.log_likelihood,
-                x=x,
-                observed=some_bits(10, 12) > 0,
-                num_samples=10,
-                log_partition=5.0,
-                chunk_size=4,
-                _optional=("log_partition", "observed"),
-                _gaps=("x",),
-                _sizes=("num_samples", "chunk_size"),
-            ),
-            right_call(f"DiscreteVAE({name}).encode", model.encode, x=x, _gaps=("x",)),
-            right_call(
-                f"DiscreteVAE({name}).reconstruct", model.reconstruct, x=x, statistic="mode", _gaps=("x",)
-            ),
-            right_call(
-                f"DiscreteVAE({name}).decode", model.decode, zeta=z * 0.5, statistic="sample", _free=("zeta",)
-            ),
-            right_call(
-                f"DiscreteVAE({name}).sample",
-                model.sample,
-                n=10,
-                z=z,
-                zeta=z * 0.5,
-                _optional=("z", "zeta", "n"),
-            ),
-            right_call(
-                f"DiscreteVAE({name}).sample at random",
-                model.sample,
-                n=10,
-                num_sweeps=2,
-                seed=1,
-                _optional=("n", "seed"),
-                _sizes=("n", "num_sweeps", "seed"),
-            ),
-        ]
-        calls.append(
-            right_call(
-                f"Elbo({name}).weighted_loss",
+            _call(f"{name}.elbo", lambda model=model, **k: model.elbo(**k).loss, **given, negative_phase=z),
+            _call(f"{name}.initialize_", model.initialize_, x=x),
+            _call(f"{name}.log_likelihood", model.log_likelihood, **given, num_samples=10, chunk_size=4),
+            _call(f"{name}.encode", model.encode, x=x),
+            _call(f"{name}.reconstruct", model.reconstruct, x=x, statistic="mode"),
+            _call(f"{name}.decode", model.decode, zeta=zeta, statistic="sample", _free="zeta"),
+            _call(f"{name}.sample", model.sample, n=10, z=z, zeta=zeta, _optional="z zeta n"),
+            _call(f"{name}.sample at random", model.sample, n=10, num_sweeps=2, seed=1, _optional="n seed"),
+            _call(
+                f"Elbo({kind}).weighted_loss",
                 model.elbo(x, negative_phase=z).weighted_loss,
                 discrete=0.5,
                 continuous=0.5,
-                _sizes=("discrete", "continuous"),
-            )
-        )
+            ),
+        ]
     return calls
 
 
-def _others(prior: Any) -> list[Call]:
-    law = dv.SpikeExponential()
-    logits = torch.randn(10, 7, generator=torch.Generator().manual_seed(2))
+def _of_inference() -> list[Call]:
+    """The functions that take many examples through a model with gaps and layers."""
+    model, x = _small_model(layers=True), _bits(10, 12)
+    all_rows = {"x": x, "seed": 3, "numbers": list(range(10))}
+    rows = all_rows | {"batch_size": 4}
+
+    def by_rows(name: str, part: str | None = None, **more: Any) -> Callable[..., Tensor]:
+        def function(**given: Any) -> Tensor:
+            found = getattr(dv, name)(model, **given, **more)
+            return torch.from_numpy(found if part is None else getattr(found, part))
+
+        return function
+
+    weighted = {"log_partition": 5.0, "num_samples": 3}
+    ends = {"start": x[:1], "end": x[1:2], "path": "straight", "num_steps": 4, "_gaps": "start end"}
+    return [
+        _call("encode_rows", by_rows("encode_rows", "zeta", draw=True), **rows),
+        _call("reconstruct_rows", by_rows("reconstruct_rows"), **rows, statistic="mean", num_draws=2),
+        _call("denoise_rows", by_rows("denoise_rows"), **rows, noise=0.1, num_draws=2, _optional="noise"),
+        _call("score_rows", by_rows("score_rows", "value"), **all_rows, **weighted),
+        _call("elbo_rows", by_rows("elbo_rows", "value"), **rows, **weighted),
+        _call("interpolate", by_rows("interpolate", "mean"), **ends),
+        _call(
+            "p_values",
+            lambda **k: torch.from_numpy(dv.p_values(**k)),
+            scores=[-1.0, 2.0],
+            reference=[0.0, 1.0, 2.0],
+        ),
+    ]
+
+
+def _of_gradients() -> list[Call]:
+    """The estimators of the gradient and their baselines."""
+    model = _small_model()
+    x, z, observed = _bits(10, 12), _bits(10, 7), _bits(10, 12) > 0
+
+    def loss(kind: Any, settings: dict[str, Any], **given: Any) -> Tensor:
+        return model.estimate_gradient(kind.of(model, **settings), **given).loss
+
+    def learn(kind: Any, **settings: Any) -> Tensor:
+        sizes = {"group_of_unit": model.posterior.group_of_unit, "num_features": model.posterior.num_features}
+        return loss(dv.Reinforce, {"baseline": kind(**settings, **sizes)}, x=x, negative_phase=z)
+
+    given = {"x": x, "negative_phase": z, "log_partition": 5.0, "observed": observed}
+    weights = {"discrete": 0.5, "continuous": 0.5, "_optional": "log_partition"}
+    calls = [
+        _call(kind.__name__, lambda kind=kind, **k: loss(kind, {}, **k), **given, **weights)
+        for kind in (dv.Reparameterized, dv.Reinforce, dv.LeaveOneOut, dv.DisARM, dv.NaiveKL)
+    ]
+    settings: dict[Any, dict[str, Any]] = {
+        dv.NoBaseline: {},
+        dv.RunningMean: {"decay": 0.9},
+        dv.LearnedBaseline: {"hidden": [5], "decay": 0.9},
+    }
+    for kind, right in settings.items():
+        calls.append(_call(kind.__name__, lambda kind=kind, **k: learn(kind, **k), **right))
+    of_samples = _call(
+        "LeaveOneOut()", lambda **k: loss(dv.LeaveOneOut, k, x=x, negative_phase=z), num_samples=3
+    )
+    return [*calls, of_samples]
+
+
+def _of_posterior(prior: Any) -> list[Call]:
+    law, x, units = dv.SpikeExponential(), _bits(10, 12), torch.arange(7)
+    logits = _normal(10, 7, seed=2)
     zeta = law.icdf(torch.full((10, 7), 0.5), logits)
 
     def divergence(logits: Any, bits: Any, units: Any, log_partition: Any) -> Tensor:
         group = dv.LatentGroup(logits=logits, zeta=zeta, bits=bits, units=units)
         return dv.kl_to_boltzmann(prior, [group], log_partition)
+
+    def of_group(**k: Any) -> Tensor:
+        bits = _bits(10, 7)
+        return dv.kl_to_boltzmann(prior, [dv.LatentGroup(zeta=bits / 2, bits=bits, **k)], 3.0)
 
     def posterior(x: Any, num_samples: Any, **arguments: Any) -> Any:
         made = dv.HierarchicalPosterior(smoothing=law, **arguments)
@@ -271,44 +435,69 @@ def _others(prior: Any) -> list[Call]:
         made = dv.GroupSharing(hidden=[5], **arguments)
         return dv.GaussianHierarchy(12, made, hidden).rsample(x, zeta)
 
+    groups = {"num_samples": 3, "num_features": 12, "groups": 2, "hidden": [5], "num_units": 8}
+    layers = {"hidden": [5], "num_latents": 7, "num_layers": 2, "num_units": 3, "num_groups": 1}
+    bits = (zeta != 0).float().detach()
     return [
-        right_call(
+        _call("LatentGroup", of_group, logits=logits, units=units),
+        _call(
             "kl_to_boltzmann",
             divergence,
-            logits=logits,
-            bits=(zeta != 0).float().detach(),
-            units=torch.arange(7),
-            log_partition=3.0,
-            _optional=("units",),
-            _real=("logits",),
-            _free=("bits",),
-            _gaps=("bits",),
+            **{"logits": logits, "bits": bits, "units": units, "log_partition": 3.0},
+            _free="bits",
+            _gaps="bits",
         ),
-        right_call(
-            "HierarchicalPosterior",
-            posterior,
-            x=some_bits(10, 12),
-            num_samples=3,
-            num_features=12,
-            groups=2,
-            hidden=[5],
-            num_units=8,
-            _real=("x",),
-            _optional=("num_samples",),
-            _sizes=("num_samples", "num_units", "groups"),
-        ),
-        right_call(
-            "GaussianHierarchy",
-            hierarchy,
-            x=some_bits(10, 12),
-            zeta=zeta,
-            hidden=[5],
-            num_latents=7,
-            num_layers=2,
-            num_units=3,
-            num_groups=1,
-            _sizes=("num_layers", "num_units", "num_groups"),
-            _real=("x", "zeta"),
-            _free=("zeta",),
+        _call("HierarchicalPosterior", posterior, x=x, **groups, _real="x", _optional="num_samples"),
+        _call("GaussianHierarchy", hierarchy, x=x, zeta=zeta, **layers, _real="x zeta", _free="zeta"),
+    ]
+
+
+class _Quiet(TrainingProgress):
+    """Shows nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(0, 1)
+
+    def advance(self, step: int) -> None:
+        pass
+
+    def show(self, *arguments: Any) -> None:
+        pass
+
+    def note(self, text: str) -> None:
+        pass
+
+
+def _on_disk(folder: Path) -> list[Call]:
+    """Experiments, data, training, runs and saved models; a run of two steps and a saved model are made first."""
+    data = str(write_data(folder / "data" / "mine.npy"))
+    dataset = dv.load_dataset("file", path=data)
+    config = dv.own_experiment(data, size="smoke")
+    changed = {"num_epochs": 2, "validate_every": 1, "num_examples": None, "num_validation_examples": None}
+    config = config.model_copy(update={"training": config.training.model_copy(update=changed)})
+    run, saved = folder / "run", folder / "saved"
+    dv.train(config, dataset, run, progress=_Quiet())
+    dv.load_run(run).model.save_pretrained(saved)
+
+    def train(**k: Any) -> float | None:
+        return dv.train(**k, run_dir=run, progress=_Quiet()).best_elbo
+
+    def bias(load: Callable[..., Any]) -> Callable[..., Tensor]:
+        return lambda **k: load(**k).model.prior.bias
+
+    split = {"valid_fraction": 0.2, "test_fraction": 0.2, "split_seed": 1}
+    return [
+        _call("load_experiment", dv.load_experiment, name="digits", size="smoke"),
+        _call("load_dataset", dv.load_dataset, name="digits", data_dir=None, _optional="data_dir"),
+        _call("load_dataset of a file", lambda **k: dv.load_dataset("file", **k), path=data, **split),
+        _call("own_experiment", dv.own_experiment, path=data, likelihood="bernoulli", size="smoke"),
+        _call("train", train, config=config, dataset=dataset, device="cpu"),
+        _call("load_run", bias(dv.load_run), run=str(run), checkpoint="best", device="cpu"),
+        _call("load_pretrained", bias(dv.load_pretrained), name="digits", device="cpu"),
+        _call(
+            "DiscreteVAE.from_pretrained",
+            lambda **k: dv.DiscreteVAE.from_pretrained(**k).prior.bias,
+            path=str(saved),
+            device="cpu",
         ),
     ]

@@ -8,8 +8,7 @@ import shutil
 from pathlib import Path
 
 from tests.campaigns import damage
-from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.campaigns.forged import forge
+from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import Ended, call, refusal_fault
 from tests.campaigns.tiny_runs import (
     WRITTEN_BY_READERS,
@@ -24,21 +23,22 @@ from tests.campaigns.tiny_runs import (
 )
 
 
-def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+@campaign(
+    "run-folders",
+    "a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
+    bounded=4,
+    long=1000,
+    prepare=prepare,
+)
+def run_folders(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
     """Two readers and a resumption of a damaged copy of a run; the worst of what they did counts."""
     source = chosen.choice([stage.unbroken, stage.interrupted])
     run = forget_results(shutil.copytree(source, folder / "run"))
     done = _damage(run, stage, chosen)
-    findings = [
-        _read(
-            stage,
-            chosen.choice(["evaluate", "sample", "log-partition"]),
-            chosen.choice(["best", "last"]),
-            run,
-            folder,
-        )
-        for _ in range(2)
-    ]
+    findings = []
+    for _ in range(2):
+        verb = chosen.choice(["evaluate", "sample", "log-partition"])
+        findings.append(_read(stage, verb, chosen.choice(["best", "last"]), run, folder))
     findings.append(_resume(stage, run, done))
     worst = max(findings, key=lambda found: list(Outcome).index(found.outcome))
     if any(found.outcome == Outcome.REFUSED for found in findings) and worst.outcome == Outcome.EQUAL:
@@ -49,7 +49,7 @@ def case(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Find
 def _damage(run: Path, stage: Stage, chosen: random.Random) -> str:
     """Damage one file of a run; returns what was done."""
     if chosen.random() < 0.2:
-        return forge(chosen.choice(sorted((run / "checkpoints").iterdir())), chosen)
+        return damage.forge(chosen.choice(sorted((run / "checkpoints").iterdir())), chosen)
     # a killed run leaves its empty lock, of which nothing is read
     name = chosen.choice(sorted(set(snapshot(run, without=WRITTEN_BY_READERS)) - {".lock"}))
     file = run / name
@@ -81,7 +81,7 @@ def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> 
     if ended.status != 0:
         return _refused(ended, run)
     step = stage.best if checkpoint == "best" else max(steps, default=None)
-    if step is not None and found_by(verb, run, folder, step) == stage.found[verb, step]:
+    if step is not None and found_by(verb, run, folder, step) == stage.found(verb, step):
         return Finding(Outcome.EQUAL)
     return Finding(Outcome.OTHER if "warning: " in ended.err else Outcome.WRONG, f"another result\n{ended}")
 
@@ -90,10 +90,8 @@ def _resume(stage: Stage, run: Path, done: str) -> Finding:
     before = snapshot(run)
     ended = call(train_words(stage.data, run), limit=20)
     after = snapshot(run)
-    treasure = [
-        name for name in before if name.startswith((f"checkpoints/step-{stage.best}/", "config.json"))
-    ]
-    if any(after.get(name) != before[name] for name in treasure):
+    treasure = (f"checkpoints/step-{stage.best}/", "config.json")
+    if any(after.get(name) != before[name] for name in before if name.startswith(treasure)):
         return Finding(Outcome.LOST, f"the best checkpoint or the config is gone or changed\n{ended}")
     if ended.status != 0:
         lost = [name for name in before if after.get(name) != before[name] and not _is_pruned(name, after)]
@@ -118,13 +116,3 @@ def _refused(ended: Ended, run: Path) -> Finding:
     if wrong is None and str(run) not in ended.err:
         wrong = "does not name the file"
     return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
-
-
-CAMPAIGN = Campaign(
-    name="run-folders",
-    what="a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
-    bounded=12,
-    long=1000,
-    prepare=prepare,
-    case=case,
-)

@@ -4,12 +4,15 @@ import json
 import os
 import subprocess
 import sys
+from inspect import isabstract
 
 import pytest
 
-from tests.campaigns.all import CAMPAIGNS
+import discrete_vae
+from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.engine import FAULTS
 from tests.campaigns.planted import EXPECTED
+from tests.campaigns.public_calls import public_calls
 
 
 @pytest.fixture(scope="module")
@@ -20,8 +23,6 @@ def carry_out():
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=one_thread
     ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
 
         def run(name):
             process.stdin.write(f"{name}\n")
@@ -49,3 +50,18 @@ def test_planted_faults_are_found(carry_out):
     expected = [(number, outcome) for number, outcome in enumerate(EXPECTED) if outcome in FAULTS]
     assert [(number, outcome) for number, outcome, _ in report["faults"]] == expected
     assert report["counts"] == {name: EXPECTED.count(name) for name in EXPECTED}
+
+
+# Made by functions, or without arguments.
+WITHOUT_ENTRY = {"CheckedLogPartition", "LoadedRun", "LogPartition", "Moments", "TrainingResult"}
+WITHOUT_ENTRY |= {"pretrained_names", "yielding_threads"}
+
+
+def test_every_exported_callable_has_an_entry_among_the_calls(tmp_path):
+    calls = public_calls(tmp_path)
+    found = {name: getattr(discrete_vae, name) for name in discrete_vae.__all__}
+    callables = {name for name, value in found.items() if callable(value) and not isabstract(value)}
+    covered = {call.exported for call in calls}
+    assert callables - covered == WITHOUT_ENTRY
+    assert covered <= set(found)
+    assert len({call.name for call in calls}) == len(calls)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import json
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import numpy as np
 
 from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.training.state import TIME_METRICS
+from tests.campaigns.engine import Finding, Outcome
 from tests.campaigns.forked import Ended, call
 from tests.commands.conftest import TINY
 
@@ -79,11 +81,8 @@ def forget_results(run: Path) -> Path:
 def without_times(value: Any) -> Any:
     """Values of a JSON file but those of time."""
     if isinstance(value, dict):
-        timed = {
-            *TIME_METRICS,
-            "sha256",
-            "checkpoint_sha256",
-        }  # sums over times, and over moments that no reader needs
+        # sums are over times, and over moments that no reader needs
+        timed = {*TIME_METRICS, "sha256", "checkpoint_sha256"}
         return {name: without_times(part) for name, part in value.items() if name not in timed}
     return [without_times(part) for part in value] if isinstance(value, list) else value
 
@@ -103,9 +102,7 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     """
     last = f"checkpoints/step-{NUM_STEPS}"
     best = f"checkpoints/step-{json.loads((unbroken / 'best.json').read_text())['step']}"
-    files = [
-        f"{folder}/{name}" for folder in (last, best) for name in ("state.safetensors", "checkpoint.json")
-    ]
+    files = [f"{place}/{name}" for place in (last, best) for name in ("state.safetensors", "checkpoint.json")]
     for name in ("config.json", "best.json", *files):
         if not (run / name).is_file():
             return f"{name} is missing"
@@ -115,18 +112,13 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     return "metrics.jsonl differs" if log and logs[0] != logs[1] else None
 
 
-def at_operation(run: Path, number: int, act: Callable[[], None]) -> Callable[[], None]:
-    """What makes a forked command do something just before its n-th operation on a file of the run."""
+def kill_when(here: Callable[[str, str], bool], kind: int = signal.SIGKILL) -> Callable[[], None]:
+    """What makes a forked command send itself a signal before an event of Python's on a path."""
 
     def first() -> None:
-        count = 0
-
         def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            nonlocal count
-            if (event == "open" or event in _EVENTS) and any(str(run) in str(one) for one in arguments[:2]):
-                count += 1
-                if count == number:
-                    act()
+            if (event == "open" or event in _EVENTS) and here(event, " ".join(map(str, arguments[:2]))):
+                os.kill(os.getpid(), kind)
 
         sys.addaudithook(hook)
 
@@ -135,7 +127,8 @@ def at_operation(run: Path, number: int, act: Callable[[], None]) -> Callable[[]
 
 def kill_at(run: Path, number: int, kind: int = signal.SIGKILL) -> Callable[[], None]:
     """What makes a forked command send itself a signal at its n-th operation on a file of the run."""
-    return at_operation(run, number, lambda: os.kill(os.getpid(), kind))
+    count = itertools.count(1)
+    return kill_when(lambda event, paths: str(run) in paths and next(count) == number, kind)
 
 
 @dataclass(frozen=True)
@@ -148,7 +141,7 @@ class Stage:
         interrupted: The same run, killed while it saved its last checkpoint but one.
         other: A finished run with another seed.
         best: The step of the best checkpoint; the newest ones are others.
-        found: What the undamaged runs' readers find, by verb and step.
+        steps: The undamaged run that has a step's checkpoint.
     """
 
     data: Path
@@ -156,7 +149,13 @@ class Stage:
     interrupted: Path
     other: Path
     best: int
-    found: dict[tuple[str, int], Any]
+    steps: dict[int, Path]
+
+    def found(self, verb: str, step: int) -> Any:
+        """What a reader of a step's checkpoint finds in the undamaged run."""
+        folder, run = self.data.parent, self.steps[step]
+        succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
+        return found_by(verb, run, folder, step)
 
 
 def prepare(folder: Path) -> Stage:
@@ -173,25 +172,49 @@ def _stage() -> Stage:
     succeed(call(train_words(data, runs["unbroken"])))
     succeed(call([*train_words(data, runs["other"]), "--seed", "1"]))
 
-    def first() -> None:
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            if event == "os.mkdir" and f"step-{NUM_STEPS}" in str(arguments[0]):
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        sys.addaudithook(hook)
-
-    ended = call(train_words(data, runs["interrupted"]), first=first)
+    last = f"step-{NUM_STEPS}"
+    stop = kill_when(lambda event, path: event == "os.mkdir" and last in path)
+    ended = call(train_words(data, runs["interrupted"]), first=stop)
     assert ended.status == -signal.SIGKILL, ended
     best = json.loads((runs["unbroken"] / "best.json").read_text())["step"]
     mine = [runs["interrupted"], runs["unbroken"]]
     steps = {int(path.name[5:]): run for run in mine for path in run.glob("checkpoints/step-*")}
     assert best < sorted(steps)[-3], "the best checkpoint would stay without its name in best.json"
-    found = {}
-    for step, run in steps.items():
-        for verb in ("evaluate", "log-partition", "sample"):
-            succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
-            found[verb, step] = found_by(verb, run, folder, step)
-    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, found)
+    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, steps)
+
+
+def trained_in_spite_of(
+    stage: Stage, run: Path, faults: Iterable[dict[str, Any]], wrong: Callable[[Ended], object]
+) -> Finding:
+    """Begin the run and go on with it under one fault after the other, then without one; it is the unbroken run.
+
+    Args:
+        stage: What the run is compared with.
+        run: Its folder.
+        faults: Each as arguments of `call`.
+        wrong: What is wrong with a command that failed under a fault; nothing if it failed as it should.
+    """
+    history, struck = [], False
+    for fault in [*faults, {}]:
+        ended = call(train_words(stage.data, run), **fault)
+        history.append(f"{ended}\n")
+        if ended.status != 0 and (not fault or wrong(ended)):
+            return Finding(Outcome.CRASHED, f"{''.join(history)}{wrong(ended)}")
+        struck |= ended.status != 0
+    differs = difference(run, stage.unbroken)
+    if differs is not None:
+        return Finding(Outcome.WRONG, "".join([*history, differs]))
+    return Finding(Outcome.EQUAL, struck=struck)
+
+
+def read_again(stage: Stage, verb: str, run: Path, folder: Path, first: Ended) -> Finding:
+    """Read a run after a reader that was stopped or failed; it finds what readers of the undamaged run find."""
+    ended = call(reader_words(verb, run, folder))
+    if ended.status != 0:
+        return Finding(Outcome.CRASHED, f"{first}\n{ended}")
+    if found_by(verb, run, folder, stage.best) != stage.found(verb, stage.best):
+        return Finding(Outcome.WRONG, f"{first}\n{ended}")
+    return Finding(Outcome.EQUAL, struck=first.status != 0)
 
 
 def succeed(ended: Ended) -> None:

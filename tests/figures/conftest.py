@@ -5,12 +5,7 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.config import (
-    HierarchicalPosteriorConfig,
-    MLPDecoderConfig,
-    ModelConfig,
-    RBMConfig,
-)
+from discrete_vae.config import HierarchicalPosteriorConfig, MLPDecoderConfig, ModelConfig, RBMConfig
 
 
 @pytest.fixture

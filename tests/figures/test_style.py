@@ -1,6 +1,5 @@
 """Scales of gray, grids of images, and pictures in files, whole or not at all."""
 
-import sys
 from xml.etree import ElementTree
 
 import matplotlib
@@ -22,7 +21,7 @@ from discrete_vae.figures.style import (
     GridText,
     cell_shape,
     draw_image_grid,
-    ink_for,
+    grayscale_for,
     picture_file,
     save_figure,
 )
@@ -33,30 +32,26 @@ NAN = torch.nan
 
 def test_probabilities_stay_as_they_are():
     x = torch.tensor([[0.0, 0.25], [NAN, 0.5]])
-    ink = ink_for(x, per_feature=True)
-    assert torch.equal(ink(x).nan_to_num(9.0), x.nan_to_num(9.0))
-    assert ink.words == "black is 1"
+    gray = grayscale_for(x, per_feature=True)
+    assert torch.equal(gray(x).nan_to_num(9.0), x.nan_to_num(9.0))
+    assert gray.words == grayscale_for(torch.full((2, 3), NAN), per_feature=True).words == "black is 1"
 
 
 def test_each_feature_of_a_table_has_its_own_range():
     x = torch.tensor([[-5.0, 100.0, NAN, 7.0], [5.0, NAN, NAN, 7.0], [0.0, 300.0, NAN, 7.0]])
-    ink = ink_for(x, per_feature=True)
+    gray = grayscale_for(x, per_feature=True)
     wanted = torch.tensor([[0.0, 0.0, NAN, 0.0], [1.0, NAN, NAN, 0.0], [0.5, 1.0, NAN, 0.0]])
-    assert torch.equal(ink(x).nan_to_num(9.0), wanted.nan_to_num(9.0))
-    beyond = ink(torch.tensor([-99.0, 999.0, 0.5, 8.0]))
+    assert torch.equal(gray(x).nan_to_num(9.0), wanted.nan_to_num(9.0))
+    beyond = gray(torch.tensor([-99.0, 999.0, 0.5, 8.0]))
     assert bool(((beyond >= 0) & (beyond <= 1)).all())
 
 
-def test_nothing_observed_is_no_fault():
-    assert ink_for(torch.full((2, 3), NAN), per_feature=True).words == "black is 1"
-
-
 TEXT = GridText("A caption.")
-INK, GAP = torch.tensor(0.0), torch.tensor([205, 218, 234]) / 255
+BLACK, GAP = torch.tensor(0.0), torch.tensor([205, 218, 234]) / 255
 
 
-def is_ink(picture):
-    return (picture == INK).all(-1)
+def is_black(picture):
+    return (picture == BLACK).all(-1)
 
 
 def grid(num_rows, num_groups, num_members, num_features):
@@ -64,7 +59,7 @@ def grid(num_rows, num_groups, num_members, num_features):
     return torch.rand(shape, generator=torch.Generator().manual_seed(0))
 
 
-def test_an_image_is_ink_on_paper_pixel_by_pixel(tmp_path, read_picture):
+def test_an_image_is_black_on_paper_pixel_by_pixel(tmp_path, read_picture):
     image = torch.tensor([1.0, 0.0, 1.0, 0.5, 1.0, 0.0])
     save_figure(draw_image_grid(image.view(1, 1, 1, 6), (2, 3), text=TEXT), tmp_path / "a.png")
     picture = read_picture(tmp_path / "a.png")
@@ -87,17 +82,17 @@ def test_members_stand_beside_or_below_each_other(stacked, tmp_path, read_pictur
         expected[25:] = True
     else:
         expected[:, 25:] = True
-    assert torch.equal(is_ink(drawn), expected)
+    assert torch.equal(is_black(drawn), expected)
 
 
 def test_strips_stack_their_members_and_wrap(tmp_path, read_picture):
     images = torch.ones(1, 1, 2, 300)
     save_figure(draw_image_grid(images, None, text=TEXT), tmp_path / "a.png")
     picture = read_picture(tmp_path / "a.png")
-    last_line = is_ink(picture[-10])
+    last_line = is_black(picture[-10])
     assert last_line.sum() == 44 * 5  # 300 = 256 + 44 features, five pixels wide each
     assert (picture[-10, 8 + 44 * 5 + 1] - GAP).abs().max() < 0.005
-    assert is_ink(picture[-8 - 36]).sum() == 256 * 5
+    assert is_black(picture[-8 - 36]).sum() == 256 * 5
 
 
 def test_nan_leaves_a_place_empty(tmp_path, read_picture):
@@ -105,18 +100,8 @@ def test_nan_leaves_a_place_empty(tmp_path, read_picture):
     images[0, 1] = torch.nan
     save_figure(draw_image_grid(images, (2, 2), text=TEXT), tmp_path / "a.png")
     drawn = read_picture(tmp_path / "a.png")[-8 - 24 : -8]
-    assert is_ink(drawn[:, 8:32]).all()
+    assert is_black(drawn[:, 8:32]).all()
     assert ((drawn[:, 33:60] - GAP).abs() < 0.005).all()
-
-
-@pytest.mark.parametrize("suffix", [".png", ".pdf", ".svg"])
-def test_the_same_grid_gives_the_same_picture(suffix, tmp_path, read_picture):
-    paths = [tmp_path / f"{name}{suffix}" for name in "ab"]
-    for path in paths:
-        save_figure(draw_image_grid(grid(2, 3, 2, 6), (2, 3), text=TEXT), path)
-    assert paths[0].stat().st_size > 500
-    if suffix == ".png":
-        assert torch.equal(*map(read_picture, paths))
 
 
 def test_text_is_drawn_and_makes_room(tmp_path, read_picture):
@@ -125,7 +110,7 @@ def test_text_is_drawn_and_makes_room(tmp_path, read_picture):
     save_figure(draw_image_grid(images, (8, 8), text=GridText("Caption.")), tmp_path / "bare.png")
     save_figure(draw_image_grid(images, (8, 8), text=text), tmp_path / "full.png")
     bare, full = (read_picture(tmp_path / f"{name}.png") for name in ("bare", "full"))
-    assert is_ink(full).sum() > is_ink(bare).sum() + 100
+    assert is_black(full).sum() > is_black(bare).sum() + 100
     assert full.shape[0] > bare.shape[0]
 
 
@@ -139,13 +124,7 @@ def test_labels_without_room_break_nothing(num_rows, tmp_path, read_picture):
 
 def test_large_images_keep_every_pixel(tmp_path, read_picture):
     save_figure(draw_image_grid(torch.ones(1, 1, 1, 2000 * 3), (3, 2000), text=TEXT), tmp_path / "a.png")
-    assert is_ink(read_picture(tmp_path / "a.png")[-10]).sum() == 2000
-
-
-def test_drawing_stays_away_from_pyplot(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)  # importing it raises
-    save_figure(draw_image_grid(grid(1, 1, 1, 4), (2, 2), text=TEXT), tmp_path / "a.png")
-    assert (tmp_path / "a.png").exists()
+    assert is_black(read_picture(tmp_path / "a.png")[-10]).sum() == 2000
 
 
 @pytest.mark.parametrize(
@@ -154,49 +133,6 @@ def test_drawing_stays_away_from_pyplot(tmp_path, monkeypatch):
 )
 def test_cell_shape(num_features, shape, cell):
     assert cell_shape(num_features, shape) == cell
-
-
-@pytest.mark.parametrize("shape", [(2, 2), (6,), (1, 2, 3), (-2, -3), (2.0, 3), (True, 6), ()])
-def test_wrong_image_shapes_are_refused(shape):
-    with pytest.raises(InvalidInputError, match="image_shape"):
-        cell_shape(6, shape)
-
-
-@pytest.mark.parametrize(
-    ("change", "argument"),
-    [
-        ({"images": torch.zeros(2, 2, 6)}, "images"),
-        ({"images": torch.zeros(0, 2, 1, 6)}, "images"),
-        ({"images": torch.full((1, 1, 1, 6), 1.5)}, "images"),
-        ({"image_shape": (4, 4)}, "image_shape"),
-        ({"text": GridText("", row_labels=["one", "two"])}, "text.row_labels"),
-        ({"text": GridText("", group_labels=["one"])}, "text.group_labels"),
-    ],
-)
-def test_wrong_arguments_are_refused(change, argument):
-    arguments = {"images": grid(3, 2, 1, 6), "image_shape": (2, 3), "text": TEXT} | change
-    with pytest.raises(InvalidInputError) as refused:
-        draw_image_grid(**arguments)
-    assert refused.value.argument == argument
-
-
-def test_a_picture_replaces_the_one_before(tmp_path):
-    path = tmp_path / "a.png"
-    path.write_text("old")
-    save_figure(Figure(figsize=(1, 1)), path)
-    assert path.read_bytes().startswith(b"\x89PNG")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["a.png"]
-
-
-def test_a_path_may_be_text_and_in_capitals(tmp_path):
-    save_figure(Figure(figsize=(1, 1)), str(tmp_path / "A.PNG"))
-    assert (tmp_path / "A.PNG").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_path_that_is_taken_by_a_folder_is_refused(tmp_path):
-    (tmp_path / "a.png").mkdir()
-    with pytest.raises(InvalidInputError, match="a.png"):
-        save_figure(Figure(figsize=(1, 1)), tmp_path / "a.png")
 
 
 def test_a_note_is_kept_in_the_metadata(tmp_path):
@@ -255,13 +191,40 @@ def test_the_same_figure_gives_the_same_file_in_every_form(tmp_path):
     assert matplotlib.rcParams["svg.hashsalt"] == salt  # the user's setting stays
 
 
-def test_a_folder_that_is_not_there_is_made_when_the_picture_is_written(tmp_path):
-    picture_file(tmp_path / "none" / "a.png")
-    assert not (tmp_path / "none").exists()
-    assert save_figure(Figure(figsize=(1, 1)), tmp_path / "none" / "a.png").is_file()
+def test_a_file_is_written_whole_in_a_folder_that_is_made_then(tmp_path):
+    path = tmp_path / "new" / "A.PNG"
+    picture_file(path)
+    assert not path.parent.exists()
+    assert save_figure(Figure(figsize=(1, 1)), str(path)) == path
+    path.write_text("old")
+    save_figure(Figure(figsize=(1, 1)), path)
+    assert path.read_bytes().startswith(b"\x89PNG")
+    assert [entry.name for entry in path.parent.iterdir()] == ["A.PNG"]
 
 
-@pytest.mark.parametrize("name", ["a", "a.txt", ".png"])
-def test_an_unknown_ending_is_refused(name, tmp_path):
-    with pytest.raises(InvalidInputError, match="path"):
-        picture_file(tmp_path / name)
+def of_grid(**change):
+    arguments = {"images": grid(3, 2, 1, 6), "image_shape": (2, 3), "text": TEXT} | change
+    return lambda folder: draw_image_grid(**arguments)
+
+
+REFUSED = [
+    *(
+        (lambda folder, shape=shape: cell_shape(6, shape), "image_shape")
+        for shape in ((2, 2), (6,), (-2, -3), (2.0, 3))
+    ),
+    *((lambda folder, name=name: picture_file(folder / name), "path") for name in ("a", "a.txt", ".png")),
+    (lambda folder: save_figure(Figure(), (folder / "a.png").mkdir() or folder / "a.png"), "a.png"),
+    (of_grid(images=torch.zeros(2, 2, 6)), "images"),
+    (of_grid(images=torch.zeros(0, 2, 1, 6)), "images"),
+    (of_grid(images=torch.full((1, 1, 1, 6), 1.5)), "images"),
+    (of_grid(image_shape=(4, 4)), "image_shape"),
+    (of_grid(text=GridText("", row_labels=["one", "two"])), "text.row_labels"),
+    (of_grid(text=GridText("", group_labels=["one"])), "text.group_labels"),
+]
+
+
+@pytest.mark.parametrize(("call", "argument"), REFUSED)
+def test_wrong_arguments_are_refused(call, argument, tmp_path):
+    with pytest.raises(InvalidInputError) as refused:
+        call(tmp_path)
+    assert argument in refused.value.argument

@@ -172,31 +172,6 @@ def test_arguments_are_validated_as_torch_does():
     assert isinstance(SmoothedBernoulli(LOGITS, SpikeGaussian()).support, type(constraints.real))
 
 
-@pytest.mark.parametrize(
-    ("call", "name"),
-    [
-        *(
-            (lambda smoothing=smoothing: SmoothedBernoulli(LOGITS, smoothing), "smoothing")
-            for smoothing in (SharpLimit(), Bernoulli(0.5), SpikeGaussian(shifted=True))
-        ),
-        (lambda: SmoothedBernoulli([0.0], SpikeSlab()), "logits"),
-        (lambda: SmoothedBernoulli(LOGITS, SpikeSlab(), LOGITS), "parameters"),
-        (lambda: SmoothedBernoulli(LOGITS, SpikeGaussian(), LOGITS), "parameters"),
-        (
-            lambda: SmoothedBernoulli(torch.zeros(3), SpikeGaussian(), torch.zeros(2), torch.ones(2)),
-            "loc and scale",
-        ),
-        (lambda: SmoothedBernoulli(LOGITS, SpikeSlab()).icdf(0.5), "value"),
-        (lambda: SharpLimit().log_prob(torch.ones(1), torch.zeros(1)), "smoothing"),
-        (lambda: SharpLimit().conditional_moments(), "smoothing"),
-    ],
-)
-def test_wrong_arguments_are_named(call, name):
-    with pytest.raises(InvalidInputError) as caught:
-        call()
-    assert caught.value.argument == name
-
-
 def test_the_smoothings_parameter_learns_through_the_density():
     smoothing = SpikeExponential(beta=2.0)
     law = SmoothedBernoulli(torch.tensor([0.5]), smoothing)
@@ -209,3 +184,27 @@ def test_the_smoothings_parameter_learns_through_the_density():
         for sign in (1, -1)
     )
     assert found.item() == pytest.approx((above - below) / (2 * step), rel=1e-3)
+
+
+SLAB, GAUSSIAN = SpikeSlab(), SpikeGaussian()
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: SmoothedBernoulli(LOGITS, SharpLimit()), "smoothing"),
+        (lambda: SmoothedBernoulli(LOGITS, Bernoulli(0.5)), "smoothing"),
+        (lambda: SmoothedBernoulli(LOGITS, SpikeGaussian(shifted=True)), "smoothing"),
+        (lambda: SmoothedBernoulli([0.0], SLAB), "logits"),
+        (lambda: SmoothedBernoulli(LOGITS, SLAB, LOGITS), "parameters"),
+        (lambda: SmoothedBernoulli(LOGITS, GAUSSIAN, LOGITS), "parameters"),
+        (lambda: SmoothedBernoulli(LOGITS[:3], GAUSSIAN, torch.zeros(2), torch.ones(2)), "loc and scale"),
+        (lambda: SmoothedBernoulli(LOGITS, SLAB).icdf(0.5), "value"),
+        (lambda: SharpLimit().log_prob(torch.ones(1), torch.zeros(1)), "smoothing"),
+        (lambda: SharpLimit().conditional_moments(), "smoothing"),
+    ],
+)
+def test_wrong_arguments_are_named(call, argument):
+    with pytest.raises(InvalidInputError) as refused:
+        call()
+    assert refused.value.argument == argument

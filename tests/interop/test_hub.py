@@ -38,12 +38,8 @@ def tiny_model():
 
 def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):
     folder = save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
-    assert sorted(path.name for path in folder.iterdir()) == [
-        "README.md",
-        "config.json",
-        "evaluation.json",
-        "model.safetensors",
-    ]
+    files = ["README.md", "config.json", "evaluation.json", "model.safetensors"]
+    assert sorted(path.name for path in folder.iterdir()) == files
     loaded, wanted = DiscreteVAE.from_pretrained(folder), DiscreteVAE.from_pretrained(run)
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), wanted.parameters(), strict=True))
 
@@ -85,9 +81,8 @@ def test_the_card_has_what_the_evaluation_says(run, tmp_path):
 
 def test_the_cards_code_is_what_loads_the_model(run, tmp_path, monkeypatch):
     folder = save_for_hub(run, tmp_path / "model", name=REPO, license="mit")
-    monkeypatch.setattr(
-        hub, "snapshot_download", lambda name, **keywords: str(folder) if name == REPO else None
-    )
+    fetched = {REPO: str(folder)}
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **keywords: fetched[name])
     code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
     names = {}
     exec(code, names)

@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import re
+import shlex
 import shutil
 
 import numpy as np
@@ -16,21 +17,10 @@ from discrete_vae.report import make_report
 from discrete_vae.report.make import SECTIONS
 from tests.report.conftest import STRANGE, page_of, trained
 
-ALL = [
-    "headline",
-    "course",
-    "bound",
-    "samples",
-    "reconstructions",
-    "flips",
-    "usage",
-    "modes",
-    "chains",
-    "log-partition",
-    "reproduce",
-    "config",
-    "environment",
-]
+ALL = shlex.split(
+    "summary training-curves bound samples reconstructions traversals active-units modes chains log-partition "
+    "reproduce config environment"
+)
 
 
 def read(run, name):
@@ -181,12 +171,12 @@ def test_a_prior_in_one_piece_and_another_sampler(gaps, tmp_path):
     assert "chains led to" in page.said
 
 
-def test_a_run_that_logged_nothing_has_no_course(table, tmp_path):
+def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):
     run = shutil.copytree(table, tmp_path / "run")
     (run / "metrics.jsonl").unlink()
     (run / "environment.json").unlink()
     page = page_of(run)
-    assert page.sections[:2] == ["headline", "samples"]
+    assert page.sections[:2] == ["summary", "samples"]
     assert "environment" not in page.sections
     assert "Training time" not in page.said
 

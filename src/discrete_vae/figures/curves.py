@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from discrete_vae.runs.results import log_partition_store
 # Okabe and Ito's colors: told apart with any color vision.
 _BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _FEW_POINTS = 40
-_MIN_SPAN = 1.0  # nats, or units of beta: a smaller change must not look like a large one
+MIN_SPAN = 1.0  # nats, or units of beta: a smaller change must not look like a large one
 _EMPTY_SHARE = 0.1  # of the axis before the first point
 _START_SHARE, _MIN_POINTS = 20, 5  # a twentieth of a curve may leave the axes if the curve has five points
 _FLATTENED = 1.5  # ... and the range would grow by more than this factor with it
@@ -38,6 +38,11 @@ class Curve:
     step: np.ndarray
     epoch: np.ndarray
     value: np.ndarray
+
+    @property
+    def late(self) -> np.ndarray:
+        """The values without the first twentieth, which may flatten the rest."""
+        return self.value[-(-len(self.value) // _START_SHARE) if len(self.value) >= _MIN_POINTS else 0 :]
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,14 +114,7 @@ def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurve
         received = f"{len(lines)} records without one"
         repair = "Wait for the run's first line of metrics, or check that its folder is the right one."
         raise InvalidInputError("records", "must hold at least one training ELBO", received, repair)
-    return TrainingCurves(
-        elbo=_curve(lines, "elbo"),
-        validation_elbo=_curve(lines, "validation_elbo"),
-        validation_score=_curve(lines, "validation_score"),
-        kl_discrete=_curve(lines, "kl_discrete"),
-        kl_continuous=_curve(lines, "kl_continuous"),
-        beta=_curve(lines, "beta"),
-    )
+    return TrainingCurves(**{each.name: _curve(lines, each.name) for each in fields(TrainingCurves)})
 
 
 def draw_training_curves(
@@ -132,9 +130,6 @@ def draw_training_curves(
         name: Name of the run, for the title.
         importance: The epoch from which training counts the bound of several importance samples, which lies above the
             ELBO, and how many; None where it does not.
-
-    Returns:
-        The figure.
     """
     epochs = np.concatenate([curves.elbo.epoch, curves.validation_elbo.epoch])
     single = float(np.ptp(epochs)) == 0
@@ -250,12 +245,11 @@ def _epochs_shown(epochs: np.ndarray) -> tuple[float, float]:
 
 def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
     """The range of the curves with a margin, without their first twentieth where that flattens the rest."""
-    values = [curve.value for curve in curves]
-    late = [v[-(-len(v) // _START_SHARE) if len(v) >= _MIN_POINTS else 0 :] for v in values]
-    whole, calm = np.concatenate(values), np.concatenate(late)
+    whole = np.concatenate([curve.value for curve in curves])
+    calm = np.concatenate([curve.late for curve in curves])
     shown = calm if np.ptp(whole) > _FLATTENED * np.ptp(calm) else whole
     low, high = float(shown.min()), float(shown.max())
-    margin = max(0.06 * (high - low), (_MIN_SPAN - (high - low)) / 2)
+    margin = max(0.06 * (high - low), (MIN_SPAN - (high - low)) / 2)
     return low - margin, high + margin
 
 
@@ -272,7 +266,7 @@ def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
 # The spread of repeated estimates of log Z.
 
 
-_FEWEST_IN_BARS = 20  # fewer are shown one by one
+FEWEST_IN_BARS = 20  # fewer are shown one by one
 _PANELS = 2  # side by side
 
 
@@ -335,9 +329,6 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     Args:
         table: What `log_partition_histogram_table` returned.
         name: Name of the run, for the title.
-
-    Returns:
-        The figure.
     """
     figure = Picture((6.4, 3.6), layout="constrained")
     _draw_panel(figure.subplots(), table, name)
@@ -346,15 +337,9 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
 
 
 def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
-    """Draw the estimates of several runs, a panel each, two side by side.
+    """Draw the estimates of several runs by name, a panel each, two side by side.
 
     Source: Rolfe 2017, fig. log-partition-function-hist.
-
-    Args:
-        tables: What `log_partition_histogram_table` returned, by the name of the run.
-
-    Returns:
-        The figure.
     """
     rows = -(-len(tables) // _PANELS)
     figure = Picture((_PANELS * 5.2, 0.4 + 3.2 * rows), layout="constrained")
@@ -368,29 +353,25 @@ def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -
     return figure
 
 
-def histogram_of_result(fields: Mapping[str, Any]) -> LogPartitionHistogram:
-    """The table of a result of `dvae log-partition`, as a run keeps it.
-
-    Args:
-        fields: A result that was checked when it was read.
-    """
-    values, errors = ([found[name] for found in fields["estimates"]] for name in ("value", "std_error"))
-    return log_partition_histogram_table(values, errors, exact=fields["exact"])
+def histogram_of_result(result: Mapping[str, Any]) -> LogPartitionHistogram:
+    """The table of a result of `dvae log-partition`, as a run keeps it."""
+    values, errors = ([found[name] for found in result["estimates"]] for name in ("value", "std_error"))
+    return log_partition_histogram_table(values, errors, exact=result["exact"])
 
 
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     """The figure of a run, of the most complete of its results; nothing is estimated."""
     directory = request.run.directory
-    fields = log_partition_store(directory).most_complete()
-    if fields is None:
+    result = log_partition_store(directory).most_complete()
+    if result is None:
         repair = f"Make some: dvae log-partition {directory.path} --repeats 20."
         raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)
-    table = histogram_of_result(fields)
+    table = histogram_of_result(result)
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 
 
 def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
-    if len(table.value) < _FEWEST_IN_BARS:
+    if len(table.value) < FEWEST_IN_BARS:
         _draw_dots(axes, table)
     else:
         _draw_bars(axes, table)
@@ -409,10 +390,9 @@ def _title(table: LogPartitionHistogram, name: str) -> str:
 def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
     count = len(table.value)
     number = np.arange(1, count + 1)
+    style = {"fmt": "o", "color": _BLUE, "markersize": 5, "capsize": 3}
     label = f"estimate{'s' * (count > 1)} with standard error"
-    axes.errorbar(
-        number, table.value, table.std_error, fmt="o", color=_BLUE, markersize=5, capsize=3, label=label
-    )
+    axes.errorbar(number, table.value, table.std_error, **style, label=label)
     if count > 1:
         axes.axhline(float(table.value.mean()), color=_BLUE, linewidth=1, alpha=0.5, label="mean")
     if table.exact is not None:
@@ -431,26 +411,14 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
         reach = max(reach, 1.15 * abs(table.exact - mean))
     edges = np.linspace(-reach, reach, 2 * min(20, round(1.3 * count**0.5)) + 2)
     share = np.full(count, 1 / count)
-    axes.hist(
-        deviation,
-        edges.tolist(),
-        weights=share,
-        color=_BLUE,
-        alpha=0.6,
-        edgecolor="white",
-        label=f"{count} estimates",
-    )
+    style = {"color": _BLUE, "alpha": 0.6, "edgecolor": "white"}
+    axes.hist(deviation, edges.tolist(), weights=share, **style, label=f"{count} estimates")
     if std_error > 0:
         x = np.linspace(-reach, reach, 400)
-        density = (
-            np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi)) * (edges[1] - edges[0])
-        )
+        density = np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi))
+        density *= edges[1] - edges[0]
         axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
     if table.exact is not None:
         axes.axvline(table.exact - mean, color=_GREEN, linestyle="--", label="exact value")
-    axes.set(
-        xlabel="log Z \N{MINUS SIGN} mean (nats)",
-        ylabel="fraction of the estimates",
-        xlim=(-reach, reach),
-        ylim=(0, None),
-    )
+    axes.set(xlabel="log Z \N{MINUS SIGN} mean (nats)", ylabel="fraction of the estimates")
+    axes.set(xlim=(-reach, reach), ylim=(0, None))

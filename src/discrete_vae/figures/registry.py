@@ -43,8 +43,7 @@ FIGURES = {
         "run:make_reconstructions", "test examples beside what the model makes of them"
     ),
     "feature-statistics": FigureEntry(
-        "run:make_feature_statistics",
-        "means and correlations of features, in samples against test data",
+        "run:make_feature_statistics", "means and correlations of features, in samples against test data"
     ),
     "log-partition-histogram": FigureEntry(
         "curves:make_log_partition_histogram",

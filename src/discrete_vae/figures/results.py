@@ -11,7 +11,7 @@ from torch import Tensor
 
 from discrete_vae.data.splits import picture_shape
 from discrete_vae.errors import plot_text
-from discrete_vae.figures.style import GridText, Picture, draw_image_grid, ink_for, tidy
+from discrete_vae.figures.style import GridText, Picture, draw_image_grid, grayscale_for, tidy
 from discrete_vae.inference.encode import Codes
 from discrete_vae.inference.generate import LatentPath
 from discrete_vae.inference.score import Scores
@@ -30,9 +30,7 @@ _MOST_LABELS, _MOST_ROWS = 40, 300
 def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     """Draw the probabilities of the units: their mean by label, or those of single examples, alike beside alike.
 
-    Args:
-        codes: The codes.
-        labels: (row,); None, or more than 40 different ones, shows examples.
+    Labels are (row,); without them, or with more than 40 different ones, examples are shown.
     """
     names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
     by_label = 1 < len(names) <= _MOST_LABELS
@@ -51,9 +49,8 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("unit", fontsize=9)
     axes.set_ylabel("label" if by_label else "example", fontsize=9)
-    axes.set_yticks(
-        range(len(names)), [plot_text(str(name)[:20]) for name in names]
-    ) if by_label else axes.set_yticks([])
+    ticks = [plot_text(str(name)[:20]) for name in names] if by_label else []
+    axes.set_yticks(range(len(ticks)), ticks)
     axes.tick_params(labelsize=8)
     figure.colorbar(image, ax=axes, pad=0.01).ax.tick_params(labelsize=8)
     return figure
@@ -75,21 +72,14 @@ _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
 def draw_denoised(
     clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, event_shape: tuple[int, ...]
 ) -> Picture:
-    """Draw examples in columns: as they were where that is known, noisy, and denoised.
-
-    Args:
-        clean: (row, feature); None where it is not known.
-        noisy: (row, feature); NaN marks missing values.
-        denoised: (row, *event), means.
-        event_shape: Shape of an example.
-    """
+    """Draw examples (row, feature) in columns: as they were where that is known, noisy, and denoised (row, *event)."""
     shape = picture_shape(event_shape)
     count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
     places = torch.arange(count) * len(noisy) // count
-    ink = ink_for(noisy, per_feature=shape is None)
+    gray = grayscale_for(noisy, per_feature=shape is None)
     after = torch.from_numpy(denoised.reshape(len(noisy), -1))
     kinds = [noisy, after] if clean is None else [clean, noisy, after]
-    members = torch.stack([ink(values[places].float()) for values in kinds], 1)
+    members = torch.stack([gray(values[places].float()) for values in kinds], 1)
     columns = min(_COLUMNS, count) if shape is not None else 1
     num_rows = -(-count // columns)
     empty = members.new_full((num_rows * columns - count, *members.shape[1:]), torch.nan)
@@ -97,7 +87,7 @@ def draw_denoised(
     names = ["noisy", "denoised"] if clean is None else ["clean", "noisy", "denoised"]
     text = GridText(
         caption=f"Examples before and after noise was taken out, from above: {', '.join(names)}, the last as means "
-        f"given the noisy one; {ink.words}.",
+        f"given the noisy one; {gray.words}.",
         row_labels=names * num_rows,
     )
     return draw_image_grid(grid, shape, text=text, stacked=True)
@@ -112,13 +102,7 @@ _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
 def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | None = None) -> Picture:
     """Draw examples with gaps, filled, and below them a few draws if there are some.
 
-    Args:
-        x: (example, feature), NaN in the gaps; those with gaps are shown, from the first on.
-        imputed: What `discrete_vae.inference.impute.impute` made of them.
-        image_shape: (height, width) of an example; None draws strips.
-
-    Returns:
-        The figure.
+    Of x, (example, feature) with NaN in the gaps, those with gaps are shown, from the first on.
     """
     gapped = (
         x.isnan().any(1).nonzero().flatten()[: _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES]
@@ -127,11 +111,11 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
     shown, filled = x[chosen], torch.from_numpy(imputed.filled)[chosen].flatten(1)
     draws = np.zeros((len(x), 0)) if imputed.draws is None else imputed.draws[:, :_DRAWS]
     drawn = torch.from_numpy(draws)[chosen].reshape(len(chosen), -1, x.shape[1])
-    ink = ink_for(torch.cat([shown, filled]), per_feature=image_shape is None)
-    rows = [ink(shown), ink(filled), *(ink(one.to(x.dtype)) for one in drawn.unbind(1))]
+    gray = grayscale_for(torch.cat([shown, filled]), per_feature=image_shape is None)
+    rows = [gray(shown), gray(filled), *(gray(one.to(x.dtype)) for one in drawn.unbind(1))]
     labels = ["observed", "filled", *(f"draw {number + 1}" for number in range(len(rows) - 2))]
     text = GridText(
-        caption=f"Examples with gaps, which are tinted, and below them the same filled; {ink.words}.",
+        caption=f"Examples with gaps, which are tinted, and below them the same filled; {gray.words}.",
         row_labels=labels if image_shape is not None else labels * len(chosen),
     )
     members = torch.stack(rows)
@@ -150,21 +134,14 @@ def draw_latent_paths(
     *,
     num_frames: int = 11,
 ) -> Picture:
-    """Draw a row per path: the first example, means along the path, the last example.
-
-    Args:
-        paths: The paths, of images.
-        ends: Their examples, (feature,) each.
-        numbers: The examples' numbers.
-        num_frames: Images per path, evenly spaced along its steps.
-    """
+    """Draw a row per path between images: the first example, means evenly spaced along the path, the last example."""
     rows = []
     for path, (first, last) in zip(paths, ends, strict=True):
         places = np.linspace(0, len(path.energy) - 1, num_frames).round().astype(int)
         frames = torch.from_numpy(path.mean.reshape(len(path.mean), -1)[places])
         rows.append(torch.cat([first[None].flatten(1), frames, last[None].flatten(1)]))
     images = torch.stack(rows)
-    ink = ink_for(images.flatten(0, 1), per_feature=False)
+    gray = grayscale_for(images.flatten(0, 1), per_feature=False)
     shares = [f"{round(100 * share)} %" for share in np.linspace(0, 1, num_frames)]
     flips = any((path.flipped >= 0).any() for path in paths)
     how = (
@@ -173,11 +150,11 @@ def draw_latent_paths(
         else "smoothed latents that go evenly from the one to the other"
     )
     text = GridText(
-        caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {ink.words}.",
+        caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {gray.words}.",
         row_labels=[f"{first} to {last}" for first, last in numbers],
         group_labels=["x", *shares, "x"],
     )
-    return draw_image_grid(ink(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
+    return draw_image_grid(gray(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
 
 
 # Examples beside those with the nearest codes.
@@ -189,25 +166,17 @@ _MOST_QUERIES, _MOST_NEIGHBORS = 10, 10
 def draw_neighbors(
     queries: Tensor, among: Tensor, found: Neighbors, image_shape: tuple[int, int] | None = None
 ) -> Picture:
-    """Draw the first queries, each at the start of a row of its neighbors.
-
-    Args:
-        queries: (query, feature).
-        among: (row, feature), the examples that were searched.
-        found: What `discrete_vae.inference.encode.nearest_codes` found.
-        image_shape: (height, width) of an example; None draws strips.
-
-    Returns:
-        The figure.
-    """
+    """Draw the first queries (query, feature), each at the start of a row of its neighbors among (row, feature)."""
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
     shown = queries[: len(indices), None]
-    ink = ink_for(torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None)
-    images = torch.cat([ink(shown), ink(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
+    gray = grayscale_for(
+        torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None
+    )
+    images = torch.cat([gray(shown), gray(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
     distances = found.distances[: len(indices), : indices.shape[1]]
     text = GridText(
         caption="Examples (left) and those whose codes differ from theirs in the fewest units, nearest first; "
-        f"numbers of units: {distances.min()} to {distances.max()}. {ink.words.capitalize()}.",
+        f"numbers of units: {distances.min()} to {distances.max()}. {gray.words.capitalize()}.",
         group_labels=["query", *map(str, range(1, indices.shape[1] + 1))] if image_shape is not None else [],
     )
     if image_shape is None:
@@ -224,19 +193,12 @@ _NEW_EXAMPLES_COLUMNS, _ROWS, _NEW_EXAMPLES_STRIPS = 12, 12, 20
 def draw_new_examples(
     x: np.ndarray, labels: np.ndarray | None, image_shape: tuple[int, int] | None, statistic: str = "sample"
 ) -> Picture:
-    """Draw the first examples, of each class where there are classes.
+    """Draw the first examples of x, (example, *event), of each class where there are classes.
 
-    Args:
-        x: (example, *event).
-        labels: (example,), those of one class beside each other; None without classes.
-        image_shape: (height, width) of an example; None draws strips.
-        statistic: What x is of p(x | latents), for the caption.
-
-    Returns:
-        The figure.
+    Labels, (example,), are sorted by class; the statistic is what x is of p(x | latents), for the caption.
     """
     rows = torch.from_numpy(x).flatten(1)
-    ink = ink_for(rows, per_feature=image_shape is None)
+    gray = grayscale_for(rows, per_feature=image_shape is None)
     what = {"sample": "drawn from p(x | ζ, h)", "mean": "means E[x | ζ, h]"}.get(
         statistic, "modes of p(x | ζ, h)"
     )
@@ -244,17 +206,15 @@ def draw_new_examples(
         count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)
         chosen, names = torch.arange(count - count % width), []
-        caption = f"New examples, {what} at states of the prior; {ink.words}."
+        caption = f"New examples, {what} at states of the prior; {gray.words}."
     else:
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
         per_class = len(labels) // len(starts)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
         first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
         chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
-        caption = (
-            f"New examples of the class beside each row, {what} at latents kept for their class; {ink.words}."
-        )
-    images = ink(rows[chosen]).unflatten(0, (-1, width))
+        caption = f"New examples of the class beside each row, {what} at latents kept for their class; {gray.words}."
+    images = gray(rows[chosen]).unflatten(0, (-1, width))
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
 
@@ -268,12 +228,7 @@ _BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by the color-blind
 
 
 def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
-    """Draw the histogram of scores, and of those of familiar examples behind it.
-
-    Args:
-        scores: Of the examples.
-        reference: Of familiar ones; None leaves them out.
-    """
+    """Draw the histogram of scores, and of those of familiar examples behind it."""
     kinds = [(scores, "examples", _ORANGE)]
     if reference is not None:
         kinds.insert(0, (reference, "reference", _BLUE))

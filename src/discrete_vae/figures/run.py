@@ -15,12 +15,12 @@ from discrete_vae.figures.style import (
     MAX_WIDTH,
     Drawing,
     FigureRequest,
+    Grayscale,
     GridText,
-    Ink,
     Picture,
     cell_shape,
     draw_image_grid,
-    ink_for,
+    grayscale_for,
 )
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -31,14 +31,7 @@ from discrete_vae.samplers.gibbs import Sampler
 
 
 def check_prior_chains(model: DiscreteVAE, chains: Sampler, num_chains: int, **counts: int) -> None:
-    """Refuse chains of another machine than the model's prior, and numbers that they cannot give.
-
-    Args:
-        model: The model.
-        chains: The chains.
-        num_chains: How many of them are to be used.
-        counts: Other numbers, of sweeps for example, by argument name.
-    """
+    """Refuse chains of another machine than the model's prior, and numbers that they cannot give."""
     for name, value in counts.items():
         check_positive_int(name, value)
     if chains.energy is not model.prior:
@@ -143,50 +136,41 @@ def evolution_table(
 
 
 def draw_evolution(
-    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, ink: Ink | None = None
+    table: EvolutionTable, image_shape: tuple[int, int] | None = None, *, grayscale: Grayscale | None = None
 ) -> Picture:
     """Draw samples along chains: time runs down, chains stand side by side.
 
     Args:
         table: What `evolution_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        ink: The scale of gray, for example that of the data; None makes one for the means.
-
-    Returns:
-        The figure.
+        grayscale: The scale of gray, for example that of the data; None makes one for the means.
 
     Raises:
         InvalidInputError: If the image shape does not fit the examples.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
-    ink = ink or ink_for(table.means.flatten(0, 2), per_feature=image_shape is None)
+    gray = grayscale or grayscale_for(table.means.flatten(0, 2), per_feature=image_shape is None)
     caption = f"Samples along {num_chains} independent chain{'s' * (num_chains > 1)} of the prior"
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
         caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
     text = GridText(
         caption=caption
-        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {ink.words}.",
+        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {gray.words}.",
         row_title="sweeps since the top row",
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
     )
-    return draw_image_grid(ink(table.means), image_shape, text=text)
+    return draw_image_grid(gray(table.means), image_shape, text=text)
 
 
 def make_evolution(request: FigureRequest, chains: Sampler | None = None, **sizes: int | None) -> Drawing:
-    """The figure of a run.
-
-    Args:
-        request: Names the run.
-        chains: Chains of its prior; None takes those of training, where they were left.
-        sizes: Keywords of `evolution_table`.
-    """
+    """The figure of a run, in the sizes of `evolution_table`; without chains those of training go on."""
     run = request.run
     model, image_shape = run.loaded.model, run.recorded.image_shape
     table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
-    return Drawing(table, draw_evolution(table, image_shape, ink=run.ink), run.loaded.note)
+    return Drawing(table, draw_evolution(table, image_shape, grayscale=run.grayscale), run.loaded.note)
 
 
 # Draws of x along the chains of a model's prior.
@@ -245,13 +229,7 @@ def generated_examples(
 
 
 def num_chains_that_fit(num_chains: int, num_features: int, num_rows: int) -> int:
-    """Number of a run's chains to draw from, for samples that take 80 MB at most.
-
-    Args:
-        num_chains: How many there are.
-        num_features: Features of a sample.
-        num_rows: Draws from each chain.
-    """
+    """Number of a run's chains to draw from, so often each, for samples that take 80 MB at most."""
     return min(num_chains, max(1, _MAX_VALUES // (num_rows * num_features)))
 
 
@@ -342,8 +320,9 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
         (6, 15)
     """
     check_tensor("x", x, ("example", "feature"))
-    _check_finite("x", x.masked_fill(x.isnan(), 0))
-    _check_finite("samples", check_tensor("samples", samples, ("row", "chain", x.shape[1])))
+    check_tensor("samples", samples, ("row", "chain", x.shape[1]))
+    for name, value in (("x", x.masked_fill(x.isnan(), 0)), ("samples", samples)):
+        check_finite(name, value, repair="Remove infinite entries.")
     data = x.detach().cpu().double().numpy()
     drawn = samples.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
     for name, what, count, least in (("x", "example", len(data), 1), ("samples", "samples", len(drawn), 2)):
@@ -395,19 +374,12 @@ def _correlation(x: np.ndarray) -> np.ndarray:
     return standard.T @ standard / len(x)
 
 
-def _check_finite(name: str, value: Tensor) -> None:
-    check_finite(name, value, repair="Remove infinite entries.")
-
-
 def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Picture:
     """Draw means and correlations as clouds of points around the diagonal.
 
     Args:
         table: What `feature_statistics_table` returned.
         name: Name of the run, for the title.
-
-    Returns:
-        The figure.
     """
     figure = Picture((7.6, 4.35), layout="constrained")
     of = f"Samples of {plot_text(name)}" if name else "Samples"
@@ -431,15 +403,7 @@ def make_feature_statistics(
     num_sweeps: int = 100,
     num_chains: int | None = None,
 ) -> Drawing:
-    """The figure of a run: samples against its test data.
-
-    Args:
-        request: Names the run.
-        chains: Chains of its prior; None takes those of training, where they were left.
-        num_rows: As in `generated_examples`.
-        num_sweeps: As in `generated_examples`.
-        num_chains: How many of the chains to use; None means as many as fit 80 MB of samples.
-    """
+    """The figure of a run, samples against its test data: by its chains of training and as many as fit, if not told."""
     run = request.run
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
@@ -564,9 +528,6 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
         table: What `reconstructions_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
 
-    Returns:
-        The figure.
-
     Raises:
         InvalidInputError: If the image shape does not fit the examples.
     """
@@ -576,15 +537,15 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
     wanted = -(-num_examples // _STRIP_ROWS) if image_shape is None else num_examples
     columns = min(_MAX_COLUMNS, wanted, max(1, MAX_WIDTH // (_MIN_SCALE * width)))
     num_rows = -(-num_examples // columns)
-    ink = ink_for(table.examples, per_feature=image_shape is None)
-    pairs = torch.stack([ink(table.examples), ink(table.means.to(table.examples.dtype))], 1)
+    gray = grayscale_for(table.examples, per_feature=image_shape is None)
+    pairs = torch.stack([gray(table.examples), gray(table.means.to(table.examples.dtype))], 1)
     empty = pairs.new_full((num_rows * columns - num_examples, 2, num_features), torch.nan)
     grid = torch.cat([pairs, empty]).reshape(num_rows, columns, 2, num_features)
     gaps = " Tinted places of an input are missing values." if bool(table.examples.isnan().any()) else ""
     kind = "strip" if image_shape is None else "image"
     text = GridText(
         caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
-        f"mean E[x | ζ] for one ζ drawn from its posterior; {ink.words}.{gaps}",
+        f"mean E[x | ζ] for one ζ drawn from its posterior; {gray.words}.{gaps}",
         row_labels=["input", "reconstruction"] * num_rows,
     )
     return draw_image_grid(grid, image_shape, text=text, stacked=True)

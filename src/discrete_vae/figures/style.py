@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from discrete_vae.runs.run_directory import RunDirectory
 
 
-# From values to ink: 0 is paper, 1 is black.
+# From values to gray: 0 is white, 1 is black.
 
 
 @dataclass(frozen=True, eq=False)
-class Ink:
+class Grayscale:
     """A scale of gray for values of some range.
 
     Attributes:
@@ -48,12 +48,12 @@ class Ink:
     words: str
 
     def __call__(self, values: Tensor) -> Tensor:
-        """Ink in [0, 1], values beyond the range cut off, (..., feature); NaN stays."""
+        """Grayscale in [0, 1], values beyond the range cut off, (..., feature); NaN stays."""
         span = self.high - self.low
         return ((values - self.low) / torch.where(span > 0, span, 1.0)).clamp(0, 1)
 
 
-def ink_for(x: Tensor, *, per_feature: bool) -> Ink:
+def grayscale_for(x: Tensor, *, per_feature: bool) -> Grayscale:
     """The scale for given examples: as they are where all lie in [0, 1], otherwise from the least to the greatest.
 
     Args:
@@ -61,42 +61,38 @@ def ink_for(x: Tensor, *, per_feature: bool) -> Ink:
         per_feature: Whether each feature has a scale of its own, as those of a table need.
 
     Examples:
-        >>> ink = ink_for(torch.tensor([[-1.0], [3.0]]), per_feature=False)
-        >>> ink(torch.tensor([[1.0], [7.0]])).flatten().tolist(), ink.words
+        >>> gray = grayscale_for(torch.tensor([[-1.0], [3.0]]), per_feature=False)
+        >>> gray(torch.tensor([[1.0], [7.0]])).flatten().tolist(), gray.words
         ([0.5, 1.0], 'white is -1, black is 3')
     """
     low = torch.where(x.isnan(), torch.inf, x)
     high = torch.where(x.isnan(), -torch.inf, x)
     least, greatest = float(low.min()), float(high.max())
     if not per_feature or not _exceeds(least, greatest):
-        return ink_of_range(least, greatest)
+        return grayscale_of_range(least, greatest)
     low, high = low.amin(0), high.amax(0)
     seen = low <= high
     words = "white is a feature's least value among the examples, black its greatest"
-    return Ink(torch.where(seen, low, 0.0), torch.where(seen, high, 1.0), words)
+    return Grayscale(torch.where(seen, low, 0.0), torch.where(seen, high, 1.0), words)
 
 
-def ink_of_range(low: float, high: float) -> Ink:
+def grayscale_of_range(low: float, high: float) -> Grayscale:
     """The scale for values of a range: as they are where it lies in [0, 1], otherwise from its one end to the other.
 
-    Args:
-        low: The least value.
-        high: The greatest.
-
     Examples:
-        >>> ink_of_range(0.0, 1.0).words, ink_of_range(-1.0, 3.0).words
+        >>> grayscale_of_range(0.0, 1.0).words, grayscale_of_range(-1.0, 3.0).words
         ('black is 1', 'white is -1, black is 3')
     """
     if not _exceeds(low, high):
-        return Ink(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
-    return Ink(torch.tensor(low), torch.tensor(high), f"white is {low:g}, black is {high:g}")
+        return Grayscale(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
+    return Grayscale(torch.tensor(low), torch.tensor(high), f"white is {low:g}, black is {high:g}")
 
 
 def _exceeds(low: float, high: float) -> bool:
     return low < 0 or high > 1
 
 
-# Examples as pixels: rows of groups, where every feature is a rectangle of whole pixels.
+# Examples as a raster: rows of groups, where every feature is a rectangle of whole pixels.
 
 
 MAX_WIDTH, MAX_HEIGHT = 1500, 1600  # pixels that a grid is scaled up to; one with more cells gets larger
@@ -105,12 +101,12 @@ _PER_PIXEL = 24  # bytes: the values, the canvas, and what matplotlib makes of i
 _STRIP_WIDTH = 256  # features in a line of a strip
 _MAX_SCALE, _MAX_STRIP_SCALE = 12, 24  # pixels per feature; a line of a strip is as high as its label needs
 _THIN, _ROW, _WIDE = 1, 4, 7  # pixels between the members of a group, rows of images, and groups
-_GAP = 256  # what is no ink, and its color: tinted, so that it cannot be taken for gray
+_GAP = 256  # what has no value, and its color: tinted, so that it cannot be taken for gray
 _PALETTE = np.array([[gray] * 3 for gray in range(_GAP)] + [(205, 218, 234)], np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
-class PixelGrid:
+class RasterGrid:
     """A painted grid.
 
     Attributes:
@@ -151,10 +147,7 @@ def check_grid(
 ) -> None:
     """Check that a grid of examples makes a picture that can be drawn and fits the memory, one pixel per feature.
 
-    Args:
-        shape: Rows, groups, members of a group, features.
-        image_shape: As in `paint`.
-        stacked: As in `paint`.
+    The shape is that of the images of `paint`: rows, groups, members of a group, features.
 
     Examples:
         >>> check_grid((2, 3, 40_000, 64), (8, 8))
@@ -174,8 +167,8 @@ def check_grid(
     check_memory("images", _PER_PIXEL * width * height, repair, what="for the picture")
 
 
-def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool = False) -> PixelGrid:
-    """Paint examples, as large as the bounds of a grid allow: 0 is paper, 1 is ink.
+def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool = False) -> RasterGrid:
+    """Paint examples, as large as the bounds of a grid allow: 0 is white, 1 is black.
 
     Args:
         images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
@@ -192,8 +185,8 @@ def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool 
     largest = _MAX_STRIP_SCALE if strips else _MAX_SCALE
     y, x = (max(1, min(scale, largest)) for scale in scales)
 
-    ink = images.detach().cpu().double().numpy()
-    codes = np.where(np.isnan(ink), _GAP, np.rint(255 * (1 - np.nan_to_num(ink)))).astype(np.uint16)
+    gray = images.detach().cpu().double().numpy()
+    codes = np.where(np.isnan(gray), _GAP, np.rint(255 * (1 - np.nan_to_num(gray)))).astype(np.uint16)
     codes = np.pad(codes, [(0, 0)] * 3 + [(0, cell[0] * cell[1] - num_features)], constant_values=_GAP)
     codes = codes.reshape(num_rows, num_groups, lines, columns, *cell).repeat(y, 4).repeat(x, 5)
     codes = codes.transpose(0, 2, 4, 1, 3, 5)  # row, line, pixel down; group, column, pixel across
@@ -201,7 +194,7 @@ def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool 
         codes = _joined(codes, axis, gap)
     tops = _starts(num_rows, lines, cell[0] * y, row_gap) + cell[0] * y / 2
     lefts = _starts(num_groups, columns, cell[1] * x, group_gap) + cell[1] * x / 2
-    return PixelGrid(_PALETTE[codes], tops.mean(1).tolist(), tops.ravel().tolist(), lefts.mean(1).tolist())
+    return RasterGrid(_PALETTE[codes], tops.mean(1).tolist(), tops.ravel().tolist(), lefts.mean(1).tolist())
 
 
 def _joined(codes: np.ndarray, axis: int, gap: int) -> np.ndarray:
@@ -243,7 +236,7 @@ class GridText:
     row_labels: Sequence[str] = ()
     group_labels: Sequence[str] = ()
 
-    def check(self, grid: PixelGrid) -> None:
+    def check(self, grid: RasterGrid) -> None:
         """Check that there are as many labels as places."""
         for name, labels, counts in (
             ("text.row_labels", self.row_labels, {len(grid.rows), len(grid.lines)}),
@@ -259,7 +252,7 @@ class GridText:
 def draw_image_grid(
     images: Tensor, image_shape: tuple[int, int] | None, *, text: GridText, stacked: bool = False
 ) -> Picture:
-    """Draw examples in rows of groups: 0 is paper, 1 is ink, and every feature is a rectangle of whole pixels.
+    """Draw examples in rows of groups: 0 is white, 1 is black, and every feature is a rectangle of whole pixels.
 
     Args:
         images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
@@ -284,7 +277,7 @@ def draw_image_grid(
     return _with_text(grid, text)
 
 
-def _with_text(grid: PixelGrid, text: GridText) -> Picture:
+def _with_text(grid: RasterGrid, text: GridText) -> Picture:
     """Put text around a grid; all lengths are pixels."""
     caption, row_title = plot_text(text.caption), plot_text(text.row_title)
     labels, heads = [[plot_text(label) for label in each] for each in (text.row_labels, text.group_labels)]
@@ -498,11 +491,11 @@ class FigureRun:
         return DataMetadata.read(self.directory.read_environment()) or DataMetadata.of(self.dataset)
 
     @property
-    def ink(self) -> Ink:
+    def grayscale(self) -> Grayscale:
         """The scale of gray of the test data; that of a table takes these, since each feature has its own."""
         if self.recorded.image_shape is None:
-            return ink_for(self.dataset.test, per_feature=True)
-        return ink_of_range(self.recorded.low, self.recorded.high)
+            return grayscale_for(self.dataset.test, per_feature=True)
+        return grayscale_of_range(self.recorded.low, self.recorded.high)
 
     @cached_property
     def title(self) -> str:

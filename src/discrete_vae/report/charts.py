@@ -99,9 +99,7 @@ class Chart:
     y: Axis
     marks: Sequence[Mark]
     label: str  # for screen readers
-    legend: Sequence[
-        tuple[str, str]
-    ] = ()  # the class of a mark and its meaning; a chart of one kind needs none
+    legend: Sequence[tuple[str, str]] = ()  # class of a mark and its meaning; none for a chart of one kind
     height: int = 230  # pixels
     half: bool = False  # whether it takes half of the page's width, beside another one
 
@@ -177,42 +175,42 @@ class Picture(NamedTuple):
     kind: str
 
 
-def ink(values: np.ndarray) -> np.ndarray:
-    """Pixels for values in [0, 1], from clear to black; (..., 4) uint8."""
-    pixels = np.zeros((*values.shape, 4), np.uint8)
-    pixels[..., 3] = np.rint(255 * np.clip(np.nan_to_num(values), 0, 1))
-    pixels[np.isnan(values)] = _MISSING
-    return pixels
+def grayscale(values: np.ndarray) -> np.ndarray:
+    """A raster of values in [0, 1], from clear to black; (..., 4) uint8."""
+    raster = np.zeros((*values.shape, 4), np.uint8)
+    raster[..., 3] = np.rint(255 * np.clip(np.nan_to_num(values), 0, 1))
+    raster[np.isnan(values)] = _MISSING
+    return raster
 
 
 def signed(values: np.ndarray, most: float) -> np.ndarray:
-    """Pixels for values from -most, vermilion, over 0, clear, to most, blue; (..., 4) uint8."""
+    """A raster of values from -most, vermilion, over 0, clear, to most, blue; (..., 4) uint8."""
     scaled = np.clip(np.nan_to_num(values) / most if most > 0 else 0 * values, -1, 1)
-    pixels = np.zeros((*values.shape, 4), np.uint8)
-    pixels[..., :3] = np.where(scaled[..., None] > 0, _BLUE, _VERMILION)
-    pixels[..., 3] = np.rint(255 * np.abs(scaled))
-    pixels[np.isnan(values)] = _MISSING
-    return pixels
+    raster = np.zeros((*values.shape, 4), np.uint8)
+    raster[..., :3] = np.where(scaled[..., None] > 0, _BLUE, _VERMILION)
+    raster[..., 3] = np.rint(255 * np.abs(scaled))
+    raster[np.isnan(values)] = _MISSING
+    return raster
 
 
-def grid(pixels: np.ndarray) -> np.ndarray:
+def grid(raster: np.ndarray) -> np.ndarray:
     """Images (row, column, height, width, 4) as one, with clear gaps of a fourteenth of their height.
 
     Examples:
         >>> grid(np.ones((2, 3, 4, 4, 4), np.uint8)).shape
         (9, 14, 4)
     """
-    rows, columns, height, width, _ = pixels.shape
+    rows, columns, height, width, _ = raster.shape
     gap = max(1, height // 14)
-    padded = np.pad(pixels, ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0)))
+    padded = np.pad(raster, ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0)))
     joined = padded.transpose(0, 2, 1, 3, 4).reshape(rows * (height + gap), columns * (width + gap), 4)
     return joined[:-gap, :-gap]
 
 
-def picture(pixels: np.ndarray, kind: str, *, alt: str, zoom: int = 3) -> Picture:
-    """Pixels (height, width, 4) as a picture, each as a square of `zoom` pixels where there is room."""
+def picture(raster: np.ndarray, kind: str, *, alt: str, zoom: int = 3) -> Picture:
+    """A raster (height, width, 4) as a picture, each as a square of `zoom` pixels where there is room."""
     file = io.BytesIO()
-    imsave(file, np.ascontiguousarray(pixels), format="png", metadata={"Software": "discrete-vae"})
-    height, width, _ = pixels.shape
+    imsave(file, np.ascontiguousarray(raster), format="png", metadata={"Software": "discrete-vae"})
+    height, width, _ = raster.shape
     source = "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
     return Picture(source, width * zoom, height * zoom, alt, kind)

@@ -19,9 +19,19 @@ from discrete_vae.figures.run import (
     generated_examples,
     num_chains_that_fit,
 )
-from discrete_vae.report.charts import Axis, Chart, Picture, dots, grid, ink, line, picture, signed, steps
-from discrete_vae.report.page import Section, Verdict, percent, plus_minus, shown
-from discrete_vae.report.source import ReportSource
+from discrete_vae.report.charts import (
+    Axis,
+    Chart,
+    Picture,
+    dots,
+    grayscale,
+    grid,
+    line,
+    picture,
+    signed,
+    steps,
+)
+from discrete_vae.report.source import ReportSource, Section, Verdict, percent, plus_minus, shown
 from discrete_vae.rng import keyed_generator
 
 _CHAINS, _COLUMNS, _SAMPLES_SWEEPS = 8, 10, 100
@@ -71,12 +81,12 @@ def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any
         num_chains=min(_CHAINS, source.loaded.chains.num_chains),
         seed=source.seed,
     )
-    images = source.image_ink(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
+    images = source.image_gray(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
     chains = len(images)
     alt = f"Grid of {chains} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
     moved = source.modes.assign(table.z.flatten(0, 1).float()).reshape(table.z.shape[:2]).numpy()
     return {
-        "picture": picture(grid(ink(images.reshape(chains, _COLUMNS, *shape))), "ink whole", alt=alt),
+        "picture": picture(grid(grayscale(images.reshape(chains, _COLUMNS, *shape))), "gray whole", alt=alt),
         "changes": float((moved[1:] != moved[:-1]).mean()),
     }
 
@@ -145,12 +155,12 @@ def _reconstructed(source: ReportSource, x: Tensor) -> Tensor:
 
 def _pairs(source: ReportSource, x: Tensor, means: Tensor, shape: tuple[int, int]) -> list[Picture]:
     count = min(_PAIRS, len(x))
-    pairs = np.stack([source.image_ink(part[:count].float()).double().numpy() for part in (x, means)])
+    pairs = np.stack([source.image_gray(part[:count].float()).double().numpy() for part in (x, means)])
     blocks = [pairs[:, first : first + _PER_ROW] for first in range(0, count, _PER_ROW)]
     return [
         picture(
-            grid(ink(block.reshape(2, -1, *shape))),
-            "ink whole",
+            grid(grayscale(block.reshape(2, -1, *shape))),
+            "gray whole",
             alt=f"{block.shape[1]} test examples, each with its reconstruction below it.",
         )
         for block in blocks
@@ -163,7 +173,7 @@ _CARDS, _FEATURES = 12, 4  # units of a table, and the features of one
 _WEAK = 0.01  # of the strongest unit
 
 
-def flips(source: ReportSource) -> Section:
+def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
     scale = _scale(source)
     effects = flip_effects(source.model, source.train[:_FLIPPED], scale=scale, seed=source.seed)
@@ -197,7 +207,7 @@ def flips(source: ReportSource) -> Section:
         "ranks": Chart(x, y, [line(np.arange(1, count + 1), sizes, "s1")], label, height=190),
         "half": int((sizes < sizes[0] / 2).sum()),
     }
-    return Section("flips", "What each binary unit does", values, Verdict(weak <= count // 4, text))
+    return Section("traversals", "What each binary unit does", values, Verdict(weak <= count // 4, text))
 
 
 def _scale(source: ReportSource) -> Tensor | None:
@@ -227,7 +237,7 @@ _MANY = 4  # a quarter
 _DRAWN_LAYERS = ("s1", "s2 dash", "s3 dots", "s4 long")
 
 
-def usage(source: ReportSource) -> Section:
+def active_units(source: ReportSource) -> Section:
     """Activity and information of each unit, with the dead ones by name, and units of the layers."""
     found = source.usage
     dead, count, num_layer_units = found.dead_units, len(found.activity), found.layer_kl.numel()
@@ -250,7 +260,12 @@ def usage(source: ReportSource) -> Section:
         "num_layer_units": num_layer_units,
         "unused": UNUSED,
     }
-    return Section("usage", "Usage of units and layers", values, Verdict(len(dead) * _MANY <= count, text))
+    return Section(
+        "active-units",
+        "Active units of latents and layers",
+        values,
+        Verdict(len(dead) * _MANY <= count, text),
+    )
 
 
 def _units(found: LatentUsage) -> Chart:
@@ -336,11 +351,11 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
         values["features"] = _features(source, members)
     else:
         rows = source.dataset.train[torch.from_numpy(source.indices[members[:_EXAMPLES]])]
-        pixels = ink(source.image_ink(rows).double().numpy().reshape(len(rows), *shape))
-        padded = np.concatenate([pixels, np.zeros((_EXAMPLES - len(rows), *shape, 4), np.uint8)])
+        raster = grayscale(source.image_gray(rows).double().numpy().reshape(len(rows), *shape))
+        padded = np.concatenate([raster, np.zeros((_EXAMPLES - len(rows), *shape, 4), np.uint8)])
         blocks = grid(padded.reshape(2, _EXAMPLES // 2, *shape, 4))
         alt = f"{len(rows)} training examples of mode {mode + 1}."
-        values["picture"] = picture(blocks, "ink whole", alt=alt, zoom=2)
+        values["picture"] = picture(blocks, "gray whole", alt=alt, zoom=2)
     if source.labels is not None:
         names, counts = np.unique(source.labels[members], return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_LABELS]

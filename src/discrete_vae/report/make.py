@@ -1,24 +1,28 @@
-"""From a run to its page."""
+"""From a run to its page: the order of the sections and the template around them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import torch
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from discrete_vae import __version__
 from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import printable
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.report import latents, results
-from discrete_vae.report.page import Section, render_page
-from discrete_vae.report.source import ReportSource
+from discrete_vae.report.source import ReportSource, Section, error_digits, percent, plus_minus, shown
 from discrete_vae.runs.run_directory import RunDirectory
 
 SECTIONS: tuple[Callable[[ReportSource], Section | None], ...] = (
-    *(results.headline, results.course, results.bound),
-    *(latents.samples, latents.reconstructions, latents.flips, latents.usage, latents.modes, latents.chains),
+    *(results.summary, results.training_curves, results.bound),
+    *(latents.samples, latents.reconstructions, latents.traversals, latents.active_units, latents.modes),
+    latents.chains,
     *(results.log_partition, results.reproduce, results.config, results.environment),
 )
 """The functions that make the sections; the order is that of the page, and of the draws from the chains."""
@@ -71,4 +75,31 @@ def make_report(
         section = make(source)
         if section is not None:
             sections.append(section)
-    return render_page(source, sections)
+    judged = [section for section in sections if section.verdict is not None]
+    return _TEMPLATES.get_template("page.html.j2").render(
+        source=source,
+        sections=sections,
+        judged=sorted(judged, key=lambda section: section.verdict.healthy),  # pyright: ignore[reportOptionalMemberAccess]
+        style=files("discrete_vae.report").joinpath("style.css").read_text(encoding="utf-8"),
+        version=__version__,
+    )
+
+
+_KEPT = "\n\t\N{NO-BREAK SPACE}"  # of the characters that a page could not show
+
+
+def _finalize(value: object) -> object:
+    """Escape control characters of all that is shown; HTML is escaped by the template itself."""
+    return value if hasattr(value, "__html__") else printable(str(value), keep=_KEPT)
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("discrete_vae.report", ""),
+    autoescape=True,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    keep_trailing_newline=True,
+    undefined=StrictUndefined,
+    finalize=_finalize,
+)
+_TEMPLATES.filters |= {each.__name__: each for each in (shown, percent, error_digits, plus_minus)}

@@ -12,7 +12,8 @@ import numpy as np
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig
 from discrete_vae.figures.curves import (
-    Curve,
+    FEWEST_IN_BARS,
+    MIN_SPAN,
     LogPartitionHistogram,
     TrainingCurves,
     histogram_of_result,
@@ -22,12 +23,11 @@ from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, 
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.presets import experiment_names, load_experiment
 from discrete_vae.report.charts import Axis, Chart, dots, errors, line, steps
-from discrete_vae.report.page import Section, Verdict, shown
-from discrete_vae.report.source import ReportSource
+from discrete_vae.report.source import ReportSource, Section, Verdict, shown
 from discrete_vae.system import in_words
 
 
-def headline(source: ReportSource) -> Section:
+def summary(source: ReportSource) -> Section:
     """Log-likelihood where it was evaluated, else the ELBO, log Z, and time, steps and device."""
     seconds = [line.get("seconds", 0.0) for line in source.metrics]
     device = source.environment.get("device", {})
@@ -39,7 +39,7 @@ def headline(source: ReportSource) -> Section:
         "place": f"on {place}" if place else "device not known",
         "num_weights": sum(parameter.numel() for parameter in source.model.parameters()),
     }
-    return Section("headline", "Result", values)
+    return Section("summary", "Result", values)
 
 
 def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None, str]]:
@@ -58,9 +58,7 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
         yield "ELBO", elbo["elbo"], elbo["elbo_std_error"], "on the same test examples"
         if found.get("independent_features"):
             yield of(
-                "Independent features",
-                found["independent_features"],
-                "each feature on its own: what to beat",
+                "Independent features", found["independent_features"], "each feature on its own: what to beat"
             )
         yield of("log Z", best, best["method"])
         return
@@ -116,13 +114,11 @@ def bound(source: ReportSource) -> Section | None:
     return Section("bound", "How the ELBO splits", values, verdict)
 
 
-_START_SHARE, _MIN_POINTS = 20, 5  # a twentieth of a curve may leave the axes if it has five points
 _FALL = 1.0  # nats from the best validation to the last one
 _RISE = 0.5  # nats in the last fifth
-_MIN_SPAN = 1.0  # nats
 
 
-def course(source: ReportSource) -> Section | None:
+def training_curves(source: ReportSource) -> Section | None:
     """ELBO and KL over the epochs; None for a run that logged none, or one point."""
     if not any("elbo" in line for line in source.metrics):
         return None
@@ -136,7 +132,7 @@ def course(source: ReportSource) -> Section | None:
     if len(curves.kl_discrete.value):
         values["ends"] = _ends(curves)
         values["divergences"] = _divergences(curves, values["ends"])
-    return Section("course", "Course of training", values, training_verdict(curves))
+    return Section("training-curves", "Training curves", values, training_verdict(curves))
 
 
 def training_verdict(curves: TrainingCurves) -> Verdict | None:
@@ -161,7 +157,7 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
 
 def _bounds(curves: TrainingCurves) -> Chart:
     train, valid = curves.elbo, curves.validation_elbo
-    y = Axis.around([*_late(train), *_late(valid)], "ELBO (nats per example)", span=_MIN_SPAN)
+    y = Axis.around([*train.late, *valid.late], "ELBO (nats per example)", span=MIN_SPAN)
     marks, legend = [line(train.epoch, train.value, "s1")], [("s1", "training")]
     label = f"ELBO over epochs: training ends at {shown(float(train.value[-1]))}"
     if (best := curves.kept) is not None:
@@ -188,7 +184,7 @@ def _divergences(curves: TrainingCurves, ends: str) -> Chart:
     if layers.value.any():
         parts.append((layers, "s4 dash"))
         legend = [("s3", "binary latents"), ("s4 dash", "Gaussian layers")]
-    y = Axis.around([value for part, _ in parts for value in _late(part)], "KL (nats per example)", zero=True)
+    y = Axis.around([value for part, _ in parts for value in part.late], "KL (nats per example)", zero=True)
     marks = [line(part.epoch, part.value, kind) for part, kind in parts]
     return Chart(_epochs(curves), y, marks, f"KL over epochs: {ends}", legend)
 
@@ -198,13 +194,6 @@ def _epochs(curves: TrainingCurves) -> Axis:
     return Axis(0.0, float(epochs.max()) * 1.01, "epoch")
 
 
-def _late(curve: Curve) -> np.ndarray:
-    """The values without the first twentieth, which would flatten the rest."""
-    value = curve.value
-    return value[-(-len(value) // _START_SHARE) if len(value) >= _MIN_POINTS else 0 :]
-
-
-_FEWEST_IN_BARS = 20
 _FAR = 4.0  # standard errors
 
 
@@ -228,7 +217,7 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
     verdict = Verdict(not spread > bound, f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
-    chart = _repeats_apart(found, mean) if count < _FEWEST_IN_BARS else _repeats_together(found.value, mean)
+    chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found.value, mean)
     return Section("log-partition", "log Z", {"chart": chart, "mean": mean, "words": words}, verdict)
 
 

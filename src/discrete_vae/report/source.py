@@ -1,8 +1,10 @@
-"""The run that a report is made of, with its data and what several sections need."""
+"""What sections are made of: the run with its data and what several need, verdicts, numbers as readers want them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +18,7 @@ from discrete_vae.data.rows import labels_of_part, read_label_file
 from discrete_vae.data.splits import fixed_permutation, subset_indices
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
-from discrete_vae.figures.style import FigureRun, Ink, ink_for
+from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.rng import Encoding, keyed_generator
@@ -49,17 +51,14 @@ class ReportSource(FigureRun):
 
     @property
     def model(self) -> DiscreteVAE:
-        """The model."""
         return self.loaded.model
 
     @property
     def config(self) -> ExperimentConfig:
-        """The experiment."""
         return self.loaded.config
 
     @property
     def device(self) -> torch.device:
-        """The model's device."""
         return self.model.prior.bias.device
 
     @property
@@ -68,9 +67,9 @@ class ReportSource(FigureRun):
         return self.dataset.image_shape
 
     @cached_property
-    def image_ink(self) -> Ink:
+    def image_gray(self) -> Grayscale:
         """The scale of gray of images."""
-        return ink_for(self.dataset.test, per_feature=False)
+        return grayscale_for(self.dataset.test, per_feature=False)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
@@ -155,3 +154,85 @@ class ReportSource(FigureRun):
         """The modes of the prior, found from the chains of training after some sweeps."""
         states = self.loaded.chains.step(_SETTLING)
         return find_prior_modes(self.model.prior, states, seed=self.seed)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A section's judgement of the run's health: one sentence, with the number that it rests on."""
+
+    healthy: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the page.
+
+    Attributes:
+        key: Its name in links, and of the macro of ``sections.html.j2`` that shows it.
+        title: Its heading.
+        values: What the macro shows.
+        verdict: Its judgement, if it judges.
+    """
+
+    key: str
+    title: str
+    values: dict[str, Any] = field(default_factory=dict)
+    verdict: Verdict | None = None
+
+
+# Numbers as readers want them.
+
+
+_MINUS, _PLUS_MINUS = "\N{MINUS SIGN}", "\N{PLUS-MINUS SIGN}"
+_MOST_DIGITS = 4
+
+
+def shown(value: float, digits: int = 2) -> str:
+    r"""A number with so many digits behind the point, thousands apart, and a true minus sign.
+
+    Examples:
+        >>> ascii(shown(-1234.567)), shown(math.nan), shown(3, 0)
+        ("'\\u22121,234.57'", 'unknown', '3')
+    """
+    if math.isnan(value):
+        return "unknown"
+    text = f"{value:,.{digits}f}"
+    return (text[1:] if float(text.replace(",", "")) == 0 and text[0] == "-" else text).replace("-", _MINUS)
+
+
+def percent(share: float) -> str:
+    """A share of a whole, which no line end divides.
+
+    Examples:
+        >>> [percent(share).split() for share in (0.0312, 0.4, 1.0)]
+        [['3.1', '%'], ['40', '%'], ['100', '%']]
+    """
+    digits = 1 if 0 < abs(share) < 0.0995 else 0
+    return f"{shown(100 * share, digits)}\N{NO-BREAK SPACE}%"
+
+
+def error_digits(std_error: float | None) -> int:
+    """Digits behind the point that an error leaves worth showing: two of its own, at most four.
+
+    Examples:
+        >>> error_digits(0.7), error_digits(0.0028), error_digits(0.0), error_digits(None)
+        (2, 4, 4, 2)
+    """
+    if std_error is None or math.isnan(std_error):
+        return 2
+    digits = 1 - math.floor(math.log10(std_error)) if std_error > 0 else _MOST_DIGITS
+    return min(_MOST_DIGITS, max(0, digits))
+
+
+def plus_minus(value: float, std_error: float | None) -> str:
+    """A value with its standard error, if that is known.
+
+    Examples:
+        >>> plus_minus(0.5, 0.012)
+        '0.500 ± 0.012'
+    """
+    digits = error_digits(std_error)
+    if std_error is None or math.isnan(std_error):
+        return shown(value, digits)
+    return f"{shown(value, digits)} {_PLUS_MINUS} {shown(std_error, digits)}"

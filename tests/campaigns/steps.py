@@ -1,4 +1,4 @@
-"""Several threads of a process train, fit and evaluate at once; each gets what it gets alone."""
+"""Steps of training under trouble: a model changes under its recording, or several threads work at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,65 @@ from discrete_vae.interop.sklearn import DiscreteVAETransformer
 from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
-from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.training.test_step import CASES, config_of
+from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.training.test_step import CASES, CHANGES, config_of
+
+_CASES = [name for name in CASES if name != "missing"]
+_CHANGES = {name: change for name, change in CHANGES.items() if name != "rounded products"}  # of a process
+
+
+@campaign(
+    "recorded-steps",
+    "changes of a model (storage, parts, modes, settings, frozen parameters) under its recorded steps",
+    bounded=3,
+    long=400,
+)
+def recorded_steps(_stage: object, chosen: random.Random, _number: int, _folder: Path) -> Finding:
+    """Take some dozen steps with and without a recording, with changes of the model on the way."""
+    name = chosen.choice(_CASES)
+    config = config_of(name, {"training.precision": chosen.choice(["float32", "bfloat16"])})
+    plain = config.model_copy(update={"training": config.training.model_copy(update={"record": False})})
+    data = torch.bernoulli(
+        torch.full((100, 64), 0.3), generator=torch.Generator().manual_seed(chosen.getrandbits(32))
+    )
+    mine, other = (TrainingState.initial(each, data) for each in (config, plain))
+    done: list[str] = []
+    for step in range(chosen.randint(6, 14)):
+        if step > 1 and chosen.random() < 0.3:
+            change = chosen.choice([*_CHANGES, "trained again", "modes"])
+            done.append(f"{change} after {step} steps")
+            for state in (mine, other):
+                _apply(change, state)
+        rows = data[
+            torch.randperm(100, generator=torch.Generator().manual_seed(step))[: chosen.choice([20, 20, 33])]
+        ]
+        epoch, progress = step / 5 + 0.1, min(step / 10, 0.99)
+        found = [training_step(state, config, rows, epoch, progress) for state in (mine, other)]
+        for state in (mine, other):
+            state.step += 1
+        same = torch.equal(found[0].reconstruction, found[1].reconstruction) and all(
+            torch.equal(tensor, value)
+            for tensor, value in zip(
+                mine.model.state_dict().values(), other.model.state_dict().values(), strict=True
+            )
+        )
+        if not same:
+            return Finding(Outcome.WRONG, f"{name}: step {step + 1} differs\n{done}")
+    return Finding(Outcome.EQUAL, struck=bool(done))
+
+
+def _apply(change: str, state: TrainingState) -> None:
+    model = state.model
+    if change == "trained again":
+        model.requires_grad_(True)
+    elif change == "modes":
+        model.eval()
+    else:
+        _CHANGES[change](model)
+
+
+# Several threads of a process train, fit and evaluate at once; each gets what it gets alone.
+
 
 _Model = tuple[DiscreteVAE, torch.Tensor]
 
@@ -29,7 +86,14 @@ def prepare(_folder: Path) -> _Model:
     return TrainingState.initial(config_of("layers"), rows).model.train(), rows
 
 
-def case(shared: _Model, chosen: random.Random, _number: int, _folder: Path) -> Finding:
+@campaign(
+    "threads",
+    "two to eight threads that train, fit, evaluate and sample at once",
+    bounded=1,
+    long=200,
+    prepare=prepare,
+)
+def threads(shared: _Model, chosen: random.Random, _number: int, _folder: Path) -> Finding:
     """Give two to eight threads a piece of work each, after it was done alone."""
     works = [_work(shared, chosen) for _ in range(chosen.randint(2, 8))]
     alone = [work() for work in works]
@@ -48,9 +112,7 @@ def case(shared: _Model, chosen: random.Random, _number: int, _folder: Path) -> 
 
 def _work(shared: _Model, chosen: random.Random) -> partial[list[Any]]:
     kind: Callable[..., list[Any]] = chosen.choice([_train, _train, _fit, _evaluate, _sample])
-    return partial(
-        kind, shared, chosen.randint(0, 3), chosen.choice([name for name in CASES if name != "missing"])
-    )
+    return partial(kind, shared, chosen.randint(0, 3), chosen.choice(_CASES))
 
 
 def _train(_shared: _Model, seed: int, name: str) -> list[Any]:
@@ -82,13 +144,3 @@ def _sample(shared: _Model, seed: int, _name: str) -> list[Any]:
         BlockGibbs(shared[0].prior, 50, seed=seed).step(20).numpy(),
         shared[0].sample(5, seed=seed).mean.numpy(),
     ]
-
-
-CAMPAIGN = Campaign(
-    name="threads",
-    what="two to eight threads that train, fit, evaluate and sample at once",
-    bounded=3,
-    long=200,
-    prepare=prepare,
-    case=case,
-)
