@@ -49,14 +49,9 @@ class OverlappingSmoothing(OneParameterSmoothing):
     """
 
     def log_ratio(self, zeta: Tensor, *, fixed: bool = False) -> Tensor:
-        """g(zeta) = log r(zeta|1) - log r(zeta|0): what zeta adds to the log-odds of z; finite everywhere.
+        """g(zeta) = log r(zeta|1) - log r(zeta|0), nats: what zeta adds to the log-odds of z; finite everywhere.
 
-        Args:
-            zeta: (..., unit), in [0, 1]; what is rounded to an end counts as half a digit inside.
-            fixed: Whether the transformation's own parameter gets no gradient.
-
-        Returns:
-            (..., unit), nats.
+        What is rounded to an end counts as half a digit inside; the parameter gets no gradient where it is fixed.
         """
         (zeta,), _ = widened(zeta)
         parameter = self._bounded_parameter()
