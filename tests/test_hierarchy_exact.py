@@ -15,39 +15,17 @@ from discrete_vae import (
     SpikeExponential,
     exact_log_partition,
 )
-from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
+from tests.hierarchy.test_contract import Exchanged, Reversed
 from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 
 NUM_FEATURES = 4
 BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
-
-
-class Exchanged(GaussianHierarchy):
-    """A fault: the closed-form KL runs from prior to posterior."""
-
-    class Sample(HierarchySample):
-        def kl(self):
-            return self.prior.kl_to(self.posterior).sum((-2, -1))
-
-    def rsample(self, x, zeta, *, generator=None):
-        right = super().rsample(x, zeta, generator=generator)
-        return self.Sample(right.h, right.posterior, right.prior, right.decoder_input)
-
-
-class Reversed(GaussianHierarchy):
-    """A fault: the layer that the posterior samples first is the prior's last."""
-
-    def rsample(self, x, zeta, *, generator=None):
-        right = super().rsample(x, zeta, generator=generator)
-        h = right.h.flip(-2)
-        q = Gaussian(right.posterior.mean.flip(-2), right.posterior.log_std.flip(-2))
-        return HierarchySample(h, q, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
 
 
 class OwnSample(CompleteSharing):

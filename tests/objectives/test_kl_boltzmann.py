@@ -24,15 +24,12 @@ CASES = {
     "right side first": (1, 2, [[2], [1], [0]], [0.2, 0.4, -0.3], spike(4.0)),
     "saturated logits": (1, 1, [[0], [1]], [7.5, -1.0], spike(2.0)),
     "logits of nine": (1, 1, [[0], [1]], [9.0, -9.0], spike(1.0)),
-    "small beta": (2, 1, [[0], [1], [2]], [0.3, -0.8, 0.5], spike(0.05)),
     "large beta": (1, 1, [[0], [1]], [0.3, -0.5], spike(8.0)),
     "slab": (2, 1, [[0], [1], [2]], [-0.2, 0.8, 0.1], SpikeSlab),
 }
 for kind in OVERLAPPING:
-    CASES |= {
-        f"{kind}, three groups": (2, 1, [[0], [1], [2]], [0.3, -0.8, 0.5], SMOOTHINGS[kind]),
-        f"{kind}, a group across both sides": (2, 1, [[0, 2], [1]], [0.1, 0.6, -0.5], SMOOTHINGS[kind]),
-    }
+    CASES[f"{kind}, three groups"] = (2, 1, [[0], [1], [2]], [0.3, -0.8, 0.5], SMOOTHINGS[kind])
+CASES["ramps, a group across both sides"] = (2, 1, [[0, 2], [1]], [0.1, 0.6, -0.5], SMOOTHINGS["ramps"])
 
 
 def build(name):
@@ -96,37 +93,22 @@ def with_pair_term(pair_term):
     return estimator
 
 
-def bits_without_gradient(rbm, groups, log_partition, generator):
-    return _with_bits(rbm, groups, log_partition, lambda group: group.bits.detach())
+def with_bits(change):
+    def estimator(rbm, groups, log_partition, generator):
+        changed = [replace(group, bits=change(group, group.bits.detach())) for group in groups]
+        return kl_to_boltzmann(rbm, changed, log_partition=log_partition)
+
+    return estimator
 
 
-def bits_of_a_spike(rbm, groups, log_partition, generator):
+def bits_of_a_spike(group, bits):
     """The value is right, the gradient that of a transformation whose zeta determines z."""
-
-    def change(group):
-        bits = group.bits.detach()
-        return replace_gradient(bits, (1 - bits) * torch.nn.functional.softplus(group.logits))
-
-    return _with_bits(rbm, groups, log_partition, change)
+    return replace_gradient(bits, (1 - bits) * torch.nn.functional.softplus(group.logits))
 
 
-def logits_alone(rbm, groups, log_partition, generator):
+def logits_alone(group, bits):
     """E[z | zeta, l] is differentiated at fixed zeta."""
-
-    def change(group):
-        bits = group.bits.detach()
-        return replace_gradient(bits, bits * (1 - bits) * group.logits)
-
-    return _with_bits(rbm, groups, log_partition, change)
-
-
-def zeta_as_bits(rbm, groups, log_partition, generator):
-    return _with_bits(rbm, groups, log_partition, lambda group: group.zeta)
-
-
-def _with_bits(rbm, groups, log_partition, change):
-    changed = [replace(group, bits=change(group)) for group in groups]
-    return kl_to_boltzmann(rbm, changed, log_partition=log_partition)
+    return replace_gradient(bits, bits * (1 - bits) * group.logits)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -137,10 +119,10 @@ def test_value_and_every_gradient_are_unbiased(name):
     check_mean(estimates(rbm, posterior, ours, num_batches), expected, resolution=0.02)
 
 
-CONVERGENT = ["three units, three groups", "logits of nine", "large beta"]
+CONVERGENT = ["three units, three groups", "logits of nine", "large beta", "overlapping-power, three groups"]
 
 
-@pytest.mark.parametrize("name", [*CONVERGENT, *(f"{kind}, three groups" for kind in OVERLAPPING)])
+@pytest.mark.parametrize("name", CONVERGENT)
 def test_quadrature_has_converged(name):
     rbm, posterior = build(name)
     coarse, fine = (exact_value_and_gradient(rbm, posterior, num_nodes=n) for n in (12, 24))
@@ -155,12 +137,11 @@ def test_quadrature_has_converged(name):
         (with_pair_term(planted_faults.factor_missing), "three units, three groups"),
         (with_pair_term(planted_faults.clamped_probability), "saturated logits"),
         (second_draw, "three units, three groups"),
-        *((bits_without_gradient, f"{kind}, three groups") for kind in OVERLAPPING),
-        (bits_of_a_spike, "ramps, three groups"),
-        (logits_alone, "overlapping-exponential, three groups"),
-        (zeta_as_bits, "ramps, three groups"),
+        *((with_bits(lambda _, bits: bits), f"{kind}, three groups") for kind in OVERLAPPING),
+        (with_bits(bits_of_a_spike), "ramps, three groups"),
+        (with_bits(logits_alone), "overlapping-exponential, three groups"),
+        (with_bits(lambda group, _: group.zeta), "ramps, three groups"),
     ],
-    ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_planted_faults_are_rejected(estimator, name):
     rbm, posterior = build(name)

@@ -68,9 +68,14 @@ def test_faults_are_rejected(kind):
 
 
 @pytest.mark.parametrize(
-    "groups", [[[0], [1], [2], [3]], [[3, 0], [2, 1]], [[0, 1, 2, 3]], [[2], [1, 0], [3]]]
+    ("groups", "make"),
+    [
+        ([[0], [1], [2], [3]], spike(2.0)),
+        ([[3, 0], [2, 1]], SpikeSlab),
+        ([[0, 1, 2, 3]], MixtureOfRamps),
+        ([[2], [1, 0], [3]], MixtureOfRamps),
+    ],
 )
-@pytest.mark.parametrize("make", [spike(2.0), SpikeSlab, MixtureOfRamps])
 def test_bipartite_graph_gives_the_values_and_gradients_of_the_rbm(groups, make):
     rbm, graph = (machine.double() for machine in rbm_and_its_graph(2, 2))
     posterior = PolynomialPosterior(groups, make(), [0.4, -0.3, 0.2, -0.6])

@@ -13,17 +13,11 @@ CASES = {
     "three groups": ([[0], [1], [2]], [0.3, -0.8, 0.5], spike(3.0)),
     "two units in one group": ([[0, 2], [1]], [0.5, -0.4, 0.2], spike(2.0)),
     "interleaved": ([[1], [0, 2]], [0.2, 0.4, -0.6], spike(1.0)),
-    "one group": ([[0, 1, 2]], [0.7, -1.0, 0.2], spike(4.0)),
     "logits of nine": ([[0], [1]], [9.0, -9.0], spike(1.0)),
-    "small beta": ([[0], [1], [2]], [0.3, -0.8, 0.5], spike(0.05)),
     "large beta": ([[0], [1]], [0.3, -0.5], spike(8.0)),
     "slab": ([[0], [1], [2]], [-0.2, 0.8, 0.1], SpikeSlab),
 }
-for kind in OVERLAPPING:
-    CASES |= {
-        f"{kind}, three groups": ([[0], [1], [2]], [0.3, -0.8, 0.5], SMOOTHINGS[kind]),
-        f"{kind}, interleaved": ([[1], [0, 2]], [0.2, 2.4, -1.6], SMOOTHINGS[kind]),
-    }
+CASES |= {f"{kind}, interleaved": ([[1], [0, 2]], [0.2, 2.4, -1.6], SMOOTHINGS[kind]) for kind in OVERLAPPING}
 
 
 def build(name):
@@ -68,9 +62,8 @@ def ours(posterior, batch_size, generator):
 def zeta_of_a_second_draw(posterior, batch_size, generator):
     """zeta keeps its slope but takes its on-off pattern from an independent draw of z."""
     groups, zeta = posterior.rsample(batch_size, generator)
-    logits = torch.cat([group.logits for group in groups], -1)[
-        :, torch.cat([g.units for g in groups]).argsort()
-    ]
+    order = torch.cat([group.units for group in groups]).argsort()
+    logits = torch.cat([group.logits for group in groups], -1)[:, order]
     return zeta * torch.bernoulli(torch.sigmoid(logits.detach()), generator=generator)
 
 
@@ -81,9 +74,7 @@ def test_value_and_every_gradient_are_unbiased(name):
     check_mean(estimates(posterior, ours, num_batches), exact(posterior), resolution=0.02)
 
 
-@pytest.mark.parametrize(
-    "name", ["three groups", "large beta", *(f"{kind}, three groups" for kind in OVERLAPPING)]
-)
+@pytest.mark.parametrize("name", ["three groups", "large beta", "overlapping-power, interleaved"])
 def test_quadrature_has_converged(name):
     posterior = build(name)
     torch.testing.assert_close(exact(posterior, 12), exact(posterior, 24), rtol=1e-7, atol=1e-8)
