@@ -209,43 +209,43 @@ class DiscreteVAE(nn.Module):
         if not on_meta and encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
             check_model_memory(config, 4, "for weights")
         with allocating("model", _NARROWER):
-            return cls._build(config, encoder, decoder)
-
-    @classmethod
-    def _build(cls, config: ModelConfig, encoder: nn.Module | None, decoder: nn.Module | None) -> Self:
-        prior = instantiate(config.prior)
-        smoothing = instantiate(config.smoothing)
-        likelihood = instantiate(config.likelihood, event_shape=config.shape)
-        own = tuple(name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None)
-        first, *rest = likelihood.input_shape
-        rows_of_mask = likelihood.event_shape[0] if config.missing else 0
-        shape = (first + rows_of_mask, *rest)
-        read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
-        num_features = _count_features(read, shape)
-        hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
-        groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
-        posterior = instantiate(
-            config.posterior.model_copy(update={"groups": groups}),
-            num_features=num_features,
-            num_units=prior.num_units,
-            smoothing=smoothing,
-        )
-        if decoder is None:
-            decoder = instantiate(
-                config.decoder, num_latents=hierarchy.decoder_size, parameter_shape=likelihood.parameter_shape
+            prior = instantiate(config.prior)
+            smoothing = instantiate(config.smoothing)
+            likelihood = instantiate(config.likelihood, event_shape=config.shape)
+            own = tuple(
+                name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None
             )
-        model = cls(
-            prior=prior,
-            posterior=posterior,
-            likelihood=likelihood,
-            hierarchy=hierarchy,
-            encoder=read,
-            decoder=decoder,
-            missing=config.missing,
-            mask=config.mask,
-        )
-        model.config, model._own = config, own
-        return model
+            first, *rest = likelihood.input_shape
+            rows_of_mask = likelihood.event_shape[0] if config.missing else 0
+            shape = (first + rows_of_mask, *rest)
+            read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+            num_features = _count_features(read, shape)
+            hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
+            groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
+            posterior = instantiate(
+                config.posterior.model_copy(update={"groups": groups}),
+                num_features=num_features,
+                num_units=prior.num_units,
+                smoothing=smoothing,
+            )
+            if decoder is None:
+                decoder = instantiate(
+                    config.decoder,
+                    num_latents=hierarchy.decoder_size,
+                    parameter_shape=likelihood.parameter_shape,
+                )
+            model = cls(
+                prior=prior,
+                posterior=posterior,
+                likelihood=likelihood,
+                hierarchy=hierarchy,
+                encoder=read,
+                decoder=decoder,
+                missing=config.missing,
+                mask=config.mask,
+            )
+            model.config, model._own = config, own
+            return model
 
     @property
     def smoothing(self) -> Smoothing:
