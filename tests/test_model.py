@@ -245,7 +245,7 @@ EVALUATIONS = {
     "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x, log_partition=1.0).value),
     "impute": lambda model, x: torch.tensor(
         impute(
-            model, x[:3].masked_fill(x[:3] < 0.5, torch.nan), settings=ImputationSettings(num_samples=9)
+            model, x[:3].masked_fill(x[:3] < 0.5, torch.nan), settings=ImputationSettings(num_samples=20)
         ).filled
     ),
     "interpolate": lambda model, x: torch.tensor(interpolate(model, x[:1], x[1:2]).mean),

@@ -518,12 +518,11 @@ class DiscreteVAE(nn.Module):
 
         Args:
             zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
-            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
-                rows that repeat one zeta then differ in their continuous layers alone.
+            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew.
             statistic: "mean" is E[x | zeta, h], for bits probabilities; codes, being names, have none that is useful.
                 "mode" is the most probable x, feature by feature; "sample" is a draw of x.
-            seed: Seed of the noise in h and x, short for a generator with that seed.
-            generator: Source of that noise; without it and a seed torch's global generator is.
+            seed: As in `encode`, for the noise in h and x.
+            generator: Source of that noise.
 
         Returns:
             (..., *event).
@@ -550,10 +549,7 @@ class DiscreteVAE(nn.Module):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> ModelSample:
-        """Draw from the generative model.
-
-        One source of noise governs all of z, zeta and h; without seed and generator it is torch's global generator, so
-        that each call draws anew.
+        """Draw from the generative model, all of z, zeta and h by one source of noise.
 
         Args:
             n: Number of draws; may be left out where z is given.
@@ -565,8 +561,7 @@ class DiscreteVAE(nn.Module):
             generator: Source of all noise.
 
         Returns:
-            Means of x with the latents behind them, in the model's dtype; `Likelihood.sample` of the decoder's output
-            draws x itself.
+            Means of x with the latents behind them, in the model's dtype; `decode` with statistic "sample" draws x.
 
         Raises:
             InvalidInputError: If an argument breaks its rule, zeta comes without z, or a weight of the model is not
@@ -624,11 +619,7 @@ class DiscreteVAE(nn.Module):
         The networks read z where they were trained on smoothed values. It is a model like any other, but for training,
         since no gradient passes through zeta. Its weights and buffers are those of this model, not copies.
 
-        Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model may be used with beta ->
-        infinity).
-
-        Returns:
-            The limit, in the mode of this model.
+        Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model with beta -> infinity).
 
         Raises:
             InvalidInputError: If the smoothing has no parameter that takes zeta to z.
@@ -659,10 +650,7 @@ class DiscreteVAE(nn.Module):
         Whole or not at all; a saved model that is there gives way. Of parts of your own the weights are saved.
 
         Args:
-            path: The folder, new or empty or that of a saved model; ``~`` is the home directory.
-
-        Returns:
-            The folder.
+            path: The folder, new or empty or that of a saved model; ``~`` is the home directory. It is returned.
 
         Raises:
             InvalidInputError: If the model was not built by `from_config`, a part has been exchanged since, a weight
@@ -694,11 +682,8 @@ class DiscreteVAE(nn.Module):
                 `discrete_vae.interop.hub`.
             encoder: The module of your own that the model was saved with; its weights are overwritten.
             decoder: The same.
-            device: Where the model is wanted.
+            device: Where the model, which is in evaluation mode, is wanted.
             revision: Branch, tag or commit of a model of the hub; None is its main branch.
-
-        Returns:
-            The model in evaluation mode.
 
         Raises:
             InvalidInputError: If the device or the folder is not there, a file or a weight is damaged or does not fit,

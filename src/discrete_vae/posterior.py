@@ -108,21 +108,26 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
     """Check that groups are not empty, disjoint, and cover 0..n-1; names the offending group or unit."""
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
-    if isinstance(groups, str) or not isinstance(groups, Sequence) or len(groups) == 0:
-        raise InvalidInputError("groups", rule, repr(groups), example)
-    seen: set[int] = set()
+
+    def holds(value: object, is_part: Callable[[object], bool]) -> bool:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return False
+        return len(value) > 0 and all(map(is_part, value))
+
+    def is_unit(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+    if not holds(groups, lambda _: True):
+        raise InvalidInputError("groups", rule, repr(groups)[:80], example)
     for index, group in enumerate(groups):
-        if isinstance(group, str) or not isinstance(group, Sequence) or len(group) == 0:
-            raise InvalidInputError(f"groups[{index}]", "must list at least one unit", repr(group), example)
-        for unit in group:
-            if isinstance(unit, bool) or not isinstance(unit, int) or unit < 0:
-                raise InvalidInputError(f"groups[{index}]", "must hold whole numbers", repr(unit), example)
-            if unit in seen:
-                raise InvalidInputError("groups", rule, f"unit {unit} twice", example)
-            seen.add(unit)
-    missing = set(range(len(seen))) - seen
-    if missing:
-        raise InvalidInputError("groups", rule, f"no unit {min(missing)} but a unit {max(seen)}", example)
+        if not holds(group, is_unit):
+            received = repr(group)[:80]
+            raise InvalidInputError(f"groups[{index}]", "must list at least one unit", received, example)
+    units = sorted(unit for group in groups for unit in group)
+    for place, unit in enumerate(units):
+        if unit != place:
+            received = f"unit {unit} twice" if unit < place else f"no unit {place} but a unit {unit}"
+            raise InvalidInputError("groups", rule, received, example)
     return tuple(tuple(group) for group in groups)
 
 
@@ -236,14 +241,11 @@ class Posterior(nn.Module, ABC):
 
     Args:
         num_features: Length of the last axis of the features.
-        group_of_unit: For each unit of the prior the position of its group in the order of sampling, from 0.
+        group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling, from 0.
         smoothing: The transformation r(zeta|z); it becomes a part of this module.
 
     Attributes:
-        num_features: Length of the last axis of the features.
         num_units: Units of the prior.
-        smoothing: The transformation.
-        group_of_unit: (unit,) int64.
     """
 
     group_of_unit: Tensor

@@ -376,9 +376,6 @@ class RunningMean(Baseline):
         total: Decayed sum of the means, (group,), nats.
         weight: Decayed sum of their weights.
 
-    Raises:
-        InvalidInputError: If decay breaks its rule.
-
     Examples:
         >>> baseline = RunningMean(0.5, group_of_unit=torch.tensor([0, 0]), num_features=1)
         >>> [baseline(None, None, torch.full((1, 2, 1), s))[0].mean().item() for s in (3.0, 6.0, 6.0)]
@@ -428,20 +425,12 @@ class LearnedBaseline(Baseline):
     Args:
         hidden: Widths of the hidden layers of each network.
         decay: Weight of the past per batch in m and s, from 0 to below 1.
-
-    Raises:
-        InvalidInputError: If decay breaks its rule, or a width is not a positive integer.
     """
 
     by_group: Tensor
 
     def __init__(
-        self,
-        hidden: Sequence[int] = (100,),
-        decay: float = 0.9,
-        *,
-        group_of_unit: Tensor,
-        num_features: int,
+        self, hidden: Sequence[int] = (100,), decay: float = 0.9, *, group_of_unit: Tensor, num_features: int
     ) -> None:
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         sizes = {"group_of_unit": group_of_unit, "num_features": num_features}
@@ -522,9 +511,6 @@ class LeaveOneOut(GradientEstimator):
 
     Args:
         num_samples: K, at least 2.
-
-    Raises:
-        InvalidInputError: If num_samples is no whole number of at least 2.
     """
 
     up_to: Tensor
@@ -596,7 +582,7 @@ class NaiveKL(GradientEstimator):
     Source: Rolfe 2017, eq. naive-kl-grad-reinforce, and the baseline after it.
 
     Args:
-        baseline: Its config, or a baseline of your own; None is none.
+        baseline: As in `Reinforce`.
     """
 
     before: Tensor

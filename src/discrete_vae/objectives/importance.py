@@ -94,7 +94,7 @@ class WeightedDraws(ShowsShapes):
 
 
 class ImportanceSampler:
-    """Importance weights of a model in evaluation mode with folded networks; `DiscreteVAE.importance_sampler` makes it.
+    """Importance weights of a model in evaluation mode with folded networks, from `DiscreteVAE.importance_sampler`.
 
     Where the model's parts and the processor allow it the latents are drawn by compiled passes, see
     `discrete_vae.kernels.importance`; elsewhere by the modules, example after example.

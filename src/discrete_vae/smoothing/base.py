@@ -199,6 +199,10 @@ class Smoothing(nn.Module, ABC):
         """
         return self._icdf(rho, (z - 0.5) * (2 * _CERTAIN), *parameters)
 
+    def _bounded_parameter(self) -> Tensor | None:
+        """The one scalar parameter that a law may have for all units, kept inside its bounds."""
+        return None
+
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw z from q(z | zeta, l), (..., unit), in {0,1}, without gradient; zeta determines it where it can."""
@@ -258,23 +262,6 @@ def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
     except RuntimeError:
         received, repair = f"{tuple(shape)} and {tuple(other)}", "Give both (..., unit)."
         raise InvalidInputError(name, "must broadcast with logits", received, repair) from None
-
-
-class OneParameterSmoothing(Smoothing):
-    """A transformation whose law has one scalar parameter for all units, or none."""
-
-    def _parameter(self) -> Tensor | None:
-        """The parameter, a scalar, if there is one."""
-        return None
-
-    def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Bounds of the parameter, scalars, see `discrete_vae.numerics.bounded`; None is no bounds."""
-        return None
-
-    def _bounded_parameter(self) -> Tensor | None:
-        """The parameter, kept inside its bounds."""
-        parameter, bounds = self._parameter(), self._bounds()
-        return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
 
 
 def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
@@ -355,7 +342,7 @@ class InputDependentSmoothing(Smoothing):
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
 
-class BetaSmoothing(OneParameterSmoothing):
+class BetaSmoothing(Smoothing):
     """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
 
     beta: Tensor
@@ -401,8 +388,9 @@ class BetaSmoothing(OneParameterSmoothing):
         """Bring the parameter beta back between 0.01 and the bound."""
         project_(self.beta, *self._limits.unbind())
 
-    def _parameter(self) -> Tensor:
-        return self.beta
-
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
         return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
+
+    def _bounded_parameter(self) -> Tensor:
+        bounds = self._bounds()
+        return self.beta if bounds is None else bounded(self.beta, *bounds)

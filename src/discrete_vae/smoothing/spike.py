@@ -20,7 +20,6 @@ from discrete_vae.smoothing.base import (
     BetaSmoothing,
     ConditionalMoments,
     InputDependentSmoothing,
-    OneParameterSmoothing,
     SmoothedDraw,
     Smoothing,
     truncated_exponential,
@@ -53,7 +52,7 @@ def read_z(zeta: Tensor) -> Tensor:
     return torch.where(zeta.abs() > 0, 1.0, zeta)
 
 
-class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
+class SpikeSmoothing(SpikeAtZero):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
     A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
@@ -231,7 +230,7 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         super().__init__(beta, trainable, max_beta, repair="The paper's figures use 1 to 5.")
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        return _draw(rho, logits, self._parameter(), self._bounds(), self)
+        return _draw(rho, logits, self.beta, self._bounds(), self)
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None
@@ -254,14 +253,12 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        assert beta is not None
         of_one, zero = truncated_exponential(beta), beta.new_zeros(())
         return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
 
     def survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
         beta = self._bounded_parameter()
-        assert beta is not None
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)
 
 
@@ -273,7 +270,6 @@ class SpikeSlab(SpikeSmoothing):
     Source: Rolfe 2017, appendix spike-and-slab.
 
     Examples:
-        >>> import torch
         >>> SpikeSlab().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
         tensor([0.0000, 0.6000])
     """
