@@ -240,9 +240,9 @@ EVALUATIONS = {
     ),
     "evaluate_elbo": lambda model, x: torch.tensor(evaluate_elbo(model, x, log_partition=1.0).elbo),
     "latent_usage": lambda model, x: latent_usage(model, x).layer_kl,
-    "denoise_rows": lambda model, x: torch.tensor(denoise_rows(model, x, noise=0.1)),
+    "denoise_rows": lambda model, x: torch.tensor(denoise_rows(model, x, noise=0.1, num_draws=4)),
     "encode_rows": lambda model, x: torch.tensor(encode_rows(model, x, draw=True).continuous),
-    "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x, log_partition=1.0).value),
+    "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x[:3], log_partition=1.0).value),
     "impute": lambda model, x: torch.tensor(
         impute(
             model, x[:3].masked_fill(x[:3] < 0.5, torch.nan), settings=ImputationSettings(num_samples=20)

@@ -85,7 +85,7 @@ def expected(model, weight=1.0, of_log_z=None):
     return torch.cat([value.detach()[None], flat_gradient(value, model)])
 
 
-def estimates(model, weight=1.0, num_batches=32, num_rows=600):
+def estimates(model, weight=1.0, num_batches=32, num_rows=300):
     """Rows of the bound, whose value is that of weight 1, and of the weighted bound's gradient."""
     generator = torch.Generator().manual_seed(0)
     x = X.repeat(num_rows, 1)
@@ -122,7 +122,7 @@ def test_the_bounds_are_ordered(kind):
     generator, log_z = torch.Generator().manual_seed(3), exact_log_partition(model.prior)
     with torch.no_grad():
         many = model.elbo(
-            X.repeat(600, 1), log_partition=log_z, num_importance_samples=50, generator=generator
+            X.repeat(300, 1), log_partition=log_z, num_importance_samples=50, generator=generator
         ).value
     assert seconds[0] < float(many.mean()) < log_likelihood
 
