@@ -16,23 +16,15 @@ from discrete_vae import (
     exact_log_partition,
 )
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
-from tests.hierarchy.test_contract import Exchanged, Reversed
+from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior, randomize_norms
+from tests.hierarchy.test_contract import Exchanged, OwnSample, Reversed
 from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 
 NUM_FEATURES = 4
 BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
-
-
-class OwnSample(CompleteSharing):
-    """A fault: a layer's prior reads a sum that holds the layer itself."""
-
-    def layers(self, zeta, h):
-        return self.networks[0](self.zeta_map(zeta).unsqueeze(-2) + h.cumsum(-2))
 
 
 # name -> (prior of h, its layers, hidden layers of all networks, quadrature nodes of a binary unit and of a normal one)
@@ -65,16 +57,8 @@ def build(name, hierarchy_class=GaussianHierarchy, prior_class=None):
                 parameter.copy_(scale * torch.randn_like(parameter))
         for network in model.hierarchy.posterior:
             network.network.output.bias[1] += 0.5  # wide tails keep importance weights bounded
-        for module in model.modules():
-            if isinstance(module, L1BatchNorm):
-                module.running_mean.normal_(0, 0.2)
-                module.running_deviation.uniform_(0.5, 1.5)
+    randomize_norms(model, offsets=False)
     return model.eval(), num_nodes
-
-
-def log_prior(model):
-    machine = enumerate_machine(model.prior)
-    return lambda z: machine.log_prob[(z.long() * 2 ** torch.arange(2)).sum(-1)]
 
 
 def normal(layer):
@@ -133,7 +117,7 @@ def exact_terms(model, num_nodes):
         q, rows, h, log_q, log_p = posterior_grid(model, x, noise, num_nodes[0])
         below = torch.stack([log_joint(model, x, rows, h), log_q - log_p], -1)
         inner = torch.tensordot(weight, below.unflatten(0, (-1, len(noise))), dims=([0], [1]))
-        kl = q.log_q - log_prior(model)(q.nodes.z)
+        kl = q.log_q - log_prior(model.prior)(q.nodes.z)
         means.append(q.expectation(torch.stack([inner[:, 0], kl, inner[:, 1]], -1)))
     return torch.stack(means).mean(0)
 
@@ -144,7 +128,7 @@ def exact_log_likelihood(model, num_nodes):
     rows, eps = grid(nodes.zeta, noise)
     with torch.no_grad():
         h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
-        log_weight = (nodes.weight.log() + log_prior(model)(nodes.z))[:, None] + weight.log()
+        log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
         return torch.stack(
             [torch.logsumexp(log_weight.flatten() + log_joint(model, x, rows, h), 0) for x in X]
         )
@@ -192,7 +176,7 @@ def test_generated_samples_have_the_exact_mean(name):
     with torch.no_grad():
         h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
         mean = model.likelihood.mean(model.decoder(model.hierarchy.prior.decoder_input(rows, h)))
-        prob = nodes.weight * log_prior(model)(nodes.z).exp()
+        prob = nodes.weight * log_prior(model.prior)(nodes.z).exp()
         exact = (prob[:, None] * weight).flatten() @ mean
         machine = enumerate_machine(model.prior)
         generator = torch.Generator().manual_seed(1)

@@ -204,11 +204,6 @@ def test_no_bit_code_or_count_is_drawn_from_nan(likelihood):
             likelihood.mode(parameters)
 
 
-def test_layers_take_latents_of_any_precision():
-    for dtype in (torch.float16, torch.float64):
-        assert LAYERS_ALONE.eval().sample(torch.zeros(2, 4, dtype=dtype)).dtype == torch.float32
-
-
 def test_autocast_keeps_energies_and_latents():
     """Networks may round; energies of tens of nats, the KL and every latent may not."""
     model = build(hierarchy=LAYERS)
@@ -264,12 +259,11 @@ class TestDtypes:
         other = X.to(dtype)
         for method in ("elbo", "encode", "reconstruct", "log_likelihood"):
             more = (20,) if method == "log_likelihood" else ()
-            found = [
-                getattr(model, method)(x, *more, generator=torch.Generator().manual_seed(1))
-                for x in (X, other)
-            ]
-            name = {"elbo": "value", "encode": "zeta", "log_likelihood": "value"}.get(method)
-            first, second = found if name is None else (getattr(part, name) for part in found)
+            noise = (torch.Generator().manual_seed(1) for _ in range(2))
+            first, second = (getattr(model, method)(x, *more, generator=next(noise)) for x in (X, other))
+            if method != "reconstruct":
+                name = "zeta" if method == "encode" else "value"
+                first, second = getattr(first, name), getattr(second, name)
             assert torch.equal(first, second), method
 
     def test_parts_alone_take_every_float_dtype(self):
@@ -277,14 +271,13 @@ class TestDtypes:
         sample = model.posterior.rsample(X.to(torch.bfloat16))
         below = model.hierarchy.rsample(X.double(), sample.zeta.double())
         assert sample.zeta.dtype == below.h.dtype == torch.float32
-
-
-def parts(draws):
-    return [getattr(draws, name) for name in ("z", "zeta", "h", "mean")]
+        for dtype in (torch.float16, torch.float64):
+            assert LAYERS_ALONE.eval().sample(torch.zeros(2, 4, dtype=dtype)).dtype == torch.float32
 
 
 def repeats(first, second):
-    return [torch.equal(a, b) for a, b in zip(parts(first), parts(second), strict=True)]
+    names = ("z", "zeta", "h", "mean")
+    return [torch.equal(getattr(first, name), getattr(second, name)) for name in names]
 
 
 class TestSourcesOfNoise:
@@ -294,38 +287,28 @@ class TestSourcesOfNoise:
         assert len(rows.unique(dim=0)) > 40
         assert not any(repeats(model.sample(10, num_sweeps=5), model.sample(10, num_sweeps=5)))
 
-    def test_the_global_seed_governs_all_of_it(self, model):
-        found = []
-        for seed in (1, 1, 2):
-            torch.manual_seed(seed)
-            found.append(model.sample(10, num_sweeps=5))
-        assert all(repeats(*found[:2]))
-        assert not any(repeats(*found[1:]))
-
-    def test_the_same_seed_repeats_the_whole_result(self, model):
-        draws = [model.sample(10, num_sweeps=5, seed=seed) for seed in (3, 3, 4)]
+    @pytest.mark.parametrize("source", ["global", "seed", "generator"])
+    def test_one_source_governs_the_whole_result(self, model, source):
+        draws = []
+        for seed in (3, 3, 4):
+            torch.manual_seed(seed if source == "global" else 0)
+            given = {"seed": seed, "generator": torch.Generator().manual_seed(seed)}
+            more = {} if source == "global" else {source: given[source]}
+            draws.append(model.sample(10, num_sweeps=5, **more))
         assert all(repeats(*draws[:2]))
         assert not any(repeats(*draws[1:]))
+        if source == "generator":  # it moves on
+            assert not any(repeats(draws[2], model.sample(10, num_sweeps=5, **more)))
+
+    def test_a_seed_governs_codes_and_means_and_leaves_the_global_generator_alone(self, model):
+        before = torch.random.get_rng_state()
         for method, argument in (("reconstruct", X), ("decode", torch.ones(10, 7))):
             first, second, other = (getattr(model, method)(argument, seed=seed) for seed in (3, 3, 4))
             assert torch.equal(first, second)
             assert not torch.equal(first, other)
         assert torch.equal(model.encode(X, seed=3).h, model.encode(X, seed=3).h)
-
-    def test_a_generator_governs_all_of_it_and_moves_on(self, model):
-        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
-        first, second = (model.sample(10, num_sweeps=5, generator=generator) for generator in generators)
-        assert all(repeats(first, second))
-        assert not any(repeats(first, model.sample(10, num_sweeps=5, generator=generators[0])))
-
-    def test_a_seed_leaves_the_global_generator_alone(self, model):
-        before = torch.random.get_rng_state()
         model.sample(4, num_sweeps=2, seed=0)
-        model.reconstruct(X, seed=0)
         assert torch.equal(before, torch.random.get_rng_state())
-
-    def test_the_states_set_the_number(self, model):
-        assert model.sample(z=torch.ones(6, 7)).mean.shape == (6, 12)
 
 
 def plant(model, name, value):
@@ -352,10 +335,8 @@ READS = {
 }
 
 
-BOUNDED = {
-    "posterior.norms.2.scale",
-    "posterior.smoothing.beta",
-}  # their bounds hold whatever the parameter is
+# their bounds hold whatever the parameter is
+BOUNDED = {"posterior.norms.2.scale", "posterior.smoothing.beta"}
 
 
 @pytest.mark.parametrize(("name", "door"), [(name, door) for name in READS for door in READS[name]])

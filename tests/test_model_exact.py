@@ -16,10 +16,9 @@ from discrete_vae import (
 )
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
-from discrete_vae.testing.enumeration import enumerate_machine
+from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.testing.goodness_of_fit import check_mean
-from tests.exact_paths import STEPS, by_path, flat_gradient
+from tests.exact_paths import STEPS, by_path, flat_gradient, log_prior, randomize_norms
 from tests.oracles.quadrature import exact_kl, joint_nodes, posterior_quadrature
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
@@ -106,11 +105,7 @@ def build(name):
     with torch.no_grad():
         for parameter in [*prior.parameters(), *model.encoder.parameters(), *model.decoder.parameters()]:
             parameter.add_(torch.randn_like(parameter))
-        for module in model.modules():
-            if isinstance(module, L1BatchNorm):
-                module.running_mean.normal_(0, 0.2)
-                module.running_deviation.uniform_(0.5, 1.5)
-                module.offset.normal_(0, 0.5)
+    randomize_norms(model)
     return model.eval(), num_nodes
 
 
@@ -134,12 +129,6 @@ def of_x(model, features):
     return [value[0, torch.tensor(order).argsort()] for value in model.smoothing.constrain(*raw)]
 
 
-def log_prior(model):
-    machine = enumerate_machine(model.prior)
-    powers = 2 ** torch.arange(model.prior.num_units)
-    return lambda z: machine.log_prob[(z.long() * powers).sum(-1)]
-
-
 def log_likelihood_of(model, x, zeta):
     """log p(x | zeta) at each row of zeta."""
     return model.likelihood.log_prob(
@@ -153,13 +142,15 @@ def exact_elbo(model, num_nodes):
     for x in X:
         posterior = quadrature_of(model, x, num_nodes)
         log_px = log_likelihood_of(model, x, posterior.nodes.zeta)
-        parts.append(torch.stack([posterior.expectation(log_px), exact_kl(posterior, log_prior(model))]))
+        parts.append(
+            torch.stack([posterior.expectation(log_px), exact_kl(posterior, log_prior(model.prior))])
+        )
     return torch.stack(parts).mean(0)
 
 
 def exact_log_likelihood(model, num_nodes):
     nodes = joint_nodes(model.smoothing, model.prior.num_units, num_nodes)
-    joint = nodes.weight.log() + log_prior(model)(nodes.z)
+    joint = nodes.weight.log() + log_prior(model.prior)(nodes.z)
     log_px = torch.stack([log_likelihood_of(model, x, nodes.zeta) for x in X])
     return torch.logsumexp(joint + log_px, -1).detach()
 

@@ -8,7 +8,7 @@ import torch
 from discrete_vae.hierarchy.gaussian import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.testing.goodness_of_fit import check_mean
-from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
+from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior
 from tests.oracles.quadrature import normal_nodes
 from tests.test_hierarchy_exact import (
     X,
@@ -16,7 +16,6 @@ from tests.test_hierarchy_exact import (
     exact_log_likelihood,
     exact_terms,
     log_joint,
-    log_prior,
     posterior_grid,
 )
 
@@ -35,7 +34,7 @@ def exact_bound(model, num_samples, num_nodes):
         for _ in range(num_samples - 1):
             inner = torch.logaddexp(inner[:, :, None], log_weight[:, None, :]).flatten(1)
             many = (many[:, None] * weight).flatten()
-        kl = q.log_q - log_prior(model)(q.nodes.z)
+        kl = q.log_q - log_prior(model.prior)(q.nodes.z)
         means.append(q.expectation((inner - math.log(num_samples)) @ many - kl))
     return torch.stack(means).mean()
 

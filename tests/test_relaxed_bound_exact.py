@@ -12,14 +12,13 @@ from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.posterior import LogitPaths
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
-from tests.exact_paths import flat_gradient
+from tests.exact_paths import flat_gradient, log_prior
 from tests.test_model_exact import (
     X,
     build,
     exact_elbo,
     exact_log_likelihood,
     log_likelihood_of,
-    log_prior,
     quadrature_of,
 )
 from tests.transformations import OVERLAPPING
@@ -136,7 +135,7 @@ def test_mean_field_starts_at_the_elbo():
 
     for x in X:
         q = quadrature_of(model, x, NODES)
-        kl = q.expectation(q.log_q - log_prior(model)(q.nodes.z))
+        kl = q.expectation(q.log_q - log_prior(model.prior)(q.nodes.z))
         torch.testing.assert_close(q.expectation(log_ratio(model, q, unswept)), -kl, rtol=0, atol=1e-4)
 
 

@@ -155,7 +155,7 @@ def test_the_log_std_is_bounded():
     assert float(free.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach().abs().max()) > 2.0
 
 
-class OwnSample(GroupSharing):
+class OwnSample(CompleteSharing):
     """A fault: the running sum of a layer includes the layer itself."""
 
     def layers(self, zeta, h):
@@ -186,7 +186,7 @@ class Exchanged(GaussianHierarchy):
 
 class TestPlantedFaults:
     def test_a_prior_that_sees_its_own_sample(self, scramble):
-        prior = scramble(OwnSample(**SIZES, hidden=(7,), num_groups=1))
+        prior = scramble(OwnSample(**SIZES, hidden=(7,)))
         with pytest.raises(AssertionError, match="layer 0"):
             check_gaussian_prior(prior)
         with pytest.raises(AssertionError, match="standard errors apart"):

@@ -19,6 +19,7 @@ from discrete_vae.numerics import replace_gradient
 from discrete_vae.testing.enumeration import enumerate_machine
 from discrete_vae.testing.goodness_of_fit import check_mean
 from tests.boltzmann.graphs import randomize, rbm_and_its_graph
+from tests.exact_paths import log_prior
 from tests.oracles import planted_faults
 from tests.oracles.polynomial_posterior import PolynomialPosterior
 from tests.oracles.quadrature import exact_kl
@@ -84,9 +85,8 @@ def row(machine, posterior, reconstruction, kl):
 
 def exact(machine, posterior, num_nodes=None):
     num_nodes = num_nodes or (32 if len(posterior.of_x) else 12 if machine.num_units > 3 else 24)
-    enumerated, powers = enumerate_machine(machine), 2 ** torch.arange(machine.num_units)
     quadrature = posterior.quadrature(num_nodes)
-    kl = exact_kl(quadrature, lambda z: enumerated.log_prob[(z.long() * powers).sum(-1)])
+    kl = exact_kl(quadrature, log_prior(machine))
     return row(machine, posterior, quadrature.expectation(log_likelihood(quadrature.nodes.zeta)), kl)
 
 
