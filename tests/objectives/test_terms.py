@@ -109,10 +109,15 @@ def estimates(machine, posterior, kl=ours, zeta_of=as_drawn, num_batches=32, bat
     return torch.stack(rows)
 
 
+MANY = {"num_batches": 60, "batch_size": 4000}
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_values_and_every_gradient_are_unbiased(name):
     model = build(name)
-    check_mean(estimates(*model), exact(*model), resolution=0.01, rounding=1e-8)
+    rare = name.endswith(("saturated logits", "slab", "of nine"))  # some bits hardly ever turn
+    found = estimates(*model, **(MANY if rare else {}))
+    check_mean(found, exact(*model), resolution=0.01, rounding=1e-8)
 
 
 CONVERGENT = ["three groups", "logits of nine", "large beta", "overlapping-power, three groups"]
@@ -233,8 +238,8 @@ def test_a_second_draw_of_z_is_rejected():
 
 
 def test_the_shifted_form_has_right_values_and_biased_gradients():
-    machine, posterior = build(X, shifted=True)
-    found, expected = estimates(machine, posterior), exact(machine, posterior)
+    machine, posterior = build("depends on x, two in a group", shifted=True)
+    found, expected = estimates(machine, posterior, batch_size=4000), exact(machine, posterior)
     check_mean(found[:, :2], expected[:2], resolution=0.01)
     of_reconstruction = 2 + sum(parameter.numel() for parameter in posterior.parameters())
     for of_term in (slice(2, of_reconstruction), slice(of_reconstruction, None)):
