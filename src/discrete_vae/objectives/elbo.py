@@ -289,16 +289,9 @@ def kl_to_boltzmann(
 def kl_without_log_partition(
     energy: BoltzmannMachine, logits: Tensor, bits: Tensor, order: nn.Module
 ) -> Tensor:
-    """`kl_to_boltzmann` less log Z, of tensors in the prior's order; the KL of z alone.
+    """`kl_to_boltzmann` less log Z, (...), nats, of logits and bits (..., unit) in the prior's order; that of z alone.
 
-    Args:
-        energy: The prior.
-        logits: (..., unit), log-odds given everything sampled earlier.
-        bits: (..., unit), from `Smoothing.bits`.
-        order: What the energy's `pair_order` gives for the posterior's groups; made once, not per step.
-
-    Returns:
-        (...), nats.
+    The order is what the energy's `pair_order` gives for the posterior's groups; it is made once, not per step.
     """
     mean, entropy = mean_and_entropy(logits)
     return energy.expected_energy(bits, mean, order) - entropy

@@ -119,18 +119,9 @@ class ImportanceSampler:
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior.
+        """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior, (sample, example), float64, nats.
 
-        Args:
-            x: (example, *event) or (example, feature), in the likelihood's domain.
-            num_samples: Draws per example.
-            chunk_size: Draws of an example that are in memory at a time.
-            observed: As in `DiscreteVAE.elbo`.
-            keys: One per example, from `discrete_vae.rng.key_to_seed`: its noise then depends on its key alone.
-            generator: Source of the noise where there are no keys; None means torch's global generator.
-
-        Returns:
-            (sample, example), float64, nats.
+        The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
 
         Raises:
             InvalidInputError: If x is no draw of the likelihood, or a weight is not finite.

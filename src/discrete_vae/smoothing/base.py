@@ -110,26 +110,20 @@ class Smoothing(nn.Module, ABC):
             zeta: (..., unit), any number; F is 0 below the domain of zeta and 1 above it.
             logits: (..., unit), log-odds of z; broadcast with zeta.
             parameters: As in `icdf`.
-
-        Returns:
-            (..., unit), in [0, 1].
         """
         self._check_arguments("zeta", zeta, logits, parameters)
         return self._cdf(zeta, logits, *parameters)
 
     def log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """Log density of the marginal at zeta, differentiable in all of its arguments.
+        """Log density of the marginal at zeta, nats, differentiable in all of its arguments.
 
         Where there is a spike the density is that with respect to the sum of a point mass at 0 and the Lebesgue
         measure: at zeta = 0 it is log p(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
 
         Args:
             zeta: (..., unit), any number; the density is 0 outside the domain of zeta.
-            logits: (..., unit), log-odds of z; broadcast with zeta.
+            logits: As in `cdf`.
             parameters: As in `icdf`.
-
-        Returns:
-            (..., unit), nats.
 
         Raises:
             InvalidInputError: As `cdf`, and if zeta has no density, as in the limit zeta = z.
