@@ -13,7 +13,7 @@ from discrete_vae.kernels import norm
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
-from discrete_vae.nets.mlp import ConcatLinear
+from discrete_vae.nets.mlp import ConcatLinear, L1BatchNorm
 from discrete_vae.nets.precision import set_precision
 from discrete_vae.objectives import importance
 from discrete_vae.testing import enumerate_machine
@@ -134,6 +134,23 @@ def flat_gradient(value, model):
 def flat(gradients):
     """Gradients in a row, float64."""
     return torch.cat([gradient.double().flatten() for gradient in gradients])
+
+
+def log_prior(energy):
+    """log p(z) of rows of z, with its gradient by the machine's parameters."""
+    machine, powers = enumerate_machine(energy), 2 ** torch.arange(energy.num_units)
+    return lambda z: machine.log_prob[(z.long() * powers).sum(-1)]
+
+
+@torch.no_grad()
+def randomize_norms(model, *, offsets=True):
+    """Draw the running statistics of a model's norms, and where they shift."""
+    for module in model.modules():
+        if isinstance(module, L1BatchNorm):
+            module.running_mean.normal_(0, 0.2)
+            module.running_deviation.uniform_(0.5, 1.5)
+            if offsets:
+                module.offset.normal_(0, 0.5)
 
 
 def working_of(model):

@@ -15,7 +15,6 @@ from discrete_vae import (
 )
 from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.precision import set_precision
@@ -42,9 +41,7 @@ def test_a_transformation_declares_its_limit(kind):
     model = make_model(SMOOTHINGS[kind]())
     assert (model.smoothing.sharp_limit() is not None) is (kind in LIMITED)
     if kind not in LIMITED:
-        name = type(model.smoothing).__name__
-        rule = rf"smoothing must be a transformation with a limit in which zeta is z; received a {name}"
-        with pytest.raises(InvalidInputError, match=rule):
+        with pytest.raises(InvalidInputError, match="smoothing"):
             model.discretized()
         return
     limit = model.discretized()
@@ -96,10 +93,7 @@ def test_training_refuses_it():
     config = load_experiment("digits", "smoke")
     fields = config.model_dump()
     fields["model"]["smoothing"] = {"kind": "sharp"}
-    with pytest.raises(
-        InvalidInputError,
-        match=r"model\.smoothing must pass the gradients that training needs; received sharp\. Train with another kind",
-    ):
+    with pytest.raises(InvalidInputError, match=r"model\.smoothing"):
         type(config)(**fields)
 
 
@@ -135,14 +129,10 @@ def test_importance_sampling_converges_to_the_sum_over_all_bits():
             + machine.log_prob
         )
         exact = float(torch.logsumexp(log_joint, 0))
-    means = []
-    limit = model.discretized()
+    limit, generator, means = model.discretized(), torch.Generator().manual_seed(0), []
     for num_samples, repeats in ((1, 400), (4, 400), (100, 400), (2000, 60)):
-        values = [
-            evaluate_log_likelihood(limit, x, log_partition=log_z, num_samples=num_samples, seed=seed).value
-            for seed in range(repeats)
-        ]
-        values = torch.tensor(values, dtype=torch.float64)
+        rows = x.expand(repeats, -1)
+        values = limit.log_likelihood(rows, num_samples, log_partition=log_z, generator=generator).value
         means.append((float(values.mean()), float(values.std()) / repeats**0.5))
     for (low, error), (high, other) in pairwise(means):
         assert high > low - 5 * (error + other)

@@ -13,7 +13,6 @@ from discrete_vae import (
     exact_log_partition,
 )
 from discrete_vae.config import (
-    FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
@@ -25,7 +24,7 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.evaluation.latents import latent_usage
-from discrete_vae.inference.encode import denoise_rows, encode_rows, reconstruct_rows
+from discrete_vae.inference.encode import denoise_rows, encode_rows
 from discrete_vae.inference.generate import interpolate
 from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.inference.score import elbo_rows
@@ -53,13 +52,7 @@ def x():
 
 def test_elbo_has_its_parts(model, x):
     elbo = model.elbo(x)
-    assert (
-        elbo.value.shape
-        == elbo.reconstruction.shape
-        == elbo.kl_discrete.shape
-        == elbo.kl_continuous.shape
-        == (20,)
-    )
+    assert elbo.value.shape == elbo.kl_discrete.shape == elbo.kl_continuous.shape == (20,)
     torch.testing.assert_close(elbo.value, elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous)
     (-elbo.value.mean()).backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
@@ -70,7 +63,7 @@ def test_a_few_steps_raise_the_bound(model):
     x = torch.cat([pattern.expand(50, 12), 1 - pattern.expand(50, 12)])
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     first = model.elbo(x).value.mean().item()
-    for _ in range(150):
+    for _ in range(100):
         optimizer.zero_grad()
         (-model.elbo(x).value.mean()).backward()
         optimizer.step()
@@ -134,19 +127,6 @@ def test_sampling(model):
     assert torch.equal(draws.mean, again.mean)
 
 
-def test_sampling_from_chains_of_ones_own(model):
-    z = BlockGibbs(model.prior, 6, seed=1).step(5)
-    assert torch.equal(model.sample(6, z=z).z, z)
-
-
-def test_encode_and_reconstruct(model, x):
-    sample = model.encode(x)
-    assert sample.z.shape == (20, 7)
-    assert not sample.logits.requires_grad
-    assert model.reconstruct(x).shape == (20, 12)
-    assert model.decode(sample.zeta).shape == (20, 12)
-
-
 @pytest.mark.parametrize("sharing", members(SharingConfig))
 class TestContinuousLayers:
     @pytest.fixture
@@ -168,6 +148,7 @@ class TestContinuousLayers:
         drawn = model.encode(x)
         assert drawn.h.shape == (20, 4, 5)
         assert model.reconstruct(x).shape == (20, 12)
+        assert bool(((drawn.z == 0) | (drawn.z == 1)).all())
         assert torch.equal(model.decode(drawn.zeta, drawn.h), model.decode(drawn.zeta, drawn.h))
         sample = model.sample(6, num_sweeps=5)
         assert sample.h.shape == (6, 4, 5)
@@ -180,13 +161,6 @@ class TestContinuousLayers:
         assert torch.equal(draws.zeta, zeta)
         assert len({tuple(row.tolist()) for row in draws.mean}) == 10
         assert model.decode(zeta.reshape(2, 5, 7)).shape == (2, 5, 12)
-
-
-def test_factorial_prior():
-    model = DiscreteVAE.from_config(
-        CONFIG.model_copy(update={"prior": FactorialBernoulliConfig(num_units=40)})
-    )
-    assert model.elbo(torch.zeros(3, 12)).value.shape == (3,)
 
 
 def test_importance_weighted_by_hand():
@@ -259,7 +233,6 @@ class Watched(torch.nn.Module):
 LAYERS = GaussianHierarchyConfig(num_layers=1, num_units=3, prior_hidden=(5,), posterior_hidden=(5,))
 EVALUATIONS = {
     "encode": lambda model, x: model.encode(x, seed=1).zeta,
-    "reconstruct": lambda model, x: model.reconstruct(x, seed=1),
     "decode": lambda model, x: model.decode(x[:, :7], seed=1),
     "sample": lambda model, x: model.sample(z=x[:, :7], seed=1).mean,
     "log_likelihood": lambda model, x: (
@@ -267,12 +240,13 @@ EVALUATIONS = {
     ),
     "evaluate_elbo": lambda model, x: torch.tensor(evaluate_elbo(model, x, log_partition=1.0).elbo),
     "latent_usage": lambda model, x: latent_usage(model, x).layer_kl,
-    "reconstruct_rows": lambda model, x: torch.tensor(reconstruct_rows(model, x)),
-    "denoise_rows": lambda model, x: torch.tensor(denoise_rows(model, x, noise=0.1)),
+    "denoise_rows": lambda model, x: torch.tensor(denoise_rows(model, x, noise=0.1, num_draws=4)),
     "encode_rows": lambda model, x: torch.tensor(encode_rows(model, x, draw=True).continuous),
-    "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x, log_partition=1.0).value),
+    "elbo_rows": lambda model, x: torch.tensor(elbo_rows(model, x[:3], log_partition=1.0).value),
     "impute": lambda model, x: torch.tensor(
-        impute(model, x.masked_fill(x < 0.5, torch.nan), settings=ImputationSettings(num_samples=50)).filled
+        impute(
+            model, x[:3].masked_fill(x[:3] < 0.5, torch.nan), settings=ImputationSettings(num_samples=20)
+        ).filled
     ),
     "interpolate": lambda model, x: torch.tensor(interpolate(model, x[:1], x[1:2]).mean),
 }
@@ -292,7 +266,7 @@ def watched_model():
 @pytest.mark.parametrize("name", EVALUATIONS)
 @pytest.mark.filterwarnings("ignore:.*effective samples")
 def test_evaluations_in_four_threads_leave_a_model_in_training_mode_alone(name, x):
-    model, evaluate = watched_model(), EVALUATIONS[name]
+    model, evaluate, x = watched_model(), EVALUATIONS[name], x[:8]
     right = evaluate(copy.deepcopy(model).eval(), x)
     before = copy.deepcopy(model.state_dict())
     with ThreadPoolExecutor(4) as pool:
@@ -308,7 +282,7 @@ def test_log_likelihoods_of_one_model_in_four_threads_are_those_of_one_after_the
     right = model.log_likelihood(x, 200, keys=range(len(x)), log_partition=1.0).value
     with ThreadPoolExecutor(4) as pool:
         found = pool.map(
-            lambda _: model.log_likelihood(x, 200, keys=range(len(x)), log_partition=1.0).value, range(12)
+            lambda _: model.log_likelihood(x, 200, keys=range(len(x)), log_partition=1.0).value, range(8)
         )
         assert all(torch.equal(each, right) for each in found)
 

@@ -1,40 +1,28 @@
-"""Arguments of the model: what is refused, dtypes, sources of noise, weights that are not finite."""
+"""Arguments of public doors: what is refused, dtypes, sources of noise, weights that are not finite."""
 
 import math
 
 import pytest
 import torch
 
-from discrete_vae import (
-    RBM,
-    DiscreteVAE,
-    HierarchicalPosterior,
-    LatentGroup,
-    Reparameterized,
-    RunningMoments,
-    SpikeExponential,
-    SpikeSlab,
-    annealed_log_partition,
-    bennett_log_partition,
-    exact_log_partition,
-    kl_to_boltzmann,
-    load_dataset,
-    load_experiment,
-)
+import discrete_vae as dv
+from discrete_vae import RBM, DiscreteVAE, LatentGroup, exact_log_partition, kl_to_boltzmann
 from discrete_vae.config import (
+    CategoricalLikelihoodConfig,
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     GraphBoltzmannConfig,
     HierarchicalPosteriorConfig,
     ModelConfig,
     RBMConfig,
+    instantiate,
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo, evaluate_log_likelihood
 from discrete_vae.evaluation.latents import flip_effects, latent_usage
 from discrete_vae.hierarchy.gaussian import NoHierarchy
-from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import log_partition_surrogate
+from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import importance_weighted
 
 CONFIG = ModelConfig(
@@ -56,123 +44,122 @@ def model():
     return build(hierarchy=LAYERS)
 
 
-def evaluations(model, x):
-    """Calls that evaluate examples."""
-    return {
-        "log_likelihood": lambda: model.log_likelihood(x, 2, log_partition=0.0),
-        "evaluate_log_likelihood": lambda: evaluate_log_likelihood(
-            model, x, log_partition=0.0, num_samples=2
-        ),
-        "evaluate_elbo": lambda: evaluate_elbo(model, x, log_partition=0.0),
-        "latent_usage": lambda: latent_usage(model, x),
-        "flip_effects": lambda: flip_effects(model, x),
-    }
-
-
-NO_LOG_Z = (math.nan, math.inf, -math.inf, torch.tensor(math.nan), "3.0", [1.0, 2.0], True, object())
-NO_SCALARS = tuple(torch.zeros(shape) for shape in ((10, 1), (10,), (1, 1), (0,)))  # they would broadcast
+NO_LOG_Z = (math.nan, -math.inf, torch.tensor(math.nan), "3.0", [1.0, 2.0], True, object())
+NO_SCALARS = tuple(torch.zeros(shape) for shape in ((10, 1), (10,), (0,)))  # they would broadcast
 NO_ZETA = tuple(torch.full((2, 7), value) for value in (-0.1, 1.5, math.nan))
-NO_X = {
-    "another shape": torch.zeros(2, 11),
-    "whole numbers": torch.zeros(2, 12, dtype=torch.uint8),
-    "truth values": X.bool(),
-    "intensities": torch.full((2, 12), 255.0),
-    "spins": 2 * X - 1,
-    "gaps": torch.full((2, 12), math.nan),
-    "no values": X.to("meta"),
-}
+NO_X = (
+    torch.zeros(2, 11),
+    torch.zeros(2, 12, dtype=torch.uint8),
+    X.bool(),
+    torch.full((2, 12), 255.0),
+    2 * X - 1,
+    torch.full((2, 12), math.nan),
+    X.to("meta"),
+)
 BOTH = {"seed": 0, "generator": torch.Generator()}
 LARGE = RBMConfig(num_left=13, num_right=14)
 PARTS = {
-    "posterior": HierarchicalPosterior(5, [[0, 1]], (), SpikeSlab()),
-    "likelihood": BernoulliLikelihood((5,)),
+    "posterior": dv.HierarchicalPosterior(5, [[0, 1]], (), dv.SpikeSlab()),
+    "likelihood": dv.BernoulliLikelihood((5,)),
 }
+NAN, MASK = torch.tensor([[0.0, torch.nan, 1.0]]), torch.tensor([[True, False, True]])
+ELBO = Elbo(torch.zeros(2), torch.ones(2), torch.ones(2), 1.0, True)
+LAYERS_ALONE = dv.NoSharing(4, 2, 3, (5,))
+
+
+def no_layers(num_latents, num_features):
+    return NoHierarchy(num_latents=num_latents, num_features=num_features)
+
+
+def gappy():
+    prior = RBMConfig(num_left=2, num_right=2)
+    return DiscreteVAE.from_config(ModelConfig(num_features=3, prior=prior, missing=True))
+
 
 # (the argument that the error names, a call of a model)
 REFUSED = [
-    *(
-        ("log_partition", call)
-        for value in (*NO_LOG_Z, *NO_SCALARS)
-        for call in (
-            lambda model, value=value: model.elbo(X, log_partition=value),
-            lambda model, value=value: model.log_likelihood(X, 10, log_partition=value),
-            lambda model, value=value: kl_to_boltzmann(model.prior, model.posterior.rsample(X).groups, value),
-        )
-    ),
+    *(("log_partition", lambda m, v=v: m.elbo(X, log_partition=v)) for v in (*NO_LOG_Z, *NO_SCALARS)),
+    ("log_partition", lambda m: m.log_likelihood(X, 10, log_partition=torch.zeros(10))),
+    ("log_partition", lambda m: kl_to_boltzmann(m.prior, m.posterior.rsample(X).groups, math.nan)),
     ("log_partition", lambda _: build(prior=LARGE).log_likelihood(X, 5)),
     ("negative_phase", lambda _: build(prior=LARGE).elbo(X).loss),
-    ("negative_phase", lambda model: model.elbo(X, negative_phase=torch.zeros(0, 7))),
-    (
-        "negative_phase",
-        lambda model: model.estimate_gradient(Reparameterized.of(model), X, negative_phase=torch.zeros(0, 7)),
-    ),
-    *(
-        ("x", lambda model, method=method, x=x: getattr(model, method)(x))
-        for method in ("elbo", "encode", "reconstruct")
-        for x in NO_X.values()
-    ),
-    ("x", lambda model: model.log_likelihood(torch.full((2, 12), 0.5), 10)),
-    *(("x", lambda model, name=name: evaluations(model, X[:0])[name]()) for name in evaluations(None, None)),
-    ("num_samples", lambda model: model.log_likelihood(X, 0)),
-    ("chunk_size", lambda model: model.log_likelihood(X, 10, chunk_size=0)),
-    *(("zeta", lambda model, zeta=zeta: model.decode(zeta)) for zeta in NO_ZETA),
-    *(("zeta", lambda model, zeta=zeta: model.sample(2, z=torch.ones(2, 7), zeta=zeta)) for zeta in NO_ZETA),
-    ("zeta", lambda model: model.decode(torch.zeros(2, 6))),
-    ("zeta", lambda model: model.decode(torch.zeros(7))),
-    ("h", lambda model: model.decode(torch.zeros(3, 7), torch.zeros(3, 5, 5))),
-    *(
-        ("statistic", lambda model, wrong=wrong: model.decode(torch.ones(2, 7), statistic=wrong))
-        for wrong in ("median", None, 1, "x" * 500)
-    ),
-    ("statistic", lambda model: model.reconstruct(X, statistic="median")),
-    ("n", lambda model: model.sample(0)),
-    ("n", lambda model: model.sample()),
-    ("z", lambda model: model.sample(3, z=torch.zeros(2, 7))),
-    ("z", lambda model: model.sample(2, z=torch.full((2, 7), 0.5))),
-    ("z", lambda model: model.sample(z=torch.full((2, 7), -1.0))),
-    ("z", lambda model: model.sample(3, zeta=torch.zeros(3, 7))),
-    ("seed", lambda model: model.sample(2, **BOTH)),
-    ("seed", lambda model: model.encode(X, **BOTH)),
-    ("seed", lambda model: model.reconstruct(X, **BOTH)),
-    ("seed", lambda model: model.decode(torch.ones(2, 7), **BOTH)),
-    *(
-        ("generator", call)
-        for wrong in (0, "cpu", torch.Generator)
-        for call in (
-            lambda model, wrong=wrong: model.elbo(X, generator=wrong),
-            lambda model, wrong=wrong: model.sample(2, generator=wrong),
-            lambda model, wrong=wrong: model.encode(X, generator=wrong),
-        )
-    ),
+    ("negative_phase", lambda m: m.elbo(X, negative_phase=torch.zeros(0, 7))),
+    *(("x", lambda m, x=x: m.elbo(x)) for x in NO_X),
+    ("x", lambda m: m.encode(NO_X[0])),
+    ("x", lambda m: m.reconstruct(NO_X[3])),
+    ("x", lambda m: m.log_likelihood(torch.full((2, 12), 0.5), 10)),
+    ("x", lambda m: m.log_likelihood(X[:0], 2, log_partition=0.0)),
+    ("x", lambda m: evaluate_log_likelihood(m, X[:0], log_partition=0.0, num_samples=2)),
+    ("x", lambda m: evaluate_elbo(m, X[:0], log_partition=0.0)),
+    ("x", lambda m: latent_usage(m, X[:0])),
+    ("x", lambda m: flip_effects(m, X[:0])),
+    ("num_samples", lambda m: m.log_likelihood(X, 0)),
+    ("chunk_size", lambda m: m.log_likelihood(X, 10, chunk_size=0)),
+    *(("zeta", lambda m, zeta=zeta: m.decode(zeta)) for zeta in NO_ZETA),
+    ("zeta", lambda m: m.sample(2, z=torch.ones(2, 7), zeta=NO_ZETA[1])),
+    ("zeta", lambda m: m.decode(torch.zeros(2, 6))),
+    ("zeta", lambda m: m.decode(torch.zeros(7))),
+    ("h", lambda m: m.decode(torch.zeros(3, 7), torch.zeros(3, 5, 5))),
+    *(("statistic", lambda m, s=s: m.decode(torch.ones(2, 7), statistic=s)) for s in (1, "x" * 500)),
+    ("statistic", lambda m: m.reconstruct(X, statistic="median")),
+    ("n", lambda m: m.sample(0)),
+    ("n", lambda m: m.sample()),
+    ("z", lambda m: m.sample(3, z=torch.zeros(2, 7))),
+    ("z", lambda m: m.sample(z=torch.full((2, 7), -1.0))),
+    ("z", lambda m: m.sample(3, zeta=torch.zeros(3, 7))),
+    ("seed", lambda m: m.sample(2, **BOTH)),
+    ("seed", lambda m: m.encode(X, **BOTH)),
+    ("seed", lambda m: m.reconstruct(X, **BOTH)),
+    ("seed", lambda m: m.decode(torch.ones(2, 7), **BOTH)),
+    ("generator", lambda m: m.elbo(X, generator=0)),
+    ("generator", lambda m: m.sample(2, generator="cpu")),
+    ("generator", lambda m: m.encode(X, generator=torch.Generator)),
     ("log_weights", lambda _: importance_weighted(torch.zeros(3))),
     ("log_weights", lambda _: importance_weighted(torch.zeros(0, 3))),
     ("posterior", lambda _: DiscreteVAE(prior=RBM(2, 1), **PARTS)),
-    (
-        "hierarchy",
-        lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=3, num_features=5), **PARTS),
+    ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(3, 5), **PARTS)),
+    ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(2, 4), **PARTS)),
+    ("mask", lambda _: DiscreteVAE(prior=RBM(1, 1), missing=True, mask="holes", **PARTS)),
+    *(
+        ("observed", lambda _, v=v: gappy().elbo(NAN, observed=v))
+        for v in ([[True] * 3], 1.0, MASK.to_sparse())
     ),
-    (
-        "hierarchy",
-        lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=NoHierarchy(num_latents=2, num_features=4), **PARTS),
-    ),
+    # doors of other packages, which calls with odd arguments once crashed
     ("energy", lambda _: exact_log_partition([])),
-    ("energy", lambda _: annealed_log_partition([])),
-    ("energy", lambda _: RunningMoments([], 5)),
+    ("energy", lambda _: dv.annealed_log_partition([])),
+    ("energy", lambda _: dv.RunningMoments([], 5)),
+    ("energy", lambda _: dv.estimate_log_partition(3)),
+    ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=[None])),
+    ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=1j)),
+    ("name", lambda _: dv.load_dataset(["digits"])),
+    ("experiment", lambda _: dv.load_experiment(["digits"])),
     *(
-        (
-            "inverse_temperature",
-            lambda _, wrong=wrong: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=wrong),
-        )
-        for wrong in ("x", {}, 1j, [None], object())
-    ),
-    ("name", lambda _: load_dataset(["digits"])),
-    ("experiment", lambda _: load_experiment(["digits"])),
-    *(
-        ("start", lambda _, start=start: bennett_log_partition(RBM(2, 2), start=start))
+        ("start", lambda _, start=start: dv.bennett_log_partition(RBM(2, 2), start=start))
         for start in ([[1.0] * 4], torch.tensor(1.0), torch.ones(0, 4), torch.full((3, 4), 2.0))
     ),
-    ("max_beta", lambda _: SpikeExponential(max_beta=torch.ones(2))),
-    ("num_chains", lambda _: annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))),
+    ("max_beta", lambda _: dv.SpikeExponential(max_beta=torch.ones(2))),
+    ("num_chains", lambda _: dv.annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))),
+    ("max_enumerated", lambda _: dv.estimate_log_partition(RBM(3, 2), max_enumerated=-1)),
+    ("max_sweeps", lambda _: dv.estimate_log_partition(RBM(3, 2), max_sweeps=1.5)),
+    ("std_error", lambda _: dv.estimate_log_partition(RBM(3, 2), std_error=0)),
+    ("seed", lambda _: dv.estimate_log_partition(RBM(3, 2), seed="3")),
+    ("chains", lambda _: dv.estimate_log_partition(RBM(3, 2), chains=torch.full((2, 5), 2.0))),
+    ("device", lambda _: dv.load_run("runs/none", device="gpu!")),
+    ("device", lambda _: DiscreteVAE.from_pretrained("runs/none", device=None)),
+    ("path", lambda _: DiscreteVAE.from_pretrained(3)),
+    ("path", lambda _: DiscreteVAE.from_pretrained("x" * 5000)),
+    ("run_dir", lambda _: dv.load_run(["runs"])),
+    ("run_dir", lambda _: dv.load_run("x" * 5000)),
+    ("config", lambda _: dv.train(None, None, "runs/none")),
+    ("dataset", lambda _: dv.train(dv.load_experiment("digits"), 3, "runs/none")),
+    ("path", lambda _: dv.own_experiment(None)),
+    ("size", lambda _: dv.own_experiment("mine.npy", size="digit")),
+    ("observed", lambda _: dv.BernoulliLikelihood((3,)).check(NAN, MASK.to("meta"))),
+    ("observed", lambda _: dv.GaussianLikelihood((3,)).check(NAN, MASK.to_sparse())),
+    ("discrete", lambda _: ELBO.weighted_loss(discrete=math.nan)),
+    ("continuous", lambda _: ELBO.weighted_loss(continuous="1")),
+    ("zeta", lambda _: LAYERS_ALONE.sample(torch.zeros(2, 3))),
+    ("units", lambda _: LatentGroup(logits=NAN, zeta=NAN, bits=NAN, units=torch.arange(3, device="meta"))),
 ]
 
 
@@ -183,7 +170,7 @@ def test_what_breaks_a_rule_is_named(model, argument, call):
     assert caught.value.argument == argument
 
 
-@pytest.mark.parametrize("value", [3, 3.0, torch.tensor(3.0), torch.tensor([3.0]), torch.tensor(3)])
+@pytest.mark.parametrize("value", [3, torch.tensor(3.0), torch.tensor([3])])
 def test_numbers_are_a_log_partition(model, value):
     assert model.elbo(X, log_partition=value).value.shape == (10,)
     assert model.log_likelihood(X, 10, log_partition=value).value.shape == (10,)
@@ -196,28 +183,24 @@ def test_the_negative_phase_may_have_no_value(model):
     assert bool(model.prior.bias.grad.isfinite().all())
 
 
-@pytest.mark.parametrize("wrong", [-0.1, 1.5, math.nan])
-def test_zeta_outside_its_domain(model, wrong):
-    zeta = torch.full((2, 7), wrong)
-    for call in (lambda: model.decode(zeta), lambda: model.sample(2, z=torch.ones(2, 7), zeta=zeta)):
-        with pytest.raises(
-            InvalidInputError, match=r"zeta must hold values in \[0, 1\]; received a value of"
-        ):
-            call()
-
-
-def test_spins_in_place_of_bits(model):
-    with pytest.raises(InvalidInputError, match="Map -1 and 1 to 0 and 1"):
-        model.sample(z=torch.full((2, 7), -1.0))
-    with pytest.raises(InvalidInputError, match=r"map -1\.\.1 to 0\.\.1 by \(x \+ 1\) / 2"):
-        model.encode(2 * X - 1)
-
-
-PRIORS = [
-    CONFIG.prior,
-    FactorialBernoulliConfig(num_units=7),
-    GraphBoltzmannConfig(num_units=7, edges="complete"),
-]
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        dv.BernoulliLikelihood((3,)),
+        instantiate(CategoricalLikelihoodConfig(num_categories=2), event_shape=(3,)),
+        dv.NegativeBinomialLikelihood((3,)),
+    ],
+)
+def test_no_bit_code_or_count_is_drawn_from_nan(likelihood):
+    parameters = torch.zeros(2, *likelihood.parameter_shape)
+    parameters[0, 1] = torch.nan
+    with pytest.raises(InvalidInputError, match="parameters"):
+        likelihood.sample(parameters)
+    if isinstance(likelihood, dv.NegativeBinomialLikelihood):
+        assert bool(likelihood.mode(parameters).isnan().any())
+    else:
+        with pytest.raises(InvalidInputError, match="parameters"):
+            likelihood.mode(parameters)
 
 
 def test_autocast_keeps_energies_and_latents():
@@ -242,8 +225,16 @@ def test_autocast_keeps_energies_and_latents():
 
 
 class TestDtypes:
-    @pytest.mark.parametrize("prior", PRIORS, ids=lambda prior: prior.kind)
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+    @pytest.mark.parametrize(
+        ("prior", "dtype"),
+        [
+            (CONFIG.prior, torch.float64),
+            (CONFIG.prior, torch.float16),
+            (FactorialBernoulliConfig(num_units=7), torch.bfloat16),
+            (GraphBoltzmannConfig(num_units=7, edges="complete"), torch.float16),
+            (GraphBoltzmannConfig(num_units=7, edges="complete"), torch.bfloat16),
+        ],
+    )
     def test_every_method_works_in_every_dtype(self, prior, dtype):
         model = build(hierarchy=LAYERS, prior=prior).to(dtype)
         draws = model.sample(3, num_sweeps=5)
@@ -262,17 +253,16 @@ class TestDtypes:
         finally:
             torch.set_default_dtype(before)
 
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
+    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
     def test_x_of_another_precision_means_the_same(self, model, dtype):
         other = X.to(dtype)
         for method in ("elbo", "encode", "reconstruct", "log_likelihood"):
             more = (20,) if method == "log_likelihood" else ()
-            found = [
-                getattr(model, method)(x, *more, generator=torch.Generator().manual_seed(1))
-                for x in (X, other)
-            ]
-            name = {"elbo": "value", "encode": "zeta", "log_likelihood": "value"}.get(method)
-            first, second = found if name is None else (getattr(part, name) for part in found)
+            noise = (torch.Generator().manual_seed(1) for _ in range(2))
+            first, second = (getattr(model, method)(x, *more, generator=next(noise)) for x in (X, other))
+            if method != "reconstruct":
+                name = "zeta" if method == "encode" else "value"
+                first, second = getattr(first, name), getattr(second, name)
             assert torch.equal(first, second), method
 
     def test_parts_alone_take_every_float_dtype(self):
@@ -280,14 +270,13 @@ class TestDtypes:
         sample = model.posterior.rsample(X.to(torch.bfloat16))
         below = model.hierarchy.rsample(X.double(), sample.zeta.double())
         assert sample.zeta.dtype == below.h.dtype == torch.float32
-
-
-def parts(draws):
-    return [getattr(draws, name) for name in ("z", "zeta", "h", "mean")]
+        for dtype in (torch.float16, torch.float64):
+            assert LAYERS_ALONE.eval().sample(torch.zeros(2, 4, dtype=dtype)).dtype == torch.float32
 
 
 def repeats(first, second):
-    return [torch.equal(a, b) for a, b in zip(parts(first), parts(second), strict=True)]
+    names = ("z", "zeta", "h", "mean")
+    return [torch.equal(getattr(first, name), getattr(second, name)) for name in names]
 
 
 class TestSourcesOfNoise:
@@ -297,38 +286,28 @@ class TestSourcesOfNoise:
         assert len(rows.unique(dim=0)) > 40
         assert not any(repeats(model.sample(10, num_sweeps=5), model.sample(10, num_sweeps=5)))
 
-    def test_the_global_seed_governs_all_of_it(self, model):
-        found = []
-        for seed in (1, 1, 2):
-            torch.manual_seed(seed)
-            found.append(model.sample(10, num_sweeps=5))
-        assert all(repeats(*found[:2]))
-        assert not any(repeats(*found[1:]))
-
-    def test_the_same_seed_repeats_the_whole_result(self, model):
-        draws = [model.sample(10, num_sweeps=5, seed=seed) for seed in (3, 3, 4)]
+    @pytest.mark.parametrize("source", ["global", "seed", "generator"])
+    def test_one_source_governs_the_whole_result(self, model, source):
+        draws = []
+        for seed in (3, 3, 4):
+            torch.manual_seed(seed if source == "global" else 0)
+            given = {"seed": seed, "generator": torch.Generator().manual_seed(seed)}
+            more = {} if source == "global" else {source: given[source]}
+            draws.append(model.sample(10, num_sweeps=5, **more))
         assert all(repeats(*draws[:2]))
         assert not any(repeats(*draws[1:]))
+        if source == "generator":  # it moves on
+            assert not any(repeats(draws[2], model.sample(10, num_sweeps=5, **more)))
+
+    def test_a_seed_governs_codes_and_means_and_leaves_the_global_generator_alone(self, model):
+        before = torch.random.get_rng_state()
         for method, argument in (("reconstruct", X), ("decode", torch.ones(10, 7))):
             first, second, other = (getattr(model, method)(argument, seed=seed) for seed in (3, 3, 4))
             assert torch.equal(first, second)
             assert not torch.equal(first, other)
         assert torch.equal(model.encode(X, seed=3).h, model.encode(X, seed=3).h)
-
-    def test_a_generator_governs_all_of_it_and_moves_on(self, model):
-        generators = [torch.Generator().manual_seed(3) for _ in range(2)]
-        first, second = (model.sample(10, num_sweeps=5, generator=generator) for generator in generators)
-        assert all(repeats(first, second))
-        assert not any(repeats(first, model.sample(10, num_sweeps=5, generator=generators[0])))
-
-    def test_a_seed_leaves_the_global_generator_alone(self, model):
-        before = torch.random.get_rng_state()
         model.sample(4, num_sweeps=2, seed=0)
-        model.reconstruct(X, seed=0)
         assert torch.equal(before, torch.random.get_rng_state())
-
-    def test_the_states_set_the_number(self, model):
-        assert model.sample(z=torch.ones(6, 7)).mean.shape == (6, 12)
 
 
 def plant(model, name, value):
@@ -355,42 +334,26 @@ READS = {
 }
 
 
-BOUNDED = {
-    "posterior.norms.2.scale",
-    "posterior.smoothing.beta",
-}  # their bounds hold whatever the parameter is
+# their bounds hold whatever the parameter is
+BOUNDED = {"posterior.norms.2.scale", "posterior.smoothing.beta"}
 
 
-@pytest.mark.parametrize(
-    ("name", "door", "value"),
-    [
-        (name, door, value)
-        for name in READS
-        for door in READS[name]
-        for value in (math.nan, math.inf)
-        if value != math.inf or name not in BOUNDED or door not in ("encode", "log_likelihood")
-    ],
-)
-def test_a_weight_that_is_not_finite_stops_what_reads_it(model, name, door, value):
-    plant(model, name, value)
+@pytest.mark.parametrize(("name", "door"), [(name, door) for name in READS for door in READS[name]])
+def test_a_weight_that_is_not_finite_stops_what_reads_it(model, name, door):
     part = name.removeprefix("prior.") if door == "sample" else name
-    with pytest.raises(
-        InvalidInputError, match=rf"{part} must be finite.*received a (value|sum) of (nan|inf)"
-    ):
-        DOORS[door](model)
+    for value in (math.nan, math.inf):
+        if value == math.inf and name in BOUNDED and door in ("encode", "log_likelihood"):
+            continue
+        plant(model, name, value)
+        with pytest.raises(InvalidInputError, match=part):
+            DOORS[door](model)
 
 
 def test_finite_weights_that_overflow_are_seen_in_the_logits(model):
     with torch.no_grad():
         model.posterior.networks[0].output.weight.fill_(3e38)
-    with pytest.raises(InvalidInputError, match="the posterior network's logits must be finite"):
+    with pytest.raises(InvalidInputError, match="the posterior network's logits"):
         model.encode(X)
-
-
-def test_a_broken_encoder_is_named_by_the_loss(model):
-    plant(model, "posterior.networks.0.layers.0.weight", math.nan)
-    with pytest.raises(InvalidInputError, match=r"posterior\.networks\.0\.layers\.0\.weight must be finite"):
-        model.elbo(X, log_partition=3.0)
 
 
 def test_groups_of_a_posterior_of_ones_own_see_it_too(model):

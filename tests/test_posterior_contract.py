@@ -12,7 +12,6 @@ from discrete_vae.testing import contracts
 from tests.transformations import SMOOTHINGS
 
 FEATURES = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)
-CHECKS = [contracts.check_sample, contracts.check_groups, contracts.check_law, contracts.check_gradients]
 GROUPS = {"in order": [[0, 1], [2], [3]], "interleaved": [[3, 0], [2, 1]], "one group": [[0, 1, 2, 3]]}
 
 
@@ -21,22 +20,12 @@ def build(groups, smoothing=None, kind=HierarchicalPosterior):
     return kind(5, groups, (7,), smoothing or SpikeExponential(beta=3.0)).double().eval()
 
 
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("name", GROUPS)
-def test_the_hierarchical_posterior(check, name):
-    check(build(GROUPS[name]), FEATURES)
-
-
-@pytest.mark.parametrize("check", CHECKS)
-@pytest.mark.parametrize("kind", SMOOTHINGS)
-def test_every_transformation(check, kind):
-    check(build(GROUPS["interleaved"], SMOOTHINGS[kind]()), FEATURES)
-
-
-@pytest.mark.parametrize("name", GROUPS)
-@pytest.mark.parametrize("kind", SMOOTHINGS)
-def test_discrete_draws(name, kind):
-    contracts.check_discrete_draws(build(GROUPS[name], SMOOTHINGS[kind]()), FEATURES)
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [*(("interleaved", kind) for kind in SMOOTHINGS), *((name, "spike-exponential") for name in GROUPS)],
+)
+def test_every_transformation_and_division_into_groups(name, kind):
+    contracts.check_posterior(build(GROUPS[name], SMOOTHINGS[kind]()), FEATURES)
 
 
 class Autoregressive(Posterior):
@@ -61,16 +50,14 @@ class Autoregressive(Posterior):
         )
 
 
-@pytest.mark.parametrize("check", CHECKS)
-def test_a_posterior_of_ones_own(check):
+def test_a_posterior_of_ones_own():
     torch.manual_seed(0)
-    check(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
+    contracts.check_posterior(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
 
 
 def test_a_posterior_without_discrete_draws_says_so():
     posterior = Autoregressive(5, 3, SpikeExponential(beta=2.0))
-    rule = "gradient must be 'reparameterized' for a posterior without sample_discretely; received Autoregressive"
-    with pytest.raises(InvalidInputError, match=rule):
+    with pytest.raises(InvalidInputError, match="gradient"):
         posterior.sample_discretely(torch.zeros(2, 5), torch.rand(1, 2, 3))
 
 
@@ -89,9 +76,9 @@ class OtherSide(HierarchicalPosterior):
         return super().sample_discretely(features, 1 - uniforms, generator=generator)
 
 
-@pytest.mark.parametrize(("kind", "message"), [(ReadsRho, "share|belong|passes"), (OtherSide, "below q")])
-def test_faults_of_discrete_draws_are_found(kind, message):
-    with pytest.raises(AssertionError, match=message):
+@pytest.mark.parametrize("kind", [ReadsRho, OtherSide])
+def test_faults_of_discrete_draws_are_found(kind):
+    with pytest.raises(AssertionError):
         contracts.check_discrete_draws(build(GROUPS["in order"], kind=kind), FEATURES)
 
 
@@ -152,30 +139,21 @@ class WrongOrder(Changed):
 
 
 @pytest.mark.parametrize(
-    ("kind", "check", "message"),
+    ("kind", "check"),
     [
-        (ForgottenParameters, contracts.check_sample, "does not say whether its smoothing depends on x"),
-        (WrongOrder, contracts.check_law, "chi-square"),
+        (ForgottenParameters, contracts.check_sample),
+        (WrongOrder, contracts.check_law),
+        (OneGroup, contracts.check_groups),
+        (SecondDraw, contracts.check_sample),
+        (WrongLogits, contracts.check_law),
+        (CutOff, contracts.check_gradients),
     ],
 )
-def test_faults_in_what_depends_on_x_are_found(kind, check, message):
-    posterior = build(GROUPS["in order"], SpikeGaussian(), kind)
-    with torch.no_grad():
-        posterior.parameter_network.norm.offset.copy_(torch.linspace(-1, 1, 8))
-    with pytest.raises(AssertionError, match=message):
-        check(posterior, FEATURES)
-
-
-@pytest.mark.parametrize(
-    ("kind", "check", "message"),
-    [
-        (OneGroup, contracts.check_groups, "logits of group 0 differ"),
-        (SecondDraw, contracts.check_sample, "z does not belong to zeta"),
-        (WrongLogits, contracts.check_law, "standard errors apart"),
-        (CutOff, contracts.check_gradients, "no gradient reaches"),
-    ],
-)
-def test_faults_are_found(kind, check, message):
-    posterior = build(GROUPS["in order"], kind=kind)
-    with pytest.raises(AssertionError, match=message):
+def test_faults_are_found(kind, check):
+    depends_on_x = kind in (ForgottenParameters, WrongOrder)
+    posterior = build(GROUPS["in order"], SpikeGaussian() if depends_on_x else None, kind)
+    if depends_on_x:
+        with torch.no_grad():
+            posterior.parameter_network.norm.offset.copy_(torch.linspace(-1, 1, 8))
+    with pytest.raises(AssertionError):
         check(posterior, FEATURES)

@@ -69,12 +69,6 @@ def test_first_draws_of_neighboring_keys_are_uniform():
     assert float((counts - counts.mean()).square().sum() / counts.mean()) < 200
 
 
-@pytest.mark.parametrize("key", [(-1,), (2**64,), (0, -1), (0, 1.5), (True,), ("7",)])
-def test_wrong_keys(key):
-    with pytest.raises(InvalidInputError, match=r"^(seed|key\[0\]) "):
-        keyed_generator(*key)
-
-
 def test_open_uniform_never_returns_zero():
     draws = open_uniform(torch.empty(1 << 25), generator=keyed_generator(0))
     assert float(draws.min()) >= 2.0**-25
@@ -89,14 +83,6 @@ def test_uniforms_have_float32_at_least(dtype):
     assert len(draws.unique()) > 990
 
 
-def test_a_generator_of_another_device_is_named():
-    with pytest.raises(InvalidInputError, match="^generator "):
-        check_generator(torch.Generator(), torch.device("cuda:0"))
-    with pytest.raises(InvalidInputError, match="^generator "):
-        open_uniform(torch.empty(2, device="meta"), generator=torch.Generator())
-    assert check_generator(None, torch.device("cuda:0")) is None
-
-
 def test_keys_of_chains_come_from_the_source():
     generator = torch.Generator().manual_seed(0)
     keys = [draw_key(generator) for _ in range(1000)]
@@ -105,10 +91,25 @@ def test_keys_of_chains_come_from_the_source():
     assert keys[0] == draw_key(torch.Generator().manual_seed(0))
 
 
+CPU, CUDA = torch.device("cpu"), torch.device("cuda:0")
+REFUSED = [
+    *(("seed", lambda key=key: keyed_generator(*key)) for key in ((-1,), (2**64,), (True,), ("7",))),
+    *(("key[0]", lambda key=key: keyed_generator(0, key)) for key in (-1, 1.5)),
+    ("generator", lambda: check_generator(torch.Generator(), CUDA)),
+    ("generator", lambda: open_uniform(torch.empty(2, device="meta"), generator=torch.Generator())),
+    ("seed", lambda: resolve_generator(-1, None, CPU)),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_what_breaks_a_rule_is_named(argument, call):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
 def test_one_source_of_noise():
-    cpu = torch.device("cpu")
     generator = torch.Generator()
-    assert resolve_generator(None, generator, cpu) is generator
-    assert resolve_generator(None, None, cpu) is None
-    with pytest.raises(InvalidInputError, match="^seed "):
-        resolve_generator(-1, None, cpu)
+    assert resolve_generator(None, generator, CPU) is generator
+    assert resolve_generator(None, None, CPU) is None
+    assert check_generator(None, CUDA) is None

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Self, SupportsFloat, TypeAlias, get_args
 
@@ -19,7 +20,6 @@ from discrete_vae.checks import (
     check_finite,
     check_positive_int,
     check_tensor,
-    extremes,
     values_are_known,
     values_are_readable,
 )
@@ -34,7 +34,7 @@ from discrete_vae.config import (
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.gaussian import Hierarchy, NoHierarchy
-from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.base import Likelihood, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
@@ -51,7 +51,8 @@ from discrete_vae.objectives.elbo import (
 from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import ImportanceSampler, LogLikelihood, importance_weighted
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
-from discrete_vae.rng import DrawsFrom, Encoding, ModelSample, draw_key, resolve_generator
+from discrete_vae.records import ShowsShapes
+from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
@@ -59,6 +60,41 @@ from discrete_vae.system import allocating, check_device, check_memory, is_alloc
 
 Statistic: TypeAlias = Literal["mean", "mode", "sample"]
 """The statistics of p(x | zeta, h) that can be asked for."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ModelSample(ShowsShapes):
+    """Draws from the generative model.
+
+    Attributes:
+        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
+        z: The prior's states, (sample, unit), in {0,1}.
+        zeta: (sample, unit).
+        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+    """
+
+    mean: Tensor
+    z: Tensor
+    zeta: Tensor
+    h: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Encoding(ShowsShapes):
+    """A draw of all latents from the approximating posterior.
+
+    Attributes:
+        z: (batch, unit), in {0,1}.
+        zeta: (batch, unit).
+        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
+        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
+    """
+
+    z: Tensor
+    zeta: Tensor
+    logits: Tensor
+    h: Tensor
+
 
 _CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
 """Parts whose class a config names; that of a hierarchy is made by a function."""
@@ -120,17 +156,16 @@ class DiscreteVAE(nn.Module):
         if hierarchy is None:
             hierarchy = NoHierarchy(num_latents=prior.num_units, num_features=posterior.num_features)
         for part, rule, found, wanted in (
-            ("posterior", "must cover the prior's {} units", posterior.num_units, prior.num_units),
-            ("hierarchy", "must read the prior's {} units", hierarchy.num_latents, prior.num_units),
-            (
-                "hierarchy",
-                "must read the posterior's {} features",
-                hierarchy.num_features,
-                posterior.num_features,
-            ),
+            ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
+            ("hierarchy", "read the prior's {} units", hierarchy.num_latents, prior.num_units),
+            ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
         ):
             if found != wanted:
-                raise InvalidInputError(part, rule.format(wanted), found, "Build the parts for each other.")
+                rule = f"must {rule.format(wanted)}"
+                raise InvalidInputError(part, rule, found, "Build the parts for each other.")
+        if mask not in get_args(Mask):
+            repair = "Leave it out, but for weights from a model that read 1 for what is observed."
+            raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
         self.prior = prior
         self.encoder = nn.Flatten() if encoder is None else encoder
         self.posterior = posterior
@@ -139,11 +174,7 @@ class DiscreteVAE(nn.Module):
             decoder = MLPDecoder(hierarchy.decoder_size, likelihood.parameter_shape)
         self.decoder = decoder
         self.likelihood = likelihood
-        self.missing = missing
-        if mask not in get_args(Mask):
-            repair = "Leave it out, but for weights from a model that read 1 for what is observed."
-            raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
-        self.mask = mask
+        self.missing, self.mask = missing, mask
         self.pair_order = prior.pair_order(posterior.group_of_unit)
         # constants are made on the CPU, where their values can be looked at
         posterior.to(prior.bias.device)
@@ -153,10 +184,10 @@ class DiscreteVAE(nn.Module):
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
     ) -> None:
         if local_metadata.get("version") == 1 and self.missing and self.mask == "gaps":
-            rule = "must be of a model whose mask is 1 for a gap"
-            received = "one of a version before there were any"
             repair = "Build the model with mask='observed', as it was trained."
-            raise InvalidInputError("state_dict", rule, received, repair)
+            raise InvalidInputError(
+                "state_dict", "must be of a model whose mask is 1 for a gap", "an older one", repair
+            )
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
@@ -173,48 +204,47 @@ class DiscreteVAE(nn.Module):
         Raises:
             InvalidInputError: If the parts do not fit each other, or the memory.
         """
-        if torch.get_default_device().type == "meta":
-            return cls._build(config, encoder, decoder)
-        if encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
+        on_meta = torch.get_default_device().type == "meta"
+        if not on_meta and encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
             check_model_memory(config, 4, "for weights")
         with allocating("model", _NARROWER):
-            return cls._build(config, encoder, decoder)
-
-    @classmethod
-    def _build(cls, config: ModelConfig, encoder: nn.Module | None, decoder: nn.Module | None) -> Self:
-        prior = instantiate(config.prior)
-        smoothing = instantiate(config.smoothing)
-        likelihood = instantiate(config.likelihood, event_shape=config.shape)
-        own = tuple(name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None)
-        first, *rest = likelihood.input_shape
-        rows_of_mask = likelihood.event_shape[0] if config.missing else 0
-        shape = (first + rows_of_mask, *rest)
-        read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
-        num_features = _count_features(read, shape)
-        hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
-        groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
-        posterior = instantiate(
-            config.posterior.model_copy(update={"groups": groups}),
-            num_features=num_features,
-            num_units=prior.num_units,
-            smoothing=smoothing,
-        )
-        if decoder is None:
-            decoder = instantiate(
-                config.decoder, num_latents=hierarchy.decoder_size, parameter_shape=likelihood.parameter_shape
+            prior = instantiate(config.prior)
+            smoothing = instantiate(config.smoothing)
+            likelihood = instantiate(config.likelihood, event_shape=config.shape)
+            own = tuple(
+                name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None
             )
-        model = cls(
-            prior=prior,
-            posterior=posterior,
-            likelihood=likelihood,
-            hierarchy=hierarchy,
-            encoder=read,
-            decoder=decoder,
-            missing=config.missing,
-            mask=config.mask,
-        )
-        model.config, model._own = config, own
-        return model
+            first, *rest = likelihood.input_shape
+            rows_of_mask = likelihood.event_shape[0] if config.missing else 0
+            shape = (first + rows_of_mask, *rest)
+            read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+            num_features = _count_features(read, shape)
+            hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
+            groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
+            posterior = instantiate(
+                config.posterior.model_copy(update={"groups": groups}),
+                num_features=num_features,
+                num_units=prior.num_units,
+                smoothing=smoothing,
+            )
+            if decoder is None:
+                decoder = instantiate(
+                    config.decoder,
+                    num_latents=hierarchy.decoder_size,
+                    parameter_shape=likelihood.parameter_shape,
+                )
+            model = cls(
+                prior=prior,
+                posterior=posterior,
+                likelihood=likelihood,
+                hierarchy=hierarchy,
+                encoder=read,
+                decoder=decoder,
+                missing=config.missing,
+                mask=config.mask,
+            )
+            model.config, model._own = config, own
+            return model
 
     @property
     def smoothing(self) -> Smoothing:
@@ -275,30 +305,27 @@ class DiscreteVAE(nn.Module):
     ) -> Elbo:
         """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
 
-        With several importance samples it is a higher bound, which lies between the ELBO and log p(x) and rises in
-        their number, see `discrete_vae.objectives.importance`. Of a model with Gaussian layers these are weighted
-        alone: E log (1/k) sum_j p(x, h_j | zeta) / q(h_j | zeta, x) - KL[q(z, zeta | x) || p(z, zeta)]. Without them
-        zeta is, from which z is summed out, if the transformation has no spike: E log (1/k) sum_j p(x, zeta_j) /
-        q(zeta_j | x), by a bound of log p(zeta).
+        Several importance samples give a higher bound, see `discrete_vae.objectives.importance`. They are of the
+        Gaussian layers, if there are any; else of zeta, from which z is summed out.
 
         Args:
             x: (batch, *event) or (batch, feature), in the likelihood's domain; NaN is an unobserved entry where the
                 model allows them.
             negative_phase: (chain, unit), samples of the prior from any sampler: they give log Z its gradient.
             log_partition: log Z of the prior, nats: it gives the value; a tensor that carries a gradient gives that
-                too. Where neither is given it is enumerated if the prior has at most 12 units outside its largest
-                block; otherwise the value is NaN, and the loss asks for the negative phase.
+                too. Where neither is given it is enumerated if at most 12 units lie outside the prior's largest block;
+                otherwise the value is NaN, and the loss asks for the negative phase.
             observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
-            num_importance_samples: k, samples of the Gaussian layers for each draw of the binary latents, or of zeta
-                where there are none; more than 1 needs such layers, or a transformation without a spike.
+            num_importance_samples: k, for each draw of the binary latents; more than 1 needs Gaussian layers, or a
+                transformation without a spike.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
             The bound and its parts, (batch,), nats, and the loss.
 
         Raises:
-            InvalidInputError: If x has another shape, dtype or domain, or another argument breaks its rule; on the CPU
-                also if the bound is not finite since a weight is not.
+            InvalidInputError: If an argument breaks its rule; on the CPU also if the bound is not finite since a
+                weight is not.
         """
         x, observed = self.preprocess(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
@@ -327,19 +354,10 @@ class DiscreteVAE(nn.Module):
     ) -> GradientEstimate:
         """Estimate the gradient of `Elbo.weighted_loss` once, by an estimator of your choice.
 
-        Args:
-            estimator: For example `discrete_vae.DisARM.of(model)`; it learns from the batch in training mode.
-            x: As in `elbo`.
-            negative_phase: As in `elbo`.
-            log_partition: As in `elbo`; only its gradient matters here.
-            observed: As in `elbo`.
-            discrete: Weight of the KL of the binary latents.
-            continuous: Weight of the KL of the Gaussian layers.
-            num_importance_samples: As in `elbo`.
-            generator: As in `elbo`.
-
-        Returns:
-            The estimate, whose `loss` is to be differentiated, and what it cost.
+        The arguments are those of `elbo`, of whose log_partition only the gradient matters here, and weights of the KL
+        of the binary latents (discrete) and of the Gaussian layers (continuous). The estimator, for example
+        `discrete_vae.DisARM.of(model)`, learns from the batch in training mode. The `loss` of what is returned is to be
+        differentiated.
 
         Raises:
             InvalidInputError: If an argument breaks its rule, or the estimator does not fit.
@@ -391,8 +409,7 @@ class DiscreteVAE(nn.Module):
         Args:
             x: (batch, *event) or (batch, feature), in the likelihood's domain.
             num_samples: Importance samples per example.
-            log_partition: log Z of the prior, nats; None enumerates it if the prior has at most 12 units outside its
-                largest block.
+            log_partition: log Z of the prior, nats; None enumerates it where `elbo` does.
             observed: As in `elbo`.
             chunk_size: Samples that are in memory at a time.
             keys: One per example, from `discrete_vae.rng.key_to_seed`: its noise then depends on its key alone.
@@ -402,14 +419,13 @@ class DiscreteVAE(nn.Module):
             The estimate with its standard error, (batch,), nats.
 
         Raises:
-            InvalidInputError: If x is no draw of the likelihood or has another shape, or a number breaks its rule.
+            InvalidInputError: If x is no draw of the likelihood, or an argument breaks its rule.
         """
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
         if keys is not None and (len(keys) != len(x) or generator is not None):
-            received = f"{len(keys)} keys{' and a generator' * (generator is not None)}"
             rule = f"must be one for each of the {len(x)} examples, without a generator"
-            raise InvalidInputError("keys", rule, received, "Give one per row of x, or leave them out.")
+            raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
         with self.importance_sampler(log_partition) as sampler:
             weights = sampler.log_weights(
                 x, num_samples, chunk_size, observed=observed, keys=keys, generator=generator
@@ -429,7 +445,7 @@ class DiscreteVAE(nn.Module):
         _, log_z = gradient_and_value(self.prior, None, log_partition)
         if log_z is None:
             rule = (
-                f"must be given where no side of the prior has at most {MAX_SILENTLY_ENUMERATED_UNITS} units"
+                f"must be given if over {MAX_SILENTLY_ENUMERATED_UNITS} units lie outside the largest block"
             )
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
@@ -457,8 +473,7 @@ class DiscreteVAE(nn.Module):
             generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
 
         Raises:
-            InvalidInputError: If x breaks a rule of `elbo`, both seed and generator are given, or a weight or a logit
-                of the posterior is not finite.
+            InvalidInputError: If an argument breaks its rule, or a weight or a logit of the posterior is not finite.
         """
         x, observed = self.preprocess(x, observed)
         generator = resolve_generator(seed, generator, x.device)
@@ -479,20 +494,9 @@ class DiscreteVAE(nn.Module):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """E[x | zeta, h], or another statistic of p(x | zeta, h), for one draw of zeta and h from the posterior of x.
+        """A statistic of p(x | zeta, h), (batch, *event), for one draw of zeta and h from the posterior of x.
 
-        Args:
-            x: As in `elbo`.
-            observed: As in `elbo`.
-            statistic: "mean", "mode" or "sample", see `decode`.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-            generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
-
-        Returns:
-            (batch, *event).
-
-        Raises:
-            InvalidInputError: See `encode` and `decode`.
+        It is `decode` after `encode`, whose arguments it takes, with one source of noise.
         """
         check_statistic(statistic)
         generator = resolve_generator(seed, generator, self.prior.bias.device)
@@ -513,19 +517,17 @@ class DiscreteVAE(nn.Module):
 
         Args:
             zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
-            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew:
-                rows that repeat one zeta then differ in their continuous layers alone.
+            h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew.
             statistic: "mean" is E[x | zeta, h], for bits probabilities; codes, being names, have none that is useful.
                 "mode" is the most probable x, feature by feature; "sample" is a draw of x.
-            seed: Seed of the noise in h and x, short for a generator with that seed.
-            generator: Source of that noise; without it and a seed torch's global generator is.
+            seed: As in `encode`, for the noise in h and x.
+            generator: Source of that noise.
 
         Returns:
             (..., *event).
 
         Raises:
-            InvalidInputError: If an argument breaks its rule, both seed and generator are given, or a weight or a mean
-                of the model is not finite.
+            InvalidInputError: If an argument breaks its rule, or a weight or a mean of the model is not finite.
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
@@ -546,31 +548,25 @@ class DiscreteVAE(nn.Module):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> ModelSample:
-        """Draw from the generative model.
-
-        One source of noise governs all of z, zeta and h; without seed and generator it is torch's global generator, so
-        that each call draws anew.
+        """Draw from the generative model, all of z, zeta and h by one source of noise.
 
         Args:
             n: Number of draws; may be left out where z is given.
             z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
                 at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
-            zeta: Smoothed states to decode, (n, unit), which belong to the given z; rows that repeat one zeta then
-                differ in their continuous layers alone. None draws them from r(zeta|z).
+            zeta: Smoothed states to decode, (n, unit), which belong to the given z; None draws them from r(zeta|z).
             num_sweeps: Sweeps of these chains.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
+            seed: As in `encode`.
             generator: Source of all noise.
 
         Returns:
-            Means of x with the latents behind them, in the model's dtype; `Likelihood.sample` of the decoder's output
-            draws x itself.
+            Means of x with the latents behind them, in the model's dtype; `decode` with statistic "sample" draws x.
 
         Raises:
-            InvalidInputError: If an argument breaks its rule, zeta comes without z, both seed and generator are given,
-                or a weight of the model is not finite.
+            InvalidInputError: If an argument breaks its rule, zeta comes without z, or a weight of the model is not
+                finite.
 
         Examples:
-            >>> from discrete_vae import DiscreteVAE
             >>> from discrete_vae.config import ModelConfig, RBMConfig
             >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
             >>> draws = [model.sample(5, seed=1).mean for _ in range(2)]
@@ -580,9 +576,7 @@ class DiscreteVAE(nn.Module):
         generator = resolve_generator(seed, generator, self.prior.bias.device)
         if z is None:
             if zeta is not None:
-                raise InvalidInputError(
-                    "z", "must be given with zeta", "None", "Give the states behind zeta."
-                )
+                raise InvalidInputError("z", "must be given with zeta", "None", "Give what is behind zeta.")
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             z = chains.step(num_sweeps)
         rows = "sample" if n is None else check_positive_int("n", n)
@@ -607,11 +601,11 @@ class DiscreteVAE(nn.Module):
             if statistic == "mean":
                 x = likelihood.mean(parameters)
             else:  # a bit or a code hides what is not finite
-                parameters = self._check_finite("the decoder's output", parameters)
-                draws = statistic == "sample"
+                self._check_finite("the decoder's output", parameters)
+                sampled = statistic == "sample"
                 x = (
                     likelihood.sample(parameters, generator=generator)
-                    if draws
+                    if sampled
                     else likelihood.mode(parameters)
                 )
         return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
@@ -621,21 +615,15 @@ class DiscreteVAE(nn.Module):
     def discretized(self) -> Self:
         """The model in the limit of infinitely sharp smoothing: z itself goes into whatever reads zeta.
 
-        The networks read z where they were trained on smoothed values. It is a model of its own, which samples,
-        encodes, is evaluated, saved and loaded like any other, but for training, since no gradient passes through zeta.
-        Its weights and buffers are those of this model, not copies: a change of either is a change of both.
+        The networks read z where they were trained on smoothed values. It is a model like any other, but for training,
+        since no gradient passes through zeta. Its weights and buffers are those of this model, not copies.
 
-        Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model may be used with beta ->
-        infinity).
-
-        Returns:
-            The limit, in the mode of this model.
+        Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model with beta -> infinity).
 
         Raises:
             InvalidInputError: If the smoothing has no parameter that takes zeta to z.
 
         Examples:
-            >>> from discrete_vae import DiscreteVAE
             >>> from discrete_vae.config import ModelConfig, RBMConfig
             >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
             >>> draw = model.discretized().sample(5, seed=1)
@@ -658,29 +646,15 @@ class DiscreteVAE(nn.Module):
     def save_pretrained(self, path: str | Path) -> Path:
         """Write the model into a folder of its own: ``model.safetensors`` and ``config.json``.
 
-        Whole or not at all; a saved model that is there gives way. An encoder or decoder of your own is saved by its
-        weights alone.
+        Whole or not at all; a saved model that is there gives way. Of parts of your own the weights are saved.
 
         Args:
-            path: The folder, new or empty or that of a saved model; ``~`` is the home directory.
-
-        Returns:
-            The folder.
+            path: The folder, new or empty or that of a saved model; ``~`` is the home directory. It is returned.
 
         Raises:
             InvalidInputError: If the model was not built by `from_config`, a part has been exchanged since, a weight
                 is not finite, or the folder holds anything else.
             OSError: If the disk is full or refuses.
-
-        Examples:
-            >>> import tempfile
-            >>> from discrete_vae import DiscreteVAE
-            >>> from discrete_vae.config import ModelConfig, RBMConfig
-            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-            >>> with tempfile.TemporaryDirectory() as folder:
-            ...     loaded = DiscreteVAE.from_pretrained(model.save_pretrained(f"{folder}/model"))
-            >>> loaded.config == model.config
-            True
         """
         if self.config is None:
             repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
@@ -709,15 +683,12 @@ class DiscreteVAE(nn.Module):
                 `discrete_vae.interop.hub`.
             encoder: The module of your own that the model was saved with; its weights are overwritten.
             decoder: The same.
-            device: Where the model is wanted.
+            device: Where the model, which is in evaluation mode, is wanted.
             revision: Branch, tag or commit of a model of the hub; None is its main branch.
 
-        Returns:
-            The model in evaluation mode.
-
         Raises:
-            InvalidInputError: If the device or the folder is not there, a file is damaged, a weight does not fit or is
-                not finite, encoder or decoder is missing or not wanted, or the hub cannot be reached.
+            InvalidInputError: If the device or the folder is not there, a file or a weight is damaged or does not fit,
+                or the hub cannot be reached.
         """
         device = check_device(device)
         from discrete_vae.runs.pretrained import read_model
@@ -735,9 +706,7 @@ class DiscreteVAE(nn.Module):
         for name in _CONFIGURED:
             wanted, part = getattr(config, name).target.rpartition(":")[2], type(getattr(self, name)).__name__
             if name not in self._own and part != wanted:
-                repair = (
-                    "Give encoders and decoders of your own to from_config, or keep the model's state_dict."
-                )
+                repair = "Give parts of your own to from_config, or keep the model's state_dict."
                 raise InvalidInputError(
                     f"model.{name}", f"must be the config's {wanted}", f"a {part}", repair
                 )
@@ -786,49 +755,6 @@ class DiscreteVAE(nn.Module):
                 check_finite_weights("model", self)
 
 
-# Checks of batches and of names.
-
-
-def validate_batch(
-    x: object,
-    observed: Tensor | None,
-    likelihood: Likelihood,
-    *,
-    like: Tensor,
-    missing: bool,
-    exact: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """Check a batch of x.
-
-    Args:
-        x: (batch, *event) or (batch, feature).
-        observed: Bool, of x's shape; None: NaN says what is unobserved.
-        likelihood: Gives the event's shape and the domain of x.
-        like: A tensor on the model's device.
-        missing: True where entries may be unobserved.
-        exact: As in `Likelihood.check`.
-
-    Returns:
-        x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
-    """
-    shape = likelihood.event_shape
-    rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
-    if isinstance(x, Tensor) and rows and x.shape[1] == math.prod(shape):
-        flat = isinstance(observed, Tensor) and observed.layout == torch.strided and observed.shape == x.shape
-        x = x.reshape(-1, *shape)
-        observed = observed.reshape(x.shape) if flat and observed is not None else observed
-    batch = check_tensor("x", x, ("batch", *shape))
-    if batch.device.type != like.device.type:
-        repair = f"Move it with x.to({str(like.device)!r})."
-        raise InvalidInputError("x", f"must be on the model's device, {like.device}", batch.device, repair)
-    likelihood.check(batch, observed, exact=exact)
-    ends = None if missing else extremes(batch)  # None where values cannot be looked at
-    if not missing and (observed is not None or (ends is not None and math.isnan(ends[0]))):
-        repair = "Build the model with missing=True: its encoder then reads which entries are observed."
-        raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
-    return batch, likelihood.observed_mask(batch, observed, missing=missing)
-
-
 def check_statistic(statistic: object) -> None:
     """Check the name of a statistic."""
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
@@ -873,8 +799,7 @@ def check_model_memory(
 ) -> None:
     """Check that a model's parts fit each other and the memory, before anything large is made.
 
-    Parameters are counted on torch's meta device, those of the gradient's estimator too if it is given. Each takes a
-    number of bytes, for what the error says; it names the largest part.
+    Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
     """
     prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
     networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)

@@ -51,23 +51,14 @@ class LatentGroup(ShowsShapes):
 
     def __post_init__(self) -> None:
         """Check that the shapes agree."""
-        check_tensor("logits", self.logits, (..., "unit"))
-        shape, units = self.logits.shape, self.units
-        for name in ("zeta", "bits", "kl_of_zeta"):
-            if name == "kl_of_zeta" and self.kl_of_zeta is None:
-                continue
-            found = tuple(check_tensor(name, getattr(self, name), (..., shape[-1])).shape)
-            if found != shape:
-                repair = "Take both from one sample."
-                raise InvalidInputError(
-                    name, "must have the shape of logits", f"{found} and {tuple(shape)}", repair
-                )
+        shape, units = check_tensor("logits", self.logits, (..., "unit")).shape, self.units
+        for name in ("zeta", "bits", *(["kl_of_zeta"] if self.kl_of_zeta is not None else [])):
+            check_tensor(name, getattr(self, name), shape)
         if units is None:
             return
         is_tensor = isinstance(units, torch.Tensor)
         if not is_tensor or units.dtype != torch.int64 or units.shape != shape[-1:] or units.is_meta:
-            rule = f"must be an int64 tensor of shape ({shape[-1]},)"
-            received = f"{units.dtype} of shape {tuple(units.shape)}" if is_tensor else repr(units)
+            rule, received = f"must be an int64 tensor of shape ({shape[-1]},)", f"a {type(units).__name__}"
             raise InvalidInputError("units", rule, received, "Give one place in the prior for each logit.")
 
 
@@ -81,16 +72,6 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
     pair across groups has its earlier unit on the left.
 
     Source: the paper is silent on the division; this one is ours.
-
-    Args:
-        num_units: Number of units of the prior, at least num_groups.
-        num_groups: Number of groups, at least 1.
-
-    Returns:
-        The unit indices of each group.
-
-    Raises:
-        InvalidInputError: If a number is not a positive integer, or there are more groups than units.
 
     Examples:
         >>> contiguous_groups(5, 2)
@@ -113,9 +94,6 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
 
     What a group of joined units cannot hold, the correlation of its pairs, so never has to be held within one.
 
-    Args:
-        prior: The machine; its blocks are the colors.
-
     Examples:
         >>> from discrete_vae import GraphBoltzmann
         >>> color_groups(GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]))
@@ -130,25 +108,26 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
     """Check that groups are not empty, disjoint, and cover 0..n-1; names the offending group or unit."""
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
-    if isinstance(groups, str) or not isinstance(groups, Sequence) or len(groups) == 0:
-        raise InvalidInputError("groups", rule, repr(groups), example)
-    seen: set[int] = set()
+
+    def holds(value: object, is_part: Callable[[object], bool]) -> bool:
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            return False
+        return len(value) > 0 and all(map(is_part, value))
+
+    def is_unit(value: object) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+    if not holds(groups, lambda _: True):
+        raise InvalidInputError("groups", rule, repr(groups)[:80], example)
     for index, group in enumerate(groups):
-        if isinstance(group, str) or not isinstance(group, Sequence) or len(group) == 0:
-            raise InvalidInputError(
-                f"groups[{index}]", "must be a list of at least one unit index", repr(group), example
-            )
-        for unit in group:
-            if isinstance(unit, bool) or not isinstance(unit, int) or unit < 0:
-                raise InvalidInputError(
-                    f"groups[{index}]", "must hold non-negative integers", repr(unit), example
-                )
-            if unit in seen:
-                raise InvalidInputError("groups", rule, f"unit {unit} twice", example)
-            seen.add(unit)
-    missing = set(range(len(seen))) - seen
-    if missing:
-        raise InvalidInputError("groups", rule, f"no unit {min(missing)} but a unit {max(seen)}", example)
+        if not holds(group, is_unit):
+            received = repr(group)[:80]
+            raise InvalidInputError(f"groups[{index}]", "must list at least one unit", received, example)
+    units = sorted(unit for group in groups for unit in group)
+    for place, unit in enumerate(units):
+        if unit != place:
+            received = f"unit {unit} twice" if unit < place else f"no unit {place} but a unit {unit}"
+            raise InvalidInputError("groups", rule, received, example)
     return tuple(tuple(group) for group in groups)
 
 
@@ -262,14 +241,11 @@ class Posterior(nn.Module, ABC):
 
     Args:
         num_features: Length of the last axis of the features.
-        group_of_unit: For each unit of the prior the position of its group in the order of sampling, from 0.
+        group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling, from 0.
         smoothing: The transformation r(zeta|z); it becomes a part of this module.
 
     Attributes:
-        num_features: Length of the last axis of the features.
         num_units: Units of the prior.
-        smoothing: The transformation.
-        group_of_unit: (unit,) int64.
     """
 
     group_of_unit: Tensor
@@ -322,11 +298,9 @@ class Posterior(nn.Module, ABC):
         Raises:
             InvalidInputError: If the posterior does not offer it.
         """
-        name = type(self).__name__
-        repair = "Give it a method sample_discretely, or take the reparameterized gradient."
-        raise InvalidInputError(
-            "gradient", "must be 'reparameterized' for a posterior without sample_discretely", name, repair
-        )
+        rule = "must be 'reparameterized' for a posterior without sample_discretely"
+        repair = "Give it that method, or take the reparameterized gradient."
+        raise InvalidInputError("gradient", rule, type(self).__name__, repair)
 
 
 _START = 0.1  # of the norm's scale: q(zeta | z, x) begins near the prior's r(zeta|z), its KL near 0
@@ -337,9 +311,7 @@ class ParameterNetwork(nn.Module):
 
     They pass an L1 batch norm, whatever the network is; the norm's scale starts at 0.1.
 
-    Source: Rolfe 2017, section sec:spike-and-gaussian, which says no more of it than that the parameters are functions
-    of x.
-
+    Source: Rolfe 2017, section sec:spike-and-gaussian, which only says that the parameters are functions of x.
     """
 
     def __init__(
@@ -405,10 +377,8 @@ class HierarchicalPosterior(Posterior):
         check_positive_int("num_features", num_features)
         if isinstance(groups, int):
             if num_units is None:
-                repair = "Give num_units too, or list the units of each group."
-                raise InvalidInputError(
-                    "groups", "must list the units where num_units is not given", groups, repair
-                )
+                rule, repair = "must list the units where num_units is not given", "Give num_units too."
+                raise InvalidInputError("groups", rule, groups, repair)
             groups = contiguous_groups(num_units, groups)
         groups = check_groups(groups)
         sizes = [len(group) for group in groups]
@@ -417,8 +387,8 @@ class HierarchicalPosterior(Posterior):
             raise InvalidInputError("groups", f"must cover {num_units} units", f"{sum(sizes)} units", repair)
         order = torch.tensor([unit for group in groups for unit in group], device="cpu")
         to_prior_order = order.argsort()
-        position = torch.arange(len(groups), device="cpu").repeat_interleave(
-            torch.tensor(sizes, device="cpu")
+        position = torch.tensor(
+            [place for place, size in enumerate(sizes) for _ in range(size)], device="cpu"
         )
         super().__init__(num_features, position[to_prior_order], smoothing)
         self.groups = groups
@@ -438,12 +408,7 @@ class HierarchicalPosterior(Posterior):
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
     ) -> PosteriorSample:
-        """See `Posterior.rsample`.
-
-        Raises:
-            InvalidInputError: If features has another shape, or num_samples is not a positive integer.
-        """
-        features = self._check_features(features)
+        features = self._widened(features)
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         noise = open_uniform(features, shape=(*front, len(features), self.num_units), generator=generator)
 
@@ -455,12 +420,7 @@ class HierarchicalPosterior(Posterior):
     def sample_discretely(
         self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
     ) -> PosteriorSample:
-        """See `Posterior.sample_discretely`.
-
-        Raises:
-            InvalidInputError: If features or uniforms has another shape.
-        """
-        features = self._check_features(features)
+        features = self._widened(features)
         check_tensor("uniforms", uniforms, ("sample", len(features), self.num_units))
         noise = open_uniform(features, shape=uniforms.shape[1:], generator=generator).expand(uniforms.shape)
         ordered = uniforms if self._in_order else uniforms.index_select(-1, self._by_group)
@@ -472,9 +432,9 @@ class HierarchicalPosterior(Posterior):
 
         return self._draw_groups(features, noise, draw, copied=True)
 
-    def _check_features(self, features: Tensor) -> Tensor:
-        checked = check_tensor("features", features, ("batch", self.num_features))
-        return checked.to(next(self.norms.parameters()).dtype)
+    def _widened(self, features: Tensor) -> Tensor:
+        """The features in the precision of the norms, which latents have."""
+        return features.to(next(self.norms.parameters()).dtype)
 
     def _draw_groups(
         self,

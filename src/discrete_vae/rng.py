@@ -1,10 +1,14 @@
-"""Noise as a function of keys, draws of the model's variables, and noise made ahead for recorded steps."""
+"""Noise as a function of keys, and noise from elsewhere than a generator.
+
+Every random number is a function of (seed, key), never of a position in a stream: a training step draws from the key
+(seed, step), an evaluation from (seed, image, sample chunk). A resumed or re-chunked run needs no generator state.
+Markov chains have counters of their own, see `discrete_vae.kernels.gibbs`.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,14 +16,6 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.records import ShowsShapes
-
-# Keyed noise: every random number is a function of (seed, key), never of a position in a stream.
-#
-# A training step draws from the key (seed, step), an evaluation from (seed, image, sample chunk); a resumed
-# or re-chunked run therefore needs no generator state. Markov chains have counters of their own, see
-# `discrete_vae.samplers.kernels`.
-
 
 _MASK = (1 << 64) - 1
 
@@ -53,12 +49,7 @@ def key_to_seed(seed: int, *key: int) -> int:
 
 
 def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator whose draws depend on the seed and the key alone.
-
-    Args:
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the training step.
-        device: Where the generator draws; streams of different kinds of device differ.
+    """Return a generator whose draws depend on the seed and the key alone, and on the kind of device.
 
     Examples:
         >>> a = torch.rand(2, generator=keyed_generator(7, 100))
@@ -70,23 +61,12 @@ def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") ->
 
 
 def reseed(generator: torch.Generator, seed: int, *key: int) -> torch.Generator:
-    """Bring a generator to where `keyed_generator` would make one.
-
-    Args:
-        generator: Is changed, and returned.
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the training step.
-    """
+    """Bring a generator to where `keyed_generator` would make one, and return it."""
     return _set(generator, key_to_seed(seed, *key))
 
 
 def generator_of(mixed: int, *, device: torch.device | str = "cpu") -> torch.Generator:
-    """The generator that `keyed_generator` makes of a seed and a key that `key_to_seed` has mixed already.
-
-    Args:
-        mixed: From `key_to_seed`.
-        device: Where the generator draws.
-    """
+    """The generator that `keyed_generator` makes of a seed and a key that `key_to_seed` has mixed already."""
     return _set(torch.Generator(device=device), mixed)
 
 
@@ -140,20 +120,13 @@ class DrawsFrom(TorchDispatchMode):
         keywords = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags:
             if all(each.name != "generator" for each in func._schema.arguments):
-                func = (
-                    func.overloadpacket.generator
-                )  # an operation without one is refused: it draws elsewhere
+                func = func.overloadpacket.generator  # an operation without one is refused
             keywords["generator"] = keywords.get("generator") or self._generator
         return func(*args, **keywords)
 
 
 def check_generator(generator: torch.Generator | None, device: torch.device) -> torch.Generator | None:
-    """Return a source of noise if it draws on the device where the noise is wanted.
-
-    Args:
-        generator: The source; None means torch's global generator of that device, which always fits.
-        device: Where the noise is wanted.
-    """
+    """Return a source of noise if it draws on a device; None, torch's global generator there, always does."""
     if generator is None:
         return None
     if not isinstance(generator, torch.Generator):
@@ -168,15 +141,7 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
 def resolve_generator(
     seed: int | None, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
-    """The one source of all noise of a call.
-
-    Args:
-        seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-        generator: The source itself.
-        device: Where the noise is wanted.
-
-    Returns:
-        The source; None, torch's global generator, where neither is given.
+    """The one source of all noise of a call: a seed, a generator, or None, torch's global generator.
 
     Examples:
         >>> first, again = (torch.rand(2, generator=resolve_generator(3, None, torch.device("cpu"))) for _ in range(2))
@@ -192,11 +157,7 @@ def resolve_generator(
 
 
 def draw_key(generator: torch.Generator | None = None) -> int:
-    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed, such as those of Markov chains.
-
-    Args:
-        generator: Source of the noise; None means torch's global generator of the CPU.
-    """
+    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed; None is torch's global generator of the CPU."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
 
@@ -216,9 +177,6 @@ def open_uniform(
         like: Any floating-point tensor.
         shape: Shape of the draws; None means that of ``like``.
         generator: Source of the noise; None means torch's global generator.
-
-    Returns:
-        A tensor of that shape, values above 0 and below 1.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):
@@ -232,54 +190,11 @@ def open_uniform(
 def standard_normal(
     like: Tensor, *, shape: Sequence[int], generator: torch.Generator | NoiseSource | None = None
 ) -> Tensor:
-    """Draw standard normal numbers in the dtype and on the device of a tensor.
-
-    Args:
-        like: Any floating-point tensor.
-        shape: Shape of the draws.
-        generator: Source of the noise; None means torch's global generator.
-    """
+    """Draw standard normal numbers in the dtype and on the device of a tensor."""
     if isinstance(generator, NoiseSource):
         return generator.take(standard_normal, like, shape)
     check_generator(generator, like.device)
     return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
-
-
-# Draws of all of the model's variables.
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ModelSample(ShowsShapes):
-    """Draws from the generative model.
-
-    Attributes:
-        mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
-        z: The prior's states, (sample, unit), in {0,1}.
-        zeta: (sample, unit).
-        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
-    """
-
-    mean: Tensor
-    z: Tensor
-    zeta: Tensor
-    h: Tensor
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Encoding(ShowsShapes):
-    """A draw of all latents from the approximating posterior.
-
-    Attributes:
-        z: (batch, unit), in {0,1}.
-        zeta: (batch, unit).
-        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
-        h: The continuous layers, (batch, layer, unit); no layer without a hierarchy.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    h: Tensor
 
 
 # Noise from elsewhere than a generator.
@@ -290,27 +205,16 @@ class NoiseSource(ABC):
 
     @abstractmethod
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """The next noise.
-
-        Args:
-            draw: The function that was asked, `open_uniform` or `standard_normal`.
-            like: Gives dtype and device.
-            shape: Shape of the draws.
-        """
+        """The next noise of a shape, for `open_uniform` or `standard_normal`, which was asked; like gives the dtype."""
 
 
 class DrawnNoise(NoiseSource):
-    """Hands out tensors that were drawn before, in their order.
-
-    Args:
-        draws: The tensors.
-    """
+    """Hands out tensors that were drawn before, in their order."""
 
     def __init__(self, draws: Sequence[Tensor]) -> None:
         self._left = list(draws)
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`."""
         if not self._left or self._left[0].shape != torch.Size(shape):
             repair = "Draw in the same order, and as much, at each call."
             received = f"a request for {tuple(shape)}"

@@ -14,6 +14,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
+from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing import check_gaussian_prior, check_mean
 
 SIZES = {"num_latents": 5, "num_layers": 4, "num_units": 3}
@@ -33,7 +34,22 @@ def build(sharing, hidden=(7,)):
 
 
 @torch.no_grad()
-def draws(hierarchy, x, zeta, num_batches=60):
+def scramble(module, scale=0.4, seed=0):
+    """The module in float64 and evaluation mode with parameters and running statistics drawn at random."""
+    generator = torch.Generator().manual_seed(seed)
+    module = module.double().eval()
+    for parameter in module.parameters():
+        parameter.copy_(scale * torch.randn(parameter.shape, generator=generator))
+    for part in module.modules():
+        if isinstance(part, L1BatchNorm):
+            part.running_mean.copy_(0.2 * torch.randn(part.num_features, generator=generator))
+            part.running_deviation.copy_(0.5 + torch.rand(part.num_features, generator=generator))
+            part.scale.add_(1.0)
+    return module
+
+
+@torch.no_grad()
+def draws(hierarchy, x, zeta, num_batches=40):
     """Samples of q(h | zeta, x), 1000 in each batch."""
     generator = torch.Generator().manual_seed(0)
     rows = zeta.expand(1000, 1, -1)
@@ -59,12 +75,12 @@ def check_normalized(hierarchy, x, zeta):
 
 
 @sharings
-def test_prior_is_autoregressive(sharing, scramble):
+def test_prior_is_autoregressive(sharing):
     check_gaussian_prior(scramble(build(sharing)).prior)
 
 
 @sharings
-def test_kl_agrees_with_the_densities(sharing, scramble):
+def test_kl_agrees_with_the_densities(sharing):
     check_closed_form_kl(scramble(build(sharing)), X, ZETA)
     check_normalized(scramble(build(sharing), scale=0.1), X, ZETA)
 
@@ -95,7 +111,7 @@ def test_no_hierarchy_is_nothing():
 
 
 @sharings
-def test_ancestral_samples_follow_the_prior(sharing, scramble):
+def test_ancestral_samples_follow_the_prior(sharing):
     """Standardized by `layers`, ancestral samples are standard normal."""
     prior = scramble(build(sharing)).prior
     h = prior.sample(ZETA.expand(40_000, -1), generator=torch.Generator().manual_seed(0))
@@ -103,14 +119,6 @@ def test_ancestral_samples_follow_the_prior(sharing, scramble):
     noise = ((h - made.mean) / made.log_std.exp()).flatten(1).detach()
     assert float(noise.mean(0).abs().max()) < 6 / 200
     assert float((noise.T @ noise / 40_000 - torch.eye(12)).abs().max()) < 0.05
-
-
-@sharings
-def test_a_keyed_generator_repeats_the_sample(sharing):
-    hierarchy = build(sharing).eval()
-    x, zeta = torch.rand(4, 6), torch.rand(4, 5)
-    a, b = (hierarchy.rsample(x, zeta, generator=torch.Generator().manual_seed(3)).h for _ in range(2))
-    assert torch.equal(a, b)
 
 
 def test_complete_sharing_is_one_group():
@@ -122,7 +130,7 @@ def test_complete_sharing_is_one_group():
     assert torch.equal(complete.layers(zeta, h).mean, grouped.layers(zeta, h).mean)
 
 
-def test_groups_have_networks_of_their_own(scramble):
+def test_groups_have_networks_of_their_own():
     prior = scramble(GroupSharing(**SIZES, hidden=(7,), num_groups=2))
     zeta = torch.rand(9, 5, dtype=torch.float64)
     h = torch.randn(9, 4, 3, dtype=torch.float64)
@@ -163,7 +171,7 @@ def test_the_log_std_is_bounded():
     assert float(free.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach().abs().max()) > 2.0
 
 
-class OwnSample(GroupSharing):
+class OwnSample(CompleteSharing):
     """A fault: the running sum of a layer includes the layer itself."""
 
     def layers(self, zeta, h):
@@ -193,23 +201,19 @@ class Exchanged(GaussianHierarchy):
 
 
 class TestPlantedFaults:
-    def test_a_prior_that_sees_its_own_sample(self, scramble):
-        prior = scramble(OwnSample(**SIZES, hidden=(7,), num_groups=1))
+    def test_a_prior_that_sees_its_own_sample(self):
+        prior = scramble(OwnSample(**SIZES, hidden=(7,)))
         with pytest.raises(AssertionError, match="layer 0"):
             check_gaussian_prior(prior)
         with pytest.raises(AssertionError, match="standard errors apart"):
             check_closed_form_kl(scramble(GaussianHierarchy(6, prior, (7,))), X, ZETA)
 
     @pytest.mark.parametrize("faulty", [Reversed, Exchanged])
-    def test_a_reversed_posterior_and_an_exchanged_kl(self, faulty, scramble):
+    def test_a_reversed_posterior_and_an_exchanged_kl(self, faulty):
         prior = CompleteSharing(**SIZES, hidden=(7,))
         with pytest.raises(AssertionError, match="standard errors apart"):
             # of these parameters the difference is some 20 standard errors whatever the noise
             check_closed_form_kl(scramble(faulty(6, prior, (7,)), seed=1), X, ZETA)
-
-
-def some_hierarchy():
-    return build(members(SharingConfig)[0]())
 
 
 @pytest.mark.parametrize(
@@ -218,8 +222,6 @@ def some_hierarchy():
         ("num_groups", lambda: GroupSharing(**SIZES, hidden=(7,), num_groups=3)),
         *((size, lambda size=size: NoSharing(**(SIZES | {size: 0}), hidden=())) for size in SIZES),
         ("log_std_bound", lambda: NoSharing(**SIZES, hidden=(), log_std_bound=0.0)),
-        ("features", lambda: some_hierarchy().rsample(torch.zeros(2, 5), torch.zeros(2, 5))),
-        ("zeta", lambda: some_hierarchy().rsample(torch.zeros(2, 6), torch.zeros(3, 5))),
     ],
 )
 def test_refusals(argument, call):

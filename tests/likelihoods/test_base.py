@@ -27,28 +27,28 @@ CATEGORICAL, COUNTS = CategoricalLikelihood((2,), 3), NegativeBinomialLikelihood
         (BERNOULLI, [torch.nan, 1.0]),
     ],
 )
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_values_of_the_domain_pass(likelihood, values, dtype):
-    x = torch.tensor([values], dtype=dtype)
-    assert likelihood.check(x) is x
+def test_values_of_the_domain_pass(likelihood, values):
+    for dtype in (torch.float32, torch.float64):
+        x = torch.tensor([values], dtype=dtype)
+        assert likelihood.check(x) is x
 
 
 @pytest.mark.parametrize(
-    ("likelihood", "value", "advice"),
+    ("likelihood", "value"),
     [
-        (BERNOULLI, 255.0, "Divide"),
-        (BERNOULLI, -0.5, "negative"),
-        (GAUSSIAN, torch.inf, "infinite"),
-        (CATEGORICAL, 3.0, "Number"),
-        (CATEGORICAL, 0.5, "Number"),
-        (COUNTS, -1.0, "raw counts"),
-        (COUNTS, 1.5, "raw counts"),
-        (COUNTS, torch.inf, "raw counts"),
+        (BERNOULLI, 255.0),
+        (BERNOULLI, -0.5),
+        (GAUSSIAN, torch.inf),
+        (CATEGORICAL, 3.0),
+        (CATEGORICAL, 0.5),
+        (COUNTS, -1.0),
+        (COUNTS, 1.5),
+        (COUNTS, torch.inf),
     ],
 )
-def test_values_outside_are_named(likelihood, value, advice):
+def test_values_outside_are_named(likelihood, value):
     x = torch.tensor([[0.0, 1.0], [torch.nan, value]])
-    with pytest.raises(InvalidInputError, match=f"^x .*{value:g}.*{advice}"):
+    with pytest.raises(InvalidInputError, match=f"^x .*{value:g}"):
         likelihood.check(x)
     hidden = torch.tensor([[True, True], [False, False]])
     assert likelihood.check(x, hidden) is x

@@ -45,8 +45,10 @@ def test_unobserved_entries_read_as_the_training_mean():
     assert likelihood.network_input(x) is x
 
 
-@pytest.mark.parametrize("shape", [(784,), (1, 28, 28), (3,), (5000,)])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("shape", "dtype"),
+    [((784,), torch.float32), ((1, 28, 28), torch.bfloat16), ((3,), torch.float32), ((5000,), torch.float32)],
+)
 def test_the_compiled_total_is_the_plain_one(shape, dtype):
     generator = torch.Generator().manual_seed(0)
     likelihood = BernoulliLikelihood(shape)
@@ -177,17 +179,6 @@ def test_start_is_the_law_of_the_training_data():
     assert likelihood.network_input(x).std().item() == pytest.approx(1, abs=1e-3)
 
 
-def test_units_do_not_matter():
-    """In other units x has the same density but for the Jacobian."""
-    x = torch.randn(50, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    values = []
-    for scale in (1.0, 1000.0):
-        likelihood = GaussianLikelihood((2,)).double()
-        likelihood.initialize_(scale * x)
-        values.append(likelihood.log_prob(torch.ones_like(x), scale * x) + 2 * math.log(scale))
-    torch.testing.assert_close(values[0], values[1])
-
-
 COUNTS = [0.0, 1.0, 3.0, 7.0, 8.0, 50.0, 3000.0, 200_000.0]
 MEANS = [1e-40, 1e-6, 0.3, 4.0, 60.0, 2900.0, 1e6, 1e40]
 SIZES = [1e-3, 0.5, 10.0, 1e3, 1e6]
@@ -248,15 +239,6 @@ def test_large_size_is_poisson():
     got = negative_binomial_log_prob(x, log_mean, torch.tensor(60.0))
     want = torch.distributions.Poisson(log_mean.double().exp()).log_prob(x.double())
     torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-5)
-
-
-def test_variance_is_mean_plus_mean_squared_over_size():
-    likelihood = NegativeBinomialLikelihood((1,))
-    with torch.no_grad():
-        likelihood.log_size.fill_(math.log(2.5))
-    law = likelihood.distribution(torch.tensor([[math.log(4.0)]]))
-    assert law.mean.item() == pytest.approx(4, rel=1e-5)
-    assert law.variance.item() == pytest.approx(4 + 16 / 2.5, rel=1e-5)
 
 
 def test_the_distribution_has_the_likelihoods_digits():

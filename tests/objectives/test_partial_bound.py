@@ -20,6 +20,16 @@ def build(hierarchy=LAYERS):
     )
 
 
+def bound_of(model, num_samples, seed=2):
+    return model.elbo(
+        X,
+        log_partition=0.0,
+        negative_phase=torch.zeros(3, 4),
+        num_importance_samples=num_samples,
+        generator=torch.Generator().manual_seed(seed),
+    )
+
+
 def test_each_network_runs_once_over_all_rows(monkeypatch):
     rows = {}
 
@@ -29,8 +39,7 @@ def test_each_network_runs_once_over_all_rows(monkeypatch):
 
     model = build().train()
     monkeypatch.setattr(MLP, "forward", counted)
-    bound = model.elbo(X, log_partition=0.0, negative_phase=torch.zeros(3, 4), num_importance_samples=6)
-    bound.loss.backward()
+    bound_of(model, 6).loss.backward()
     first, *later = [network.network for network in model.hierarchy.posterior]
     assert rows[first] == [(8,)]
     assert [rows[network] for network in later] == [[(6, 8)]] * 2
@@ -48,13 +57,7 @@ def test_fused_networks_give_the_same_gradient(training, monkeypatch):
         model = build().train(training)
         if fused:
             set_precision(model, torch.float32)  # with memory kept for gradients, as in training
-        bound = model.elbo(
-            X,
-            log_partition=0.0,
-            negative_phase=torch.zeros(3, 4),
-            num_importance_samples=4,
-            generator=torch.Generator().manual_seed(2),
-        )
+        bound = bound_of(model, 4)
         bound.loss.backward()
         found.append([bound.value.detach(), *(p.grad for p in model.parameters())])
     for one, other in zip(*found, strict=True):
@@ -63,12 +66,7 @@ def test_fused_networks_give_the_same_gradient(training, monkeypatch):
 
 def test_it_draws_from_the_generator():
     model = build()
-    values = [
-        model.elbo(
-            X, log_partition=0.0, num_importance_samples=2, generator=torch.Generator().manual_seed(seed)
-        ).value.detach()
-        for seed in (1, 1, 2)
-    ]
+    values = [bound_of(model, 2, seed).value.detach() for seed in (1, 1, 2)]
     assert torch.equal(values[0], values[1])
     assert not torch.equal(values[0], values[2])
 
@@ -79,15 +77,8 @@ def test_frozen_parts_are_left_alone():
     names, gradients = [name for name, _ in model.named_parameters()], []
     for frozen in (False, True):
         model.hierarchy.posterior.requires_grad_(not frozen)
-        bound = model.elbo(
-            X,
-            log_partition=0.0,
-            negative_phase=torch.zeros(3, 4),
-            num_importance_samples=3,
-            generator=torch.Generator().manual_seed(5),
-        )
         model.zero_grad()
-        bound.loss.backward()
+        bound_of(model, 3).loss.backward()
         gradients.append({name: p.grad for name, p in model.named_parameters()})
     for name in names:
         if name.startswith("hierarchy.posterior"):

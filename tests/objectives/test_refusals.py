@@ -66,6 +66,14 @@ def without_paths():
 
 
 NUMBER = "num_importance_samples"
+THREE = {NUMBER: 3}
+
+
+def three_samples(*parts, **named):
+    return build(*parts, **named).elbo(X, **PLAIN, **THREE)
+
+
+PAIR, OTHER = torch.tensor([0, 1]), torch.tensor([1, 2])
 # (the argument that the error names, a call)
 REFUSED = [
     (NUMBER, lambda: build(LAYERS).elbo(X, num_importance_samples=0)),
@@ -73,21 +81,12 @@ REFUSED = [
     (NUMBER, lambda: layers_that_draw_one_sample().prior_at(torch.zeros(1, 4), torch.zeros(1, 1, 1))),
     (NUMBER, without_paths),
     *(
-        (NUMBER, lambda kind=kind: gradient(kind, num_importance_samples=3))
+        (NUMBER, lambda kind=kind: gradient(kind, **THREE))
         for kind in (Reinforce, LeaveOneOut, DisARM, NaiveKL)
     ),
-    (
-        "continuous",
-        lambda: build(LAYERS).elbo(X, **PLAIN, num_importance_samples=3).weighted_loss(continuous=0.5),
-    ),
-    (
-        "continuous",
-        lambda: gradient(Reparameterized, build(LAYERS), continuous=0.5, num_importance_samples=3),
-    ),
-    (
-        "discrete",
-        lambda: build(smoothing=RAMPS).elbo(X, **PLAIN, num_importance_samples=3).weighted_loss(discrete=0.5),
-    ),
+    ("continuous", lambda: three_samples(LAYERS).weighted_loss(continuous=0.5)),
+    ("continuous", lambda: gradient(Reparameterized, build(LAYERS), continuous=0.5, **THREE)),
+    ("discrete", lambda: three_samples(smoothing=RAMPS).weighted_loss(discrete=0.5)),
     ("discrete", lambda: gradient(DisARM, discrete=float("nan"))),
     ("num_samples", lambda: gradient(LeaveOneOut, settings={"num_samples": 1})),
     ("decay", lambda: RunningMean(-0.1, **SIZES)),
@@ -95,24 +94,10 @@ REFUSED = [
     ("1 - decay", lambda: RunningMean(1.0, **SIZES)),
     ("groups", lambda: kl_to_boltzmann(RBM(1, 1), [], 0.0)),
     ("groups", lambda: kl_to_boltzmann(RBM(2, 2), [group_of(3)], 0.0)),
-    (
-        "groups",
-        lambda: kl_to_boltzmann(
-            RBM(2, 2), [group_of(2, torch.tensor([0, 1])), group_of(2, torch.tensor([1, 2]))], 0.0
-        ),
-    ),
-    (
-        "groups",
-        lambda: kl_to_boltzmann(RBM(2, 2), [group_of(2, torch.tensor([0, 1])), group_of(2)], 0.0),
-    ),
-    (
-        "bits",
-        lambda: kl_to_boltzmann(RBM(3, 2), [LatentGroup(logits=X, zeta=X, bits=X + 2)], 0.0),
-    ),
-    (
-        "kl_of_zeta",
-        lambda: LatentGroup(logits=X, zeta=X, bits=X, kl_of_zeta=torch.zeros(1, 5)),
-    ),
+    ("groups", lambda: kl_to_boltzmann(RBM(2, 2), [group_of(2, PAIR), group_of(2, OTHER)], 0.0)),
+    ("groups", lambda: kl_to_boltzmann(RBM(2, 2), [group_of(2, PAIR), group_of(2)], 0.0)),
+    ("bits", lambda: kl_to_boltzmann(RBM(3, 2), [LatentGroup(logits=X, zeta=X, bits=X + 2)], 0.0)),
+    ("kl_of_zeta", lambda: LatentGroup(logits=X, zeta=X, bits=X, kl_of_zeta=torch.zeros(1, 5))),
 ]
 
 
@@ -124,10 +109,9 @@ def test_what_breaks_a_rule_is_named(argument, call):
 
 
 def test_a_weight_of_a_kl_that_no_importance_weight_holds_is_free():
-    of_layers = build(LAYERS).elbo(X, **PLAIN, num_importance_samples=3)
-    of_ramps = build(LAYERS, RAMPS).elbo(X, **PLAIN, num_importance_samples=2)
+    of_layers, of_zeta = three_samples(LAYERS), three_samples(smoothing=RAMPS)
+    of_ramps = three_samples(LAYERS, RAMPS)
     assert not of_ramps.weighs_binary_latents
-    of_zeta = build(smoothing=RAMPS).elbo(X, **PLAIN, num_importance_samples=3)
     for loss in (
         of_layers.weighted_loss(discrete=0.5),
         of_ramps.weighted_loss(discrete=0.5),

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower
+from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower, SpikeExponential
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import DrawnNoise
 from tests.transformations import OVERLAPPING, SMOOTHINGS, of_prior
@@ -32,9 +32,8 @@ def densities(kind, smoothing, zeta):
 def test_the_roots_are_the_published_ones():
     rho, logits = noise_and_logits()
     q = torch.sigmoid(logits)
-    printed = (q - 1 + ((q - 1) ** 2 + (2 * q - 1) * rho).sqrt()) / (
-        2 * q - 1
-    )  # probabilistic-encoder-two-sided
+    # eq. probabilistic-encoder-two-sided
+    printed = (q - 1 + ((q - 1) ** 2 + (2 * q - 1) * rho).sqrt()) / (2 * q - 1)
     torch.testing.assert_close(MixtureOfRamps().icdf(rho, logits), printed, rtol=0, atol=1e-10)
     fair = torch.zeros_like(rho)
     torch.testing.assert_close(MixtureOfRamps().icdf(rho, fair), rho, rtol=0, atol=1e-15)
@@ -167,11 +166,13 @@ def test_low_precision_never_enters_the_formulas(kind):
     assert torch.equal(mixed, wide)
 
 
-@pytest.mark.parametrize("kind", OVERLAPPING)
+@pytest.mark.parametrize("kind", SMOOTHINGS)
 def test_shapes_broadcast_and_second_derivatives_are_refused(kind):
     smoothing = SMOOTHINGS[kind]()
     logits = torch.zeros(3, requires_grad=True)
-    zeta = smoothing.icdf(torch.tensor([[0.2], [0.8]], dtype=torch.float64), logits)
+    law = of_prior(smoothing, logits.detach())
+    assert smoothing.rsample(torch.zeros(5, 4, 3), *law).shape == (5, 4, 3)
+    zeta = smoothing.icdf(torch.tensor([[0.2], [0.8]], dtype=torch.float64), logits, *law)
     assert (zeta.dtype, zeta.shape) == (torch.float64, (2, 3))
     with pytest.raises(NotImplementedError, match="second derivatives"):
         torch.autograd.grad(zeta.square().sum(), logits, create_graph=True)
@@ -188,17 +189,16 @@ def test_noise_that_was_drawn_before_is_taken_for_z(kind):
     assert smoothing.sample_z(mean, logits, generator=noise).tolist() == [1.0, 0.0]
 
 
-def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out():
+@pytest.mark.parametrize("kind", [OverlappingExponential, SpikeExponential])
+def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out(kind):
     rho, logits = noise_and_logits(500)
     for trainable in (True, False):
-        smoothing = OverlappingExponential(5.0, trainable, max_beta=3.0).double()
+        smoothing = kind(5.0, trainable, max_beta=3.0).double()
         used = 3.0 if trainable else 5.0
-        assert torch.equal(
-            smoothing.icdf(rho, logits), OverlappingExponential(used).double().icdf(rho, logits)
-        )
+        assert torch.equal(smoothing.icdf(rho, logits), kind(used).double().icdf(rho, logits))
     found = []
     for sign in (-1.0, 1.0):
-        smoothing = OverlappingExponential(5.0, trainable=True, max_beta=3.0).double()
+        smoothing = kind(5.0, trainable=True, max_beta=3.0).double()
         drawn = smoothing.draw(rho, logits)
         (sign * (drawn.zeta - 0.5).square().sum()).backward()
         found.append(float(smoothing.beta.grad))

@@ -63,31 +63,6 @@ def test_values_and_gradients_are_those_of_the_plain_formulas(name):
     check_gradients(drawn, (zeta, bits), [rho, logits, *smoothing.parameters()], rtol=1e-9, atol=1e-12)
 
 
-def test_shapes_and_dtypes_broadcast():
-    logits = torch.zeros(3, requires_grad=True)
-    zeta = SpikeSlab().icdf(torch.tensor([[0.2], [0.8]], dtype=torch.float64), logits)
-    assert (zeta.dtype, zeta.shape) == (torch.float64, (2, 3))
-    zeta.sum().backward()
-    assert (logits.grad.dtype, logits.grad.tolist()) == (torch.float32, [pytest.approx(0.2)] * 3)
-
-
-def test_a_bound_stops_the_gradient_that_leads_out():
-    """As `bounded` does: beta lies above its bound, and descent along the gradient would raise it."""
-    for sign, stopped in ((-1.0, True), (1.0, False)):
-        smoothing = SpikeExponential(beta=5.0, max_beta=3.0)
-        rho, logits = noise_and_logits()
-        (sign * smoothing.icdf(rho, logits).sum()).backward()
-        assert (smoothing.beta.grad.item() == 0) is stopped
-
-
-def test_second_derivatives_are_refused_and_not_wrong():
-    rho, logits = noise_and_logits()
-    logits.requires_grad_()
-    square = SpikeSlab().icdf(rho, logits).square().sum()
-    with pytest.raises(NotImplementedError, match="second derivatives"):
-        torch.autograd.grad(square, logits, create_graph=True)
-
-
 def published_icdf(rho, logits, beta):
     """Eq. probabilistic-encoder as printed, in float64."""
     q = torch.sigmoid(logits)
@@ -95,7 +70,7 @@ def published_icdf(rho, logits, beta):
     return torch.where(rho >= 1 - q, inside, 0.0)
 
 
-@pytest.mark.parametrize("beta", [0.5, 1.0, 3.0, 5.0])
+@pytest.mark.parametrize("beta", [0.5, 5.0])
 def test_equals_the_published_formula(beta):
     generator = torch.Generator().manual_seed(0)
     rho = torch.rand(10_000, generator=generator, dtype=torch.float64)
@@ -104,42 +79,13 @@ def test_equals_the_published_formula(beta):
     torch.testing.assert_close(got, published_icdf(rho, logits, beta), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("rho", [0.2, 0.5, 0.8])
-@pytest.mark.parametrize("beta", [1.0, 3.0, 5.0])
-def test_figure_inverse_cdf_rectifies_below_one_minus_rho(rho, beta):
-    q = torch.tensor([1 - rho - 1e-4, 1 - rho + 1e-4, 1.0 - 1e-6], dtype=torch.float64)
-    smoothing = SpikeExponential(beta=beta, trainable=False).double()
-    zeta = smoothing.icdf(torch.full_like(q, rho), torch.logit(q))
-    assert zeta[0] == 0
-    assert 0 < zeta[1] < 0.02
-    assert zeta[2] == pytest.approx(math.log(rho * math.expm1(beta) + 1) / beta, abs=1e-5)
-
-
 def test_small_beta_is_the_slab():
     rho, logits = torch.rand(1000, dtype=torch.float64), torch.randn(1000, dtype=torch.float64)
     narrow = SpikeExponential(beta=0.01).double().icdf(rho, logits)
     torch.testing.assert_close(narrow, SpikeSlab().icdf(rho, logits), rtol=0, atol=2e-3)
 
 
-def test_large_beta_is_z():
-    rho, logits = torch.rand(10_000, dtype=torch.float64), torch.randn(10_000, dtype=torch.float64)
-    zeta = SpikeExponential(beta=200.0, trainable=False).double().icdf(rho, logits)
-    z = (zeta != 0).double()
-    assert float((z - zeta).mean()) == pytest.approx(float(z.mean()) / 200, rel=0.1)
-
-
-def test_gradient_for_beta_is_the_closed_form_and_bounded():
-    beta = 3.0
-    smoothing = SpikeExponential(beta=beta).double()
-    rho = torch.rand(200, dtype=torch.float64)
-    zeta = smoothing.icdf(rho, torch.zeros(200, dtype=torch.float64))
-    got = torch.stack([torch.autograd.grad(value, smoothing.beta, retain_graph=True)[0] for value in zeta])
-    expected = ((1 - torch.exp(-beta * zeta)) / -math.expm1(-beta) - zeta) / beta
-    torch.testing.assert_close(got, torch.where(zeta > 0, expected, 0.0), rtol=1e-9, atol=1e-12)
-    assert 0 <= float(got.min()) <= float(got.max()) <= 1 / 8
-
-
-@pytest.mark.parametrize("beta", [3.0, 60.0, 200.0])
+@pytest.mark.parametrize("beta", [3.0, 200.0])
 def test_z_is_read_back_from_zeta_even_where_it_rounds_to_zero(beta):
     smoothing = SpikeExponential(beta=beta)
     logits = torch.full((1 << 20,), 12.0)
@@ -148,16 +94,6 @@ def test_z_is_read_back_from_zeta_even_where_it_rounds_to_zero(beta):
     zeta = smoothing.icdf(rho, logits)
     assert bool((zeta[rho > threshold * (1 + 1e-5)] > 0).all())
     assert bool((zeta[rho < threshold * (1 - 1e-5)] == 0).all())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_extreme_logits_have_finite_gradients(dtype):
-    logits = torch.tensor([-1000.0, -90.0, 90.0, 1000.0], dtype=dtype, requires_grad=True)
-    smoothing = SpikeExponential(beta=200.0).to(dtype)
-    zeta = smoothing.icdf(torch.full((4,), 0.5, dtype=dtype), logits)
-    (zeta.sum() + smoothing.bits(zeta, logits).sum()).backward()
-    assert bool(logits.grad.isfinite().all())
-    assert zeta.tolist()[:2] == [0, 0]
 
 
 def test_bits_are_z_with_the_published_gradient():
@@ -181,27 +117,17 @@ def test_a_nan_in_zeta_comes_out(smoothing):
     assert smoothing.bits(broken, torch.zeros(2)).isnan().tolist() == [False, True]
 
 
-class TestBound:
-    def test_project_brings_beta_under_the_bound(self):
-        smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
-        smoothing.project_()
-        assert smoothing.beta.item() == 4.0
-        smoothing.bound_sharpness_(3.0)
-        smoothing.project_()
-        assert smoothing.beta.item() == 3.0
-
-    def test_project_keeps_beta_positive(self):
-        smoothing = SpikeExponential(beta=1.0)
+def test_project_brings_beta_back_and_a_fixed_one_is_no_parameter():
+    smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
+    for bound, beta, projected in ((4.0, 5.0, 4.0), (3.0, 4.0, 3.0), (3.0, -2.0, 0.01)):
+        smoothing.bound_sharpness_(bound)
         with torch.no_grad():
-            smoothing.beta.fill_(-2.0)
+            smoothing.beta.fill_(beta)
         smoothing.project_()
-        assert smoothing.beta.item() == pytest.approx(0.01)
-
-    def test_trainable_decides_whether_beta_is_a_parameter(self):
-        assert len(list(SpikeExponential(beta=2.0, trainable=True).parameters())) == 1
-        fixed = SpikeExponential(beta=2.0, trainable=False)
-        assert len(list(fixed.parameters())) == 0
-        assert fixed.state_dict()["beta"].item() == 2.0
+        assert smoothing.beta.item() == pytest.approx(projected)
+    fixed = SpikeExponential(beta=2.0, trainable=False)
+    assert list(fixed.parameters()) == []
+    assert fixed.state_dict()["beta"].item() == 2.0
 
 
 def random_law(rows=400, seed=0):
@@ -281,44 +207,33 @@ def test_the_slope_is_bounded(ratio):
     assert 0.6 * bound < float(slope) < bound
 
 
-class TestConstrain:
-    def test_parameters_stay_inside_their_bounds(self):
-        raw = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)) * 100
-        loc, scale = SpikeGaussian(max_ratio=2.0, log_scale_bound=3.0).constrain(*raw)
-        assert float((loc / scale).abs().max()) <= 2.0 + 1e-6
-        assert float(scale.log().abs().max()) <= 3.0 + 1e-6
-
-    def test_zeros_are_the_priors(self):
-        smoothing = SpikeGaussian(prior_loc=-1.3)
-        loc, scale = smoothing.constrain(torch.zeros(1), torch.zeros(1))
-        assert (loc.item(), scale.item()) == (pytest.approx(-1.3), 1.0)
-        assert smoothing.prior_parameters == (-1.3, 1.0)
-        assert float(smoothing.kl(torch.ones(1), loc, scale)) == pytest.approx(0, abs=1e-7)
+def test_parameters_stay_inside_their_bounds_and_begin_as_the_priors():
+    raw = torch.randn(2, 1000, generator=torch.Generator().manual_seed(0)) * 100
+    loc, scale = SpikeGaussian(max_ratio=2.0, log_scale_bound=3.0).constrain(*raw)
+    assert float((loc / scale).abs().max()) <= 2.0 + 1e-6
+    assert float(scale.log().abs().max()) <= 3.0 + 1e-6
+    smoothing = SpikeGaussian(prior_loc=-1.3)
+    loc, scale = smoothing.constrain(torch.zeros(1), torch.zeros(1))
+    assert (loc.item(), scale.item()) == (pytest.approx(-1.3), 1.0)
+    assert smoothing.prior_parameters == (-1.3, 1.0)
+    assert float(smoothing.kl(torch.ones(1), loc, scale)) == pytest.approx(0, abs=1e-7)
 
 
-class TestFurtherTerms:
-    PRIOR = torch.distributions.Normal(torch.tensor(0.7, dtype=torch.float64), 1.0)
-
-    def test_kl_is_torchs_and_so_are_its_gradients(self):
-        _, *law = random_law()
-        logits, loc, scale = (value.requires_grad_() for value in law)
-        normal = torch.distributions.Normal(loc, scale)
-        expected = torch.sigmoid(logits) * torch.distributions.kl_divergence(normal, self.PRIOR)
-        got = SpikeGaussian(prior_loc=0.7).kl(logits, loc, scale)
-        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
-        weights = torch.cos(torch.arange(got.numel(), dtype=torch.float64)).view_as(got)
-        for a, b in zip(
-            *(torch.autograd.grad((weights * value).sum(), law) for value in (got, expected)), strict=True
-        ):
-            torch.testing.assert_close(a, b, rtol=1e-8, atol=1e-11)
-
-    def test_log_ratio_is_of_densities_where_there_are_some(self):
-        rho, *law = random_law()
-        smoothing = SpikeGaussian(prior_loc=0.7)
-        zeta = smoothing.icdf(rho, *law)
-        normal = torch.distributions.Normal(*law[1:])
-        expected = torch.where(zeta == 0, 0.0, self.PRIOR.log_prob(zeta) - normal.log_prob(zeta))
-        torch.testing.assert_close(smoothing.log_ratio(zeta, *law[1:]), expected, rtol=1e-9, atol=1e-9)
+def test_kl_and_log_ratio_are_torchs_and_so_are_the_gradients_of_the_kl():
+    rho, *law = random_law()
+    logits, loc, scale = (value.requires_grad_() for value in law)
+    smoothing = SpikeGaussian(prior_loc=0.7)
+    normal = torch.distributions.Normal(loc, scale)
+    prior = torch.distributions.Normal(torch.tensor(0.7, dtype=torch.float64), 1.0)
+    expected = torch.sigmoid(logits) * torch.distributions.kl_divergence(normal, prior)
+    got = smoothing.kl(logits, loc, scale)
+    torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-12)
+    weights = torch.cos(torch.arange(got.numel(), dtype=torch.float64)).view_as(got)
+    found = (torch.autograd.grad((weights * value).sum(), law) for value in (got, expected))
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-11)
+    zeta = smoothing.icdf(rho, *law)
+    expected = torch.where(zeta == 0, 0.0, prior.log_prob(zeta) - normal.log_prob(zeta))
+    torch.testing.assert_close(smoothing.log_ratio(zeta, loc, scale), expected, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -367,16 +282,6 @@ def test_a_nan_comes_out(part):
     drawn = SpikeGaussian().draw(*law)
     for value in (drawn.z, drawn.zeta, drawn.bits):
         assert value.isnan().tolist() == [True, False]
-
-
-def test_shapes_broadcast():
-    smoothing, shared = SpikeGaussian(), torch.tensor([0.5, -0.5, 1.0])
-    logits = torch.zeros(5, 4, 3)
-    assert smoothing.rsample(logits, shared, torch.ones(1)).shape == (5, 4, 3)
-    assert smoothing.icdf(torch.rand(4, 3), torch.zeros(3), shared.expand(4, 3), torch.ones(())).shape == (
-        4,
-        3,
-    )
 
 
 REFUSED = {

@@ -12,7 +12,8 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import standard_error
-from discrete_vae.model import DiscreteVAE, validate_batch
+from discrete_vae.likelihoods.base import validate_batch
+from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
 from discrete_vae.records import ShowsShapes, ShowsTable

@@ -130,9 +130,6 @@ class Hierarchy(nn.Module, ABC):
             features: (batch, feature), what the encoder makes of x.
             zeta: (..., batch, latent).
             generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The sample, carrying the gradients of the reparameterization.
         """
 
     def rsample_many(
@@ -140,13 +137,7 @@ class Hierarchy(nn.Module, ABC):
     ) -> ManyDraws:
         """Draw h from q(h | zeta, x) many times for each zeta, as `discrete_vae.objectives.importance` needs it.
 
-        A hierarchy without Gaussian layers, or of another kind, leaves it out.
-
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            zeta: (batch, latent).
-            num_samples: Draws per example.
-            generator: Source of the noise; None means torch's global generator.
+        A hierarchy without Gaussian layers, or of another kind, leaves it out. Here zeta is (batch, latent).
         """
         raise _without_importance_samples(self)
 
@@ -193,11 +184,11 @@ class NoHierarchy(Hierarchy):
 def _without_importance_samples(hierarchy: Hierarchy) -> InvalidInputError:
     name = type(hierarchy).__name__
     if hierarchy.num_layers == 0:
-        rule = "must be 1 for a model without Gaussian layers whose transformation has a spike, which fixes z"
+        rule = "must be 1 for a model without Gaussian layers whose transformation has a spike"
         repair = "Give the model layers (--model.hierarchy gaussian), or no spike (--model.smoothing ramps)."
     else:
-        rule = "must be 1 for a hierarchy that has no rsample_many and prior_at"
-        repair = "Leave it out, or give the hierarchy these two methods."
+        rule = "must be 1 for a hierarchy without rsample_many and prior_at"
+        repair = "Leave it out, or give the hierarchy these methods."
     return InvalidInputError("num_importance_samples", rule, f"more, and a {name}", repair)
 
 
@@ -288,15 +279,7 @@ class Gaussian(ShowsShapes):
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
-        """`kl_to`, summed over the last axes.
-
-        Args:
-            other: Gaussian of the same shape.
-            num_axes: How many, at least one.
-
-        Returns:
-            (...), nats.
-        """
+        """`kl_to`, summed over the last axes, of which there is one or more; (...), nats."""
         return _joint_kl(self.mean, self.log_std, other.mean, other.log_std, num_axes)
 
 
@@ -366,9 +349,8 @@ class GaussianNetwork(nn.Module):
         super().__init__()
         check_positive_int("num_units", num_units)
         if log_std_bound is not None:
-            check_number(
-                "log_std_bound", log_std_bound, above=0, repair="The default is 5; None is no bound."
-            )
+            repair = "The default is 5; None is no bound."
+            check_number("log_std_bound", log_std_bound, above=0, repair=repair)
         self.log_std_bound = log_std_bound
         if network is None:
             self.network: nn.Module = MLP(input_sizes, 2 * num_units, hidden)
@@ -393,7 +375,8 @@ class GaussianNetwork(nn.Module):
         """Output of the network, (..., 2 unit), at least in the parameters' precision."""
         # under autocast the output is rounded, but latents and KL terms keep the parameters' precision
         output = self.network(*inputs)
-        return output.to(self._dtype(output.dtype))
+        own = next(self.network.parameters(), output)
+        return output.to(torch.promote_types(output.dtype, own.dtype))
 
     def gaussian(self, output: Tensor) -> Gaussian:
         """The Gaussian that an output stands for; one call serves the outputs of many layers with the same bound."""
@@ -403,10 +386,6 @@ class GaussianNetwork(nn.Module):
         mean, raw = output.chunk(2, -1)
         bound = self.log_std_bound
         return Gaussian(mean, raw if bound is None else (raw / bound).tanh_().mul_(bound))
-
-    def _dtype(self, computed: torch.dtype) -> torch.dtype:
-        own = next(self.network.parameters(), None)
-        return computed if own is None else torch.promote_types(computed, own.dtype)
 
 
 def gaussian_networks(modules: nn.ModuleList) -> list[GaussianNetwork]:
@@ -424,7 +403,6 @@ class _Head(torch.autograd.Function):
     def forward(
         ctx: Any, output: Tensor, noise: Tensor | None, bound: float | None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Mean, log standard deviation and, where there is noise, the draw."""
         ctx.set_materialize_grads(False)
         mean, log_std, h, slope, spread = _head(output, noise, bound)
         ctx.save_for_backward(slope, spread)
@@ -435,7 +413,6 @@ class _Head(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> tuple[Tensor | None, None, None]:
-        """See the class."""
         if all(gradient is None for gradient in gradients):
             return None, None, None
         return _head_gradient(*gradients, *ctx.saved_tensors), None, None
@@ -536,8 +513,7 @@ class GaussianHierarchy(Hierarchy):
         self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
         dtype = next(self.parameters()).dtype
-        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
-        zeta = check_tensor("zeta", zeta, (..., len(features), self.num_latents)).to(dtype)
+        features, zeta = features.to(dtype), zeta.to(dtype)
         shape = (*zeta.shape[:-1], self.num_layers, self.num_units)
         noise = standard_normal(zeta, shape=shape, generator=generator)
         joint, drawn, made = zeta, [], []
@@ -556,16 +532,14 @@ class GaussianHierarchy(Hierarchy):
     def rsample_many(
         self, features: Tensor, zeta: Tensor, num_samples: int, *, generator: torch.Generator | None = None
     ) -> ManyDraws:
-        """Draw h from q(h | zeta, x) many times for each zeta; see `Hierarchy.rsample_many`.
+        """See `Hierarchy.rsample_many`.
 
         The first network, which reads nothing that differs between the samples of an example, runs once per example. In
         training the norms of all others take their statistics over the rows of all samples and examples together, as
         importance sampling in evaluation meets them.
         """
-        check_positive_int("num_samples", num_samples)
         dtype = next(self.parameters()).dtype
-        features = check_tensor("features", features, ("batch", self.num_features)).to(dtype)
-        zeta = check_tensor("zeta", zeta, (len(features), self.num_latents)).to(dtype)
+        features, zeta = features.to(dtype), zeta.to(dtype)
         shape = (num_samples, len(zeta), self.num_layers, self.num_units)
         noise = standard_normal(zeta, shape=shape, generator=generator)
         joint, inputs, layers, drawn = zeta, [], [], []

@@ -23,9 +23,7 @@ class NoSharing(AutoregressiveGaussianPrior):
     Source: Rolfe 2017, sections continuous-hierarchy and architecture (dynamic MNIST).
 
     Args:
-        num_latents: Length of the last axis of zeta.
-        num_layers: M.
-        num_units: Units of each layer.
+        num_latents: As in `AutoregressiveGaussianPrior`, likewise num_layers and num_units.
         hidden: Widths of each network's hidden layers.
         log_std_bound: See `GaussianNetwork`.
 
@@ -80,12 +78,9 @@ class GroupSharing(AutoregressiveGaussianPrior):
     first read; here every group reads the same running sum, with one map A.
 
     Args:
-        num_latents: Length of the last axis of zeta.
+        num_latents: As in `NoSharing`, likewise what is not named here.
         num_layers: M, a multiple of num_groups.
-        num_units: Units of each layer.
-        hidden: Widths of each network's hidden layers.
         num_groups: Groups of consecutive layers.
-        log_std_bound: See `GaussianNetwork`.
 
     Examples:
         >>> prior = GroupSharing(num_latents=4, num_layers=6, num_units=2, hidden=(8,), num_groups=2)
@@ -143,13 +138,6 @@ class CompleteSharing(GroupSharing):
     The number of parameters does not depend on the number of layers.
 
     Source: Rolfe 2017, section architecture ("complete recurrent parameter sharing", Caltech-101 Silhouettes).
-
-    Args:
-        num_latents: Length of the last axis of zeta.
-        num_layers: M.
-        num_units: Units of each layer.
-        hidden: Widths of the network's hidden layers.
-        log_std_bound: See `GaussianNetwork`.
     """
 
     def __init__(

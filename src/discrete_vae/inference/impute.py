@@ -17,9 +17,9 @@ from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
-from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.base import Likelihood, validate_batch
 from discrete_vae.likelihoods.families import CategoricalLikelihood
-from discrete_vae.model import DiscreteVAE, validate_batch
+from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
 from discrete_vae.records import ShowsShapes

@@ -232,20 +232,15 @@ def check_observed(x: Tensor, observed: Tensor | None) -> None:
     if observed is None:
         return
     fits = isinstance(observed, Tensor) and observed.dtype == torch.bool and observed.shape == x.shape
-    if fits and (observed.layout is not torch.strided or observed.device.type != x.device.type):
-        received = f"layout {observed.layout} on {observed.device}"
-        repair = "Make it with ~x.isnan(), or move it there."
-        raise InvalidInputError(
-            "observed", f"must be a dense tensor on {x.device}, as x is", received, repair
-        )
     if not fits:
-        received = (
-            f"{observed.dtype} of shape {tuple(observed.shape)}"
-            if isinstance(observed, Tensor)
-            else f"a {type(observed).__name__}"
-        )
+        of = f", {observed.dtype}, {tuple(observed.shape)}" if isinstance(observed, Tensor) else ""
         rule = f"must be a bool tensor of x's shape {tuple(x.shape)}"
-        raise InvalidInputError("observed", rule, received, "True marks the entries that were observed.")
+        raise InvalidInputError(
+            "observed", rule, f"a {type(observed).__name__}{of}", "True marks what was observed."
+        )
+    if observed.layout is not torch.strided or observed.device.type != x.device.type:
+        received, repair = f"layout {observed.layout} on {observed.device}", "Make it with ~x.isnan()."
+        raise InvalidInputError("observed", f"must be dense, on {x.device} as x is", received, repair)
 
 
 def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
@@ -265,3 +260,43 @@ def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
         repair = "Mark it as not observed, or fill it."
         raise InvalidInputError("x", "must hold no NaN where observed is True", "NaN", repair)
     raise InvalidInputError("x", domain.rule, f"a value of {value:g}", domain.repair(value))
+
+
+def validate_batch(
+    x: object,
+    observed: Tensor | None,
+    likelihood: Likelihood,
+    *,
+    like: Tensor,
+    missing: bool,
+    exact: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Check a batch of x at the model's door.
+
+    Args:
+        x: (batch, *event) or (batch, feature).
+        observed: Bool, of x's shape; None: NaN says what is unobserved.
+        likelihood: Gives the event's shape and the domain of x.
+        like: A tensor on the model's device.
+        missing: True where entries may be unobserved.
+        exact: As in `Likelihood.check`.
+
+    Returns:
+        x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
+    """
+    shape = likelihood.event_shape
+    rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
+    if isinstance(x, Tensor) and rows and x.shape[1] == math.prod(shape):
+        flat = isinstance(observed, Tensor) and observed.layout == torch.strided and observed.shape == x.shape
+        x = x.reshape(-1, *shape)
+        observed = observed.reshape(x.shape) if flat and observed is not None else observed
+    batch = check_tensor("x", x, ("batch", *shape))
+    if batch.device.type != like.device.type:
+        repair = f"Move it with x.to({str(like.device)!r})."
+        raise InvalidInputError("x", f"must be on the model's device, {like.device}", batch.device, repair)
+    likelihood.check(batch, observed, exact=exact)
+    ends = None if missing else extremes(batch)  # None where values cannot be looked at
+    if not missing and (observed is not None or (ends is not None and math.isnan(ends[0]))):
+        repair = "Build the model with missing=True: its encoder then reads which entries are observed."
+        raise InvalidInputError("x", "must have no unobserved entries", "some", repair)
+    return batch, likelihood.observed_mask(batch, observed, missing=missing)

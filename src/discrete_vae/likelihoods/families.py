@@ -33,9 +33,6 @@ class BernoulliLikelihood(Likelihood):
 
     Source: Rolfe 2017, eq. final-decoder.
 
-    Args:
-        event_shape: Shape of one example.
-
     Attributes:
         training_mean: Mean of each feature in the training data, (*event), which the encoder reads for unobserved
             entries; 0.5 before `initialize_` and where nothing was observed.
@@ -107,11 +104,10 @@ class CategoricalLikelihood(Likelihood):
     the logit of code k of feature (c, ...) stands at (k * event[0] + c, ...).
 
     Args:
-        event_shape: Shape of one example.
+        event_shape: As in `Likelihood`.
         num_categories: K, at least 2, the same for every feature.
 
     Attributes:
-        num_categories: K.
         frequencies: Relative frequency of each code in the training data, (K, *event), each count raised by one
             half; the encoder reads it for unobserved entries. 1 / K before `initialize_`.
 
@@ -128,7 +124,7 @@ class CategoricalLikelihood(Likelihood):
     def __init__(self, event_shape: Sequence[int], num_categories: int) -> None:
         super().__init__(event_shape, check_positive_int("num_categories", num_categories))
         if num_categories < 2:
-            repair = "A feature with one value carries nothing: drop it."
+            repair = "Drop a feature with one value."
             raise InvalidInputError("num_categories", "must be at least 2", num_categories, repair)
         self.num_categories = num_categories
         shape = (num_categories, *self.event_shape)
@@ -226,7 +222,7 @@ class GaussianLikelihood(Likelihood):
     and draws are those of x all the same.
 
     Args:
-        event_shape: Shape of one example.
+        event_shape: As in `Likelihood`.
         min_scale: Floor of sigma, in standard deviations of the feature, above 0 and below 1.
         shorten_tails: Whether features with long tails are read on a scale of asinh.
 
@@ -314,11 +310,7 @@ _LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
 
 
 def stirling_error(z: Tensor) -> Tensor:
-    """log Gamma(z + 1) - ((z + 1/2) log z - z + log sqrt(2 pi)), what Stirling's formula lacks.
-
-    Returns:
-        Same shape; accurate to a few units of rounding of 10.
-    """
+    """log Gamma(z + 1) - ((z + 1/2) log z - z + log sqrt(2 pi)), what Stirling's formula lacks."""
     small = z < 8
     near = torch.where(small, z, 1.0)
     direct = torch.lgamma(near + 1) - (near + 0.5) * near.log() + near - _HALF_LOG_TWO_PI
@@ -337,14 +329,6 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
     counts or sizes; here no term is much larger than the result or |x - mu|.
 
     Source: Loader 2000, "Fast and accurate computation of binomial probabilities", carried over to real r.
-
-    Args:
-        x: Counts, of at least 0.
-        log_mean: log mu, broadcastable with x, any finite number.
-        log_size: log r, broadcastable with x.
-
-    Returns:
-        Nats, at most 0, in the broadcast shape.
 
     Examples:
         >>> negative_binomial_log_prob(torch.tensor(2.0), torch.tensor(0.0), torch.tensor(0.0)).exp()  # geometric
@@ -387,9 +371,6 @@ class NegativeBinomialLikelihood(Likelihood):
 
     The variance is mu + mu^2 / r: r is what torch calls total_count, many texts the size or inverse dispersion, and
     r = infinity is Poisson. `project_` keeps it between 1e-4 and 1e6.
-
-    Args:
-        event_shape: Shape of one example.
 
     Attributes:
         log_size: log r, learned, (*event); starts at 0.

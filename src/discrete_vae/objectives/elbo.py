@@ -46,19 +46,12 @@ GradOutputs = tuple[Tensor, Tensor, Tensor]
 
 
 def loss_gradients(num_examples: int, discrete: float, continuous: float, *, like: Tensor) -> GradOutputs:
-    """The gradients of the loss by reconstruction, kl_relative and kl_continuous: -1/n, v/n and w/n, each (batch,).
+    """The gradients of the loss by reconstruction, kl_relative and kl_continuous: -1/n, v/n and w/n, each (n,)."""
 
-    Args:
-        num_examples: n, examples of the batch.
-        discrete: v, weight of the KL of the binary latents.
-        continuous: w, weight of the KL of the Gaussian layers.
-        like: Gives dtype and device.
-    """
-    first, second, third = (
-        like.new_full((num_examples,), weight / max(num_examples, 1))
-        for weight in (-1.0, discrete, continuous)
-    )
-    return first, second, third
+    def constant(weight: float) -> Tensor:
+        return like.new_full((num_examples,), weight / max(num_examples, 1))
+
+    return constant(-1.0), constant(discrete), constant(continuous)
 
 
 def weighted_sum(terms: LossTerms, grad_outputs: GradOutputs) -> Tensor:
@@ -119,18 +112,11 @@ class Elbo(ShowsShapes):
         return self.weighted_loss()
 
     def weighted_loss(self, *, discrete: float = 1.0, continuous: float = 1.0) -> Tensor:
-        """`loss` with weights on the KL terms, as warm-up wants them.
-
-        Args:
-            discrete: Weight of the KL of the binary latents.
-            continuous: Weight of the KL of the Gaussian layers.
-
-        Returns:
-            A scalar, nats.
+        """`loss` with weights on the KLs of the binary latents and of the Gaussian layers, as warm-up wants them.
 
         Raises:
-            InvalidInputError: If the prior trains and nothing gives log Z a gradient, a weight is no finite number, or
-                the one whose KL is part of importance weights is not 1.
+            InvalidInputError: As `loss`, and if a weight is no finite number, or the one whose KL is part of importance
+                weights is not 1.
         """
         check_kl_weights(
             discrete,
@@ -158,9 +144,8 @@ def check_kl_weights(
             check_number(name, weight, repair="Give 1 for the bound itself.")
     weighed = discrete if weighs_binary_latents else continuous
     if num_importance_samples > 1 and weighed != 1.0:
-        rule = f"must be 1 with {num_importance_samples} importance samples, whose weights hold the whole KL"
-        repair = "Take importance samples after the warm-up."
         name = "discrete" if weighs_binary_latents else "continuous"
+        rule, repair = "must be 1 with several importance samples", "Take them after the warm-up."
         raise InvalidInputError(name, rule, weighed, repair)
 
 
@@ -291,8 +276,8 @@ def kl_to_boltzmann(
     """
     log_z = check_log_partition(log_partition)
     group_of_unit, to_prior_order = _layout(groups, energy.num_units)
-    logits = _gather([group.logits for group in groups], to_prior_order)
-    bits = _gather([group.bits for group in groups], to_prior_order)
+    logits = torch.cat([group.logits for group in groups], -1)[..., to_prior_order]
+    bits = torch.cat([group.bits for group in groups], -1)[..., to_prior_order]
     check_unit_interval("bits", bits.detach().nan_to_num(nan=0.5))  # a NaN of a broken network comes out
     kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
     for group in groups:
@@ -304,52 +289,35 @@ def kl_to_boltzmann(
 def kl_without_log_partition(
     energy: BoltzmannMachine, logits: Tensor, bits: Tensor, order: nn.Module
 ) -> Tensor:
-    """`kl_to_boltzmann` less log Z, of tensors in the prior's order; the KL of z alone.
+    """`kl_to_boltzmann` less log Z, (...), nats, of logits and bits (..., unit) in the prior's order; that of z alone.
 
-    Args:
-        energy: The prior.
-        logits: (..., unit), log-odds given everything sampled earlier.
-        bits: (..., unit), from `Smoothing.bits`.
-        order: What the energy's `pair_order` gives for the posterior's groups; made once, not per step.
-
-    Returns:
-        (...), nats.
+    The order is what the energy's `pair_order` gives for the posterior's groups; it is made once, not per step.
     """
     mean, entropy = mean_and_entropy(logits)
     return energy.expected_energy(bits, mean, order) - entropy
 
 
-def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor | None]:
-    """The position of each unit's group, and the permutation to the prior's order (None where it is the identity)."""
+def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor]:
+    """The position of each unit's group, and the permutation to the prior's order."""
 
-    def refuse(rule: str, received: object, repair: str) -> InvalidInputError:
+    def refuse(rule: str, received: object) -> InvalidInputError:
+        repair = "Give all groups of one draw, each unit of the prior in exactly one."
         return InvalidInputError("groups", rule, received, repair)
 
-    if len(groups) == 0:
-        raise refuse("must hold at least one LatentGroup", "an empty list", "Add the groups.")
-    shapes = {tuple(part.shape[:-1]) for group in groups for part in (group.logits, group.bits)}
-    if len(shapes) > 1:
-        raise refuse("must all have one batch", sorted(shapes), "Sample all groups for the same batch.")
+    shapes = sorted({tuple(group.logits.shape[:-1]) for group in groups})
+    if len(shapes) != 1:
+        raise refuse("must have one batch, and at least one group", shapes)
     sizes = [group.logits.shape[-1] for group in groups]
     if sum(sizes) != num_units:
-        repair = "Every unit of the prior belongs to exactly one group."
-        raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units", repair)
-    position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
-    position = position.to(groups[0].logits.device)
+        raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units")
+    device = groups[0].logits.device
+    position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).to(device)
+    units = torch.arange(num_units, device=device)
     listed = [group.units for group in groups if group.units is not None]
-    if not listed:
-        return position, None
-    if len(listed) != len(groups):
-        received, repair = f"{len(listed)} of {len(groups)}", "Give units in every group or in none."
-        raise refuse("must all have units or all have none", received, repair)
-    order = torch.cat(listed)
+    if 0 < len(listed) < len(groups):
+        raise refuse("must all have units or all have none", f"{len(listed)} of {len(groups)}")
+    order = torch.cat(listed) if listed else units
     to_prior_order = order.argsort()
-    if not torch.equal(order[to_prior_order], torch.arange(num_units, device=order.device)):
-        repair = "List each of 0..n-1 exactly once over all groups."
-        raise refuse("must list each unit of the prior once", order.tolist(), repair)
+    if not torch.equal(order[to_prior_order], units):
+        raise refuse("must list each unit of the prior once", order.tolist())
     return position[to_prior_order], to_prior_order
-
-
-def _gather(parts: list[Tensor], to_prior_order: Tensor | None) -> Tensor:
-    joint = torch.cat(parts, dim=-1)
-    return joint if to_prior_order is None else joint[..., to_prior_order]

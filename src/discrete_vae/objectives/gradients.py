@@ -268,6 +268,16 @@ def _gradient_of(surrogate: Tensor) -> Tensor:
     return replace_gradient(torch.zeros_like(surrogate), surrogate)
 
 
+def _surrogate(
+    baseline: Baseline, features: Tensor, sample: PosteriorSample, signals: Tensor, group_of_unit: Tensor
+) -> Tensor:
+    """(draw, batch), with the gradient of the score at signals less a baseline, and that of the baseline's own loss."""
+    advantages, error = baseline(features.detach(), sample.zeta.detach(), signals)
+    of_unit = advantages.index_select(-1, group_of_unit)
+    surrogate = (of_unit * bernoulli_log_prob(sample.z, sample.logits)).sum(-1)
+    return surrogate if error is None else surrogate + error
+
+
 def draw_discretely(
     model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
 ) -> DiscreteDraws:
@@ -340,8 +350,7 @@ def build_baseline(
     """A baseline as it is, or built from its config; None is none."""
     if isinstance(baseline, Baseline):
         return baseline
-    config = NoBaselineConfig() if baseline is None else baseline
-    return instantiate(config, group_of_unit=group_of_unit, num_features=num_features)
+    return instantiate(baseline or NoBaselineConfig(), group_of_unit=group_of_unit, num_features=num_features)
 
 
 class NoBaseline(Baseline):
@@ -366,9 +375,6 @@ class RunningMean(Baseline):
     Attributes:
         total: Decayed sum of the means, (group,), nats.
         weight: Decayed sum of their weights.
-
-    Raises:
-        InvalidInputError: If decay breaks its rule.
 
     Examples:
         >>> baseline = RunningMean(0.5, group_of_unit=torch.tensor([0, 0]), num_features=1)
@@ -419,20 +425,12 @@ class LearnedBaseline(Baseline):
     Args:
         hidden: Widths of the hidden layers of each network.
         decay: Weight of the past per batch in m and s, from 0 to below 1.
-
-    Raises:
-        InvalidInputError: If decay breaks its rule, or a width is not a positive integer.
     """
 
     by_group: Tensor
 
     def __init__(
-        self,
-        hidden: Sequence[int] = (100,),
-        decay: float = 0.9,
-        *,
-        group_of_unit: Tensor,
-        num_features: int,
+        self, hidden: Sequence[int] = (100,), decay: float = 0.9, *, group_of_unit: Tensor, num_features: int
     ) -> None:
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         sizes = {"group_of_unit": group_of_unit, "num_features": num_features}
@@ -486,11 +484,7 @@ class Reinforce(GradientEstimator):
     up_to: Tensor
 
     def __init__(
-        self,
-        baseline: BaselineConfig | Baseline | None = None,
-        *,
-        group_of_unit: Tensor,
-        num_features: int,
+        self, baseline: BaselineConfig | Baseline | None = None, *, group_of_unit: Tensor, num_features: int
     ) -> None:
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         self.register_buffer("up_to", groups_up_to(group_of_unit), persistent=False)
@@ -501,10 +495,8 @@ class Reinforce(GradientEstimator):
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
-        advantages, error = self.baseline(draws.features.detach(), draws.sample.zeta.detach(), signals)
-        of_unit = advantages.index_select(-1, self.group_of_unit)
-        surrogate = (of_unit * draws.log_prob()).sum(-1)
-        return draws.estimate((surrogate if error is None else surrogate + error).mean(0))
+        surrogate = _surrogate(self.baseline, draws.features, draws.sample, signals, self.group_of_unit)
+        return draws.estimate(surrogate.mean(0))
 
 
 class LeaveOneOut(GradientEstimator):
@@ -519,9 +511,6 @@ class LeaveOneOut(GradientEstimator):
 
     Args:
         num_samples: K, at least 2.
-
-    Raises:
-        InvalidInputError: If num_samples is no whole number of at least 2.
     """
 
     up_to: Tensor
@@ -593,17 +582,13 @@ class NaiveKL(GradientEstimator):
     Source: Rolfe 2017, eq. naive-kl-grad-reinforce, and the baseline after it.
 
     Args:
-        baseline: Its config, or a baseline of your own; None is none.
+        baseline: As in `Reinforce`.
     """
 
     before: Tensor
 
     def __init__(
-        self,
-        baseline: BaselineConfig | Baseline | None = None,
-        *,
-        group_of_unit: Tensor,
-        num_features: int,
+        self, baseline: BaselineConfig | Baseline | None = None, *, group_of_unit: Tensor, num_features: int
     ) -> None:
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         groups = torch.arange(self.num_groups, device=group_of_unit.device)
@@ -623,10 +608,7 @@ class NaiveKL(GradientEstimator):
         with torch.no_grad():
             dropped = self._pairs(model, again.z * self.before.to(again.z.dtype)[:, None, None])
             signals = weight * (pairs.unsqueeze(-1) - dropped.movedim(0, -1))
-        advantages, error = self.baseline(features.detach(), again.zeta.detach(), signals)
-        of_unit = advantages.index_select(-1, self.group_of_unit)
-        surrogate = (of_unit * bernoulli_log_prob(again.z, again.logits)).sum(-1)
-        surrogate = (surrogate if error is None else surrogate + error).squeeze(0)
+        surrogate = _surrogate(self.baseline, features, again, signals, self.group_of_unit).squeeze(0)
         relative = relative - closed + pairs.squeeze(0)
         relative, score = relative.to(reconstruction.dtype), _gradient_of(surrogate)
         return GradientEstimate(reconstruction, relative, continuous, score, grad_outputs, 1)

@@ -53,10 +53,8 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     Source: Rolfe 2017, section results (10^4 importance samples); Burda, Grosse & Salakhutdinov 2016.
 
     Args:
-        log_weights: log p(x, z, zeta) - log q(z, zeta | x), (sample, batch), nats.
-
-    Returns:
-        The estimate; with one sample std_error and doubling_gain are NaN.
+        log_weights: log p(x, z, zeta) - log q(z, zeta | x), (sample, batch), nats. One sample gives NaN for std_error
+            and doubling_gain.
 
     Examples:
         >>> importance_weighted(torch.zeros(10, 1)).value.item()
@@ -69,17 +67,13 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     log_weights = log_weights.double().T.contiguous()
     value = torch.logsumexp(log_weights, 1) - math.log(num_samples)
     relative = torch.exp(log_weights - value[:, None])  # w / mean w
-    std_error = (
-        relative.std(1) / math.sqrt(num_samples) if num_samples > 1 else torch.full_like(value, math.nan)
-    )
     ess = num_samples**2 / relative.square().sum(1)
-    size = num_samples // 2
-    halves = (log_weights[:, :size], log_weights[:, num_samples - size :])
-    doubling_gain = (
-        value - sum(torch.logsumexp(half, 1) - math.log(size) for half in halves) / 2
-        if size
-        else value * math.nan
-    )
+    std_error = doubling_gain = torch.full_like(value, math.nan)
+    if num_samples > 1:
+        std_error = relative.std(1) / math.sqrt(num_samples)
+        size = num_samples // 2
+        halves = (log_weights[:, :size], log_weights[:, num_samples - size :])
+        doubling_gain = value - sum(torch.logsumexp(half, 1) - math.log(size) for half in halves) / 2
     return LogLikelihood(value, std_error, ess, doubling_gain, num_samples)
 
 
@@ -100,14 +94,10 @@ class WeightedDraws(ShowsShapes):
 
 
 class ImportanceSampler:
-    """Importance weights of a model in evaluation mode with folded networks; `DiscreteVAE.importance_sampler` makes it.
+    """Importance weights of a model in evaluation mode with folded networks, from `DiscreteVAE.importance_sampler`.
 
     Where the model's parts and the processor allow it the latents are drawn by compiled passes, see
     `discrete_vae.kernels.importance`; elsewhere by the modules, example after example.
-
-    Args:
-        model: The model.
-        log_partition: log Z of its prior.
     """
 
     def __init__(self, model: DiscreteVAE, log_partition: Tensor) -> None:
@@ -129,21 +119,12 @@ class ImportanceSampler:
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
-        """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior.
+        """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior, (sample, example), float64, nats.
 
-        Args:
-            x: (example, *event) or (example, feature), in the likelihood's domain.
-            num_samples: Draws per example.
-            chunk_size: Draws of an example that are in memory at a time.
-            observed: As in `DiscreteVAE.elbo`.
-            keys: One per example, from `discrete_vae.rng.key_to_seed`: its noise then depends on its key alone.
-            generator: Source of the noise where there are no keys; None means torch's global generator.
-
-        Returns:
-            (sample, example), float64, nats.
+        The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
 
         Raises:
-            InvalidInputError: If x is no draw of the likelihood or has another shape, or a weight is not finite.
+            InvalidInputError: If x is no draw of the likelihood, or a weight is not finite.
         """
         x, observed = self._model.preprocess(check_examples("x", x), observed, exact=True)
         features = self._model.read(x, observed)
@@ -163,14 +144,8 @@ class ImportanceSampler:
     ) -> Iterator[WeightedDraws]:
         """Draw from q(. | features), weighted for p(. | x); the features need not be those of x itself.
 
-        Args:
-            features: What the posterior reads, (example, feature), from `DiscreteVAE.read`.
-            x: (example, *event), checked; what an unobserved entry holds does not matter.
-            observed: As `Likelihood.observed_mask` gives it.
-            num_samples: As in `log_weights`, likewise those that follow.
-            chunk_size: Most draws per example that are given at a time.
-            keys: One per example.
-            generator: Source of the noise without keys.
+        Features, (example, feature), are from `DiscreteVAE.read`, x and observed from `DiscreteVAE.preprocess`; the
+        rest is as in `log_weights`. At most chunk_size draws per example are given at a time.
         """
         compiled, posterior, hierarchy = self._compiled, self._model.posterior, self._model.hierarchy
         if compiled is not None and keys is None:

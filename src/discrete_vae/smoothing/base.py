@@ -94,11 +94,10 @@ class Smoothing(nn.Module, ABC):
             zeta, (..., unit).
 
         Raises:
-            InvalidInputError: If an argument is not a floating-point tensor, the shapes do not broadcast, rho lies
-                outside [0, 1), or the parameters are not those that are named.
+            InvalidInputError: If the shapes do not broadcast, rho lies outside [0, 1), or the parameters are not those
+                that are named.
         """
-        shape = self._check_pair("rho", rho, logits)
-        self._check_parameters(shape, parameters)
+        self._check_arguments("rho", rho, logits, parameters)
         check_unit_interval("rho", rho)
         if values_are_readable(rho) and bool((rho == 1).any()):
             raise InvalidInputError("rho", "must be below 1", "a value of 1", "Draw it with torch.rand.")
@@ -111,28 +110,20 @@ class Smoothing(nn.Module, ABC):
             zeta: (..., unit), any number; F is 0 below the domain of zeta and 1 above it.
             logits: (..., unit), log-odds of z; broadcast with zeta.
             parameters: As in `icdf`.
-
-        Returns:
-            (..., unit), in [0, 1].
         """
-        shape = self._check_pair("zeta", zeta, logits)
-        self._check_parameters(shape, parameters)
-        _check_numbers(zeta)
+        self._check_arguments("zeta", zeta, logits, parameters)
         return self._cdf(zeta, logits, *parameters)
 
     def log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """Log density of the marginal at zeta, differentiable in all of its arguments.
+        """Log density of the marginal at zeta, nats, differentiable in all of its arguments.
 
         Where there is a spike the density is that with respect to the sum of a point mass at 0 and the Lebesgue
         measure: at zeta = 0 it is log p(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
 
         Args:
             zeta: (..., unit), any number; the density is 0 outside the domain of zeta.
-            logits: (..., unit), log-odds of z; broadcast with zeta.
+            logits: As in `cdf`.
             parameters: As in `icdf`.
-
-        Returns:
-            (..., unit), nats.
 
         Raises:
             InvalidInputError: As `cdf`, and if zeta has no density, as in the limit zeta = z.
@@ -142,16 +133,11 @@ class Smoothing(nn.Module, ABC):
             >>> SpikeSlab().log_prob(torch.tensor([0.0, 0.3, 1.5]), torch.zeros(3)).exp()
             tensor([0.5000, 0.5000, 0.0000])
         """
-        shape = self._check_pair("zeta", zeta, logits)
-        self._check_parameters(shape, parameters)
-        _check_numbers(zeta)
+        self._check_arguments("zeta", zeta, logits, parameters)
         return self._log_prob(zeta, logits, *parameters)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """Mean and variance of r(zeta|z), differentiable in the transformation's parameters.
-
-        Args:
-            parameters: As in `icdf`.
+        """Mean and variance of r(zeta|z), differentiable in the transformation's parameters, as `icdf` takes them.
 
         Raises:
             InvalidInputError: If the transformation does not tell.
@@ -168,16 +154,7 @@ class Smoothing(nn.Module, ABC):
     def rsample(
         self, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
     ) -> Tensor:
-        """Draw zeta from its marginal by the inverse CDF.
-
-        Args:
-            logits: (..., unit), log-odds of z.
-            parameters: As in `icdf`.
-            generator: Source of rho; None means torch's global generator.
-
-        Returns:
-            zeta, (..., unit), carrying the gradient of the inverse CDF.
-        """
+        """Draw zeta, (..., unit), from its marginal by `icdf`, whose gradient it carries."""
         check_tensor("logits", logits, (...,))
         self._check_parameters(logits.shape, parameters)
         return self._icdf(open_uniform(logits, generator=generator), logits, *parameters).to(logits.dtype)
@@ -210,17 +187,15 @@ class Smoothing(nn.Module, ABC):
         return SmoothedDraw(self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits))
 
     def draw_zeta(self, rho: Tensor, z: Tensor, *parameters: Tensor) -> Tensor:
-        """zeta of r(zeta|z), of checked arguments: its marginal at logits that leave no other z.
+        """zeta of r(zeta|z), (..., unit), for z in {0,1}, of checked arguments: at logits that leave no other z.
 
-        Args:
-            rho: (..., unit), in the open unit interval.
-            z: (..., unit), in {0,1}, of rho's dtype.
-            parameters: As in `icdf`.
-
-        Returns:
-            (..., unit), carrying the gradient for the transformation's parameters.
+        It carries the gradient for the transformation's parameters.
         """
         return self._icdf(rho, (z - 0.5) * (2 * _CERTAIN), *parameters)
+
+    def _bounded_parameter(self) -> Tensor | None:
+        """The one scalar parameter that a law may have for all units, kept inside its bounds."""
+        return None
 
     @abstractmethod
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
@@ -246,10 +221,16 @@ class Smoothing(nn.Module, ABC):
         """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`."""
         repair = "Draw it with encode, or with the smoothing's rsample or sample_zeta."
         checked = check_tensor("zeta", zeta, shape)
-        if self.support == (-math.inf, math.inf):
-            readable = values_are_readable(checked)
-            return check_finite("zeta", checked, repair=repair) if readable else checked
-        return check_unit_interval("zeta", checked, repair=repair)
+        if self.support == (0.0, 1.0):
+            return check_unit_interval("zeta", checked, repair=repair)
+        return check_finite("zeta", checked, repair=repair) if values_are_readable(checked) else checked
+
+    def _check_arguments(
+        self, name: str, value: Tensor, logits: Tensor, parameters: Sequence[Tensor]
+    ) -> None:
+        self._check_parameters(self._check_pair(name, value, logits), parameters)
+        if name == "zeta" and values_are_readable(value) and bool(value.isnan().any()):
+            raise InvalidInputError(name, "must hold numbers", "a value of nan", "Look at where it is made.")
 
     def _check_parameters(self, shape: torch.Size, parameters: Sequence[Tensor]) -> None:
         """Check that there is one tensor per named parameter, and that all of them broadcast with a shape."""
@@ -269,36 +250,12 @@ class Smoothing(nn.Module, ABC):
         return _broadcast(name, value.shape, logits.shape)
 
 
-def _check_numbers(zeta: Tensor) -> None:
-    if values_are_readable(zeta) and bool(zeta.isnan().any()):
-        raise InvalidInputError("zeta", "must hold numbers", "a value of nan", "Look at where zeta is made.")
-
-
 def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
     try:
         return torch.broadcast_shapes(shape, other)
     except RuntimeError:
-        received = f"{tuple(shape)} and {tuple(other)}"
-        raise InvalidInputError(
-            name, "must broadcast with logits", received, "Give both (..., unit)."
-        ) from None
-
-
-class OneParameterSmoothing(Smoothing):
-    """A transformation whose law has one scalar parameter for all units, or none."""
-
-    def _parameter(self) -> Tensor | None:
-        """The parameter, a scalar, if there is one."""
-        return None
-
-    def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        """Bounds of the parameter, scalars, see `discrete_vae.numerics.bounded`; None is no bounds."""
-        return None
-
-    def _bounded_parameter(self) -> Tensor | None:
-        """The parameter, kept inside its bounds."""
-        parameter, bounds = self._parameter(), self._bounds()
-        return parameter if parameter is None or bounds is None else bounded(parameter, *bounds)
+        received, repair = f"{tuple(shape)} and {tuple(other)}", "Give both (..., unit)."
+        raise InvalidInputError(name, "must broadcast with logits", received, repair) from None
 
 
 def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
@@ -372,18 +329,14 @@ class InputDependentSmoothing(Smoothing):
 
     @abstractmethod
     def draw(
-        self,
-        rho: Tensor,
-        logits: Tensor,
-        *parameters: Tensor,
-        generator: torch.Generator | None = None,
+        self, rho: Tensor, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
     ) -> SmoothedDraw: ...
 
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
 
 
-class BetaSmoothing(OneParameterSmoothing):
+class BetaSmoothing(Smoothing):
     """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
 
     beta: Tensor
@@ -429,8 +382,9 @@ class BetaSmoothing(OneParameterSmoothing):
         """Bring the parameter beta back between 0.01 and the bound."""
         project_(self.beta, *self._limits.unbind())
 
-    def _parameter(self) -> Tensor:
-        return self.beta
-
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
         return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
+
+    def _bounded_parameter(self) -> Tensor:
+        bounds = self._bounds()
+        return self.beta if bounds is None else bounded(self.beta, *bounds)

@@ -17,8 +17,8 @@ from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
     ConditionalMoments,
-    OneParameterSmoothing,
     SmoothedDraw,
+    Smoothing,
     truncated_exponential,
     widened,
 )
@@ -33,7 +33,7 @@ class Slopes(NamedTuple):
     by_parameter: Tensor | None
 
 
-class OverlappingSmoothing(OneParameterSmoothing):
+class OverlappingSmoothing(Smoothing):
     """r(zeta|z=0) = s(zeta) and r(zeta|z=1) = s(1 - zeta), densities on all of [0, 1].
 
     Subclasses give the inverse of the mixture's CDF F(zeta) = p S(zeta) + q (1 - S(1 - zeta)), with q = sigmoid(l) and
@@ -49,14 +49,9 @@ class OverlappingSmoothing(OneParameterSmoothing):
     """
 
     def log_ratio(self, zeta: Tensor, *, fixed: bool = False) -> Tensor:
-        """g(zeta) = log r(zeta|1) - log r(zeta|0): what zeta adds to the log-odds of z; finite everywhere.
+        """g(zeta) = log r(zeta|1) - log r(zeta|0), nats: what zeta adds to the log-odds of z; finite everywhere.
 
-        Args:
-            zeta: (..., unit), in [0, 1]; what is rounded to an end counts as half a digit inside.
-            fixed: Whether the transformation's own parameter gets no gradient.
-
-        Returns:
-            (..., unit), nats.
+        What is rounded to an end counts as half a digit inside; the parameter gets no gradient where it is fixed.
         """
         (zeta,), _ = widened(zeta)
         parameter = self._bounded_parameter()
@@ -238,13 +233,7 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
     Source: Vahdat et al. 2018, DVAE++, section 3. Deviation: the root is taken on the side where nothing cancels.
 
     Args:
-        beta: Inverse width, at least 0.01.
-        trainable: Whether beta is a parameter (one for all units) or a constant.
-        max_beta: Upper bound of a trained beta; the training loop moves it.
-
-    Attributes:
-        beta: Scalar tensor.
-        max_beta: The present bound.
+        beta: As in `SpikeExponential`, likewise trainable and max_beta.
 
     Examples:
         >>> OverlappingExponential(beta=8.0).icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
@@ -310,7 +299,6 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        assert beta is not None
         mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
         return ConditionalMoments(1 - mean, variance, mean, variance)
 

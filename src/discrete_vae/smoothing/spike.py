@@ -14,13 +14,12 @@ from torch import Tensor
 from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import clamped, differentiable_once, not_outward, softplus
+from discrete_vae.numerics import bounded, differentiable_once, softplus
 from discrete_vae.rng import open_uniform, standard_normal
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
     ConditionalMoments,
     InputDependentSmoothing,
-    OneParameterSmoothing,
     SmoothedDraw,
     Smoothing,
     truncated_exponential,
@@ -53,7 +52,7 @@ def read_z(zeta: Tensor) -> Tensor:
     return torch.where(zeta.abs() > 0, 1.0, zeta)
 
 
-class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
+class SpikeSmoothing(SpikeAtZero):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
     A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
@@ -88,7 +87,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         """Both, of tensors of one shape and dtype; a subclass may have a faster way."""
-        return PlainDraw.apply(rho, logits, self._parameter(), self)
+        return PlainDraw.apply(rho, logits, self._bounded_parameter(), self)
 
     @abstractmethod
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
@@ -96,7 +95,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
 
         Args:
             v: (..., unit), in [0, 1), float32 or wider; it is 0 where z = 0 too.
-            parameter: The transformation's own, a scalar; None where it has none.
+            parameter: The transformation's own inside its bounds, a scalar; None where it has none.
 
         Returns:
             (..., unit), a new tensor; NaN where v is.
@@ -104,12 +103,7 @@ class SpikeSmoothing(SpikeAtZero, OneParameterSmoothing):
 
     @abstractmethod
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Derivatives of `inverse_survival` by -v and by the parameter.
-
-        Args:
-            v: As in `inverse_survival`.
-            zeta: What that gave; 0 where z = 0.
-            parameter: As in `inverse_survival`.
+        """Derivatives of `inverse_survival`, which gave zeta, by -v and by the parameter.
 
         Returns:
             Both (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
@@ -150,10 +144,6 @@ class PlainDraw(torch.autograd.Function):
     def forward(
         ctx: Any, rho: Tensor, logits: Tensor, parameter: Tensor | None, smoothing: SpikeSmoothing
     ) -> tuple[Tensor, Tensor]:
-        bounds = smoothing._bounds()
-        inside, excess = parameter, None
-        if parameter is not None and bounds is not None:
-            inside, excess = clamped(parameter, *bounds)
         odds, survival = torch.exp(-logits), 1 - rho  # p / q
         inverse_q = odds + 1
         v = survival * inverse_q
@@ -161,18 +151,18 @@ class PlainDraw(torch.autograd.Function):
         # like z = 0
         spike = v >= 1
         v.masked_fill_(spike, 0)
-        zeta = smoothing.inverse_survival(v, inside).masked_fill_(spike, 0)
+        zeta = smoothing.inverse_survival(v, parameter).masked_fill_(spike, 0)
         bits = zeta.ceil()  # zeta is in (0, 1] where z = 1; a NaN comes out here too
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
-            slope, by_parameter = smoothing.slopes(v, zeta, inside)
+            slope, by_parameter = smoothing.slopes(v, zeta, parameter)
             saved = [survival.mul_(odds).masked_fill_(spike, 0).mul_(slope)]  # v p = (1 - rho) p / q
             if ctx.needs_input_grad[0]:
                 saved.append((slope * inverse_q).masked_fill_(spike, 0))
             ctx.has_parameter = ctx.needs_input_grad[2] and by_parameter is not None
             if ctx.has_parameter:
                 assert by_parameter is not None
-                saved += [by_parameter, excess]
+                saved.append(by_parameter)
             ctx.save_for_backward(*saved, inverse_q.reciprocal_().mul_(spike))
         return zeta, bits
 
@@ -194,10 +184,7 @@ class PlainDraw(torch.autograd.Function):
             if ctx.needs_input_grad[0]:
                 of_rho = of_zeta * more[0]
             if ctx.has_parameter:
-                by_parameter, excess = more[-2:]
-                of_parameter = (of_zeta * by_parameter).sum()
-                if excess is not None:
-                    of_parameter = not_outward(of_parameter, excess)
+                of_parameter = (of_zeta * more[-1]).sum()
         return of_rho, of_logits, of_parameter, None
 
 
@@ -206,10 +193,11 @@ def _draw(
     rho: Tensor,
     logits: Tensor,
     parameter: Tensor,
-    _bounds: tuple[Tensor, Tensor] | None,
+    bounds: tuple[Tensor, Tensor] | None,
     smoothing: SpikeSmoothing,
 ) -> tuple[Tensor, Tensor]:
-    return PlainDraw.apply(rho, logits, parameter, smoothing)
+    inside = parameter if bounds is None else bounded(parameter, *bounds)
+    return PlainDraw.apply(rho, logits, inside, smoothing)
 
 
 # The spike-and-exponential transformation.
@@ -242,7 +230,7 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         super().__init__(beta, trainable, max_beta, repair="The paper's figures use 1 to 5.")
 
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-        return _draw(rho, logits, self._parameter(), self._bounds(), self)
+        return _draw(rho, logits, self.beta, self._bounds(), self)
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
         assert parameter is not None
@@ -265,14 +253,12 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        assert beta is not None
         of_one, zero = truncated_exponential(beta), beta.new_zeros(())
         return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
 
     def survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
         beta = self._bounded_parameter()
-        assert beta is not None
         return torch.expm1(-beta * (1 - zeta)) / torch.expm1(-beta)
 
 
@@ -284,7 +270,6 @@ class SpikeSlab(SpikeSmoothing):
     Source: Rolfe 2017, appendix spike-and-slab.
 
     Examples:
-        >>> import torch
         >>> SpikeSlab().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
         tensor([0.0000, 0.6000])
     """
@@ -447,8 +432,9 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         super().__init__()
         repair = "The default is 3: the slope of zeta is then up to 226 scale."
         self.max_ratio = check_number("max_ratio", max_ratio, above=0, at_most=10, repair=repair)
+        repair = "The default is 5."
         self.log_scale_bound = check_number(
-            "log_scale_bound", log_scale_bound, above=0, at_most=20, repair="The default is 5."
+            "log_scale_bound", log_scale_bound, above=0, at_most=20, repair=repair
         )
         self.prior_loc = check_number("prior_loc", prior_loc, repair="The default is 0.")
         if not abs(self.prior_loc) < self.max_ratio:
@@ -490,11 +476,7 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         return never_zero(normal).masked_fill(z == 0, 0)
 
     def draw(
-        self,
-        rho: Tensor,
-        logits: Tensor,
-        *parameters: Tensor,
-        generator: torch.Generator | None = None,
+        self, rho: Tensor, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
     ) -> SmoothedDraw:
         (rho, *law), dtype = widened(rho, logits, *parameters)
         zeta, bits = (value.to(dtype) for value in DrawGaussian.apply(rho, *law, self.shifted))

@@ -25,11 +25,11 @@ from discrete_vae import (
 )
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
-from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
-from discrete_vae.testing import all_states, enumerate_machine
+from discrete_vae.testing import all_states
+from tests.exact_paths import log_prior, randomize_norms
 from tests.oracles.quadrature import posterior_quadrature
 
 NUM_FEATURES = 5
@@ -64,11 +64,7 @@ def build(name):
     with torch.no_grad():
         for parameter in [*prior.parameters(), *model.decoder.parameters()]:
             parameter.add_(torch.randn_like(parameter))
-        for module in model.modules():
-            if isinstance(module, L1BatchNorm):
-                module.running_mean.normal_(0, 0.2)
-                module.running_deviation.uniform_(0.5, 1.5)
-                module.offset.normal_(0, 0.5)
+    randomize_norms(model)
     return model.eval()
 
 
@@ -95,7 +91,7 @@ def exact_gradient(model, num_nodes=10):
         partial(logits_of, model), model.posterior.groups, model.smoothing, num_nodes
     )
     z, zeta = posterior.nodes.z, posterior.nodes.zeta
-    loss = WEIGHTS[0] * (posterior.log_q - _log_prior(model, z)) - _log_likelihood(model, zeta)
+    loss = WEIGHTS[0] * (posterior.log_q - log_prior(model.prior)(z)) - _log_likelihood(model, zeta)
     return flat_gradient(posterior.expectation(loss), model)
 
 
@@ -106,12 +102,8 @@ def _enumerated_gradient(model):
     for index, units in enumerate(model.posterior.groups):
         law = torch.distributions.Bernoulli(logits=logits_of(model, index, z))
         log_q = log_q + law.log_prob(z[:, list(units)]).sum(-1)
-    loss = WEIGHTS[0] * (log_q - _log_prior(model, z)) - _log_likelihood(model, z)
+    loss = WEIGHTS[0] * (log_q - log_prior(model.prior)(z)) - _log_likelihood(model, z)
     return flat_gradient((log_q.exp() * loss).sum(), model)
-
-
-def _log_prior(model, z):
-    return enumerate_machine(model.prior).log_prob[(z.long() * 2 ** torch.arange(4)).sum(-1)]
 
 
 def _log_likelihood(model, zeta):
