@@ -88,19 +88,6 @@ def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
     return step == num_steps or step % settings.validate_every == 0
 
 
-def missing_lines(
-    records: Sequence[Mapping[str, Any]], settings: TrainingConfig, steps: range, num_steps: int
-) -> list[int]:
-    """Those of some steps of a run whose line of training metrics is due but not there.
-
-    Examples:
-        >>> missing_lines([{"step": 10, "elbo": -90.0}], TrainingConfig(log_every=10), range(1, 31), 1000)
-        [20, 30]
-    """
-    there = {record["step"] for record in records if "elbo" in record}
-    return [step for step in steps if is_due(settings, step, num_steps) and step not in there]
-
-
 def state_metrics(state: TrainingState) -> dict[str, float]:
     """Metrics of the state: log Z, the step size and, if there are any, beta and the sampler's own."""
     metrics = {
@@ -117,9 +104,9 @@ def state_metrics(state: TrainingState) -> dict[str, float]:
 
 
 class Clock:
-    """Seconds of training, those before a resumption, which the log holds, included."""
+    """Seconds of training of this process and, as the log has them, of those before it."""
 
-    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         self._before = max((record.get("seconds", 0.0) for record in records), default=0.0)
         self._start = time.monotonic()
 
@@ -134,6 +121,7 @@ class Clock:
 
 _TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to have seen
 _WORTH_SAYING = 5.0  # seconds
+WARM_UP = 5  # steps before the first one of a trace: kernels compile, memory is taken
 
 
 def progress_console() -> Console:
@@ -154,8 +142,8 @@ class TrainingProgress:
         what: The work, for the bar.
         unit: The name of steps, for the line about the time.
         transient: Whether the bar goes when all is done.
-        stage: A step from which on steps take another time, and what begins there; a log's estimates of the time
-            that is left end there, and those after it are of its own steps.
+        stage: A step from which on steps take another time, and what begins there. Lines before it say the time until
+            it, those after it go by its own steps.
     """
 
     def __init__(
@@ -211,19 +199,22 @@ class TrainingProgress:
 
     def _estimate(self, step: int) -> None:
         """Say once how long the rest will take, by the steps after the first, which compiles kernels."""
-        now = time.monotonic()
         if self._first_advance is None:
-            self._first_advance = step, now
+            self._first_advance = step, time.monotonic()
             return
         first, start = self._first_advance
-        if now - start < _TIMED_SECONDS or step - first < _TIMED_STEPS:
+        if time.monotonic() - start < _TIMED_SECONDS or step - first < _TIMED_STEPS:
             return
         self._estimated = True
-        end, name = self._stage or (self._num_steps, None)
-        left = (now - start) / (step - first) * (end - step)
+        left, end, name = self._left(step, self._first_advance)
         if left > _WORTH_SAYING:
             what = "to come" if name is None else f"until {name}, with which they take longer"
             self.note(f"about {in_words(left)} for the {end - step:,} {self._unit} {what}")
+
+    def _left(self, step: int, begin: tuple[int, float]) -> tuple[float, int, str | None]:
+        """Seconds to the end of the stage by the steps since its begin, that end, and what begins there."""
+        end, name = self._stage or (self._num_steps, None)
+        return (time.monotonic() - begin[1]) / (step - begin[0]) * (end - step), end, name
 
     def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
@@ -232,19 +223,11 @@ class TrainingProgress:
             self._status = text
             self._bar.update(self._task, completed=step, status=text)
             return
-        passed = "" if epoch is None else f"epoch {epoch:.1f}  "
-        self._console.print(
-            f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}", highlight=False
-        )
-
-    def _left(self, step: int) -> str:
-        """The time that is left, in words; nothing is known of it where a stage begins."""
-        first, start = self._begin
-        if step == first:
-            return ""
-        end, name = self._stage or (self._num_steps, None)
-        left = (time.monotonic() - start) / (step - first) * (end - step)
-        return f"  {in_words(left)} {'left' if name is None else f'until {name}'}"
+        passed, rest = "" if epoch is None else f"epoch {epoch:.1f}  ", ""
+        if step > self._begin[0]:  # nothing is known of the time where a stage begins
+            left, _, name = self._left(step, self._begin)
+            rest = f"  {in_words(left)} {'left' if name is None else f'until {name}'}"
+        self.note(f"step {step}/{self._num_steps}  {passed}{text}{rest}")
 
     def note(self, text: str) -> None:
         """Print one line that stays."""
@@ -253,9 +236,6 @@ class TrainingProgress:
 
 def _shown(name: str, value: float) -> str:
     return f"{value:,.0f} examples/s" if name == "examples_per_second" else f"{name} {value:.2f}"
-
-
-WARM_UP = 5  # steps before the first one of a trace: kernels compile, memory is taken
 
 
 class StepTrace:
@@ -315,9 +295,6 @@ class StepTrace:
             self._profile.export_chrome_trace(str(whole))
             with naming(self.path):
                 write_bytes(self.path, whole.read_bytes())
-        steps = (
-            f"step {self.recorded[0]}"
-            if len(self.recorded) == 1
-            else f"steps {self.recorded[0]} to {self.recorded[-1]}"
-        )
+        first, *others = self.recorded
+        steps = f"steps {first} to {others[-1]}" if others else f"step {first}"
         return f"trace of {steps}: {self.path}; open it at https://ui.perfetto.dev or in chrome://tracing"
