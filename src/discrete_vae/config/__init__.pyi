@@ -9,7 +9,6 @@ from .data import FileDataConfig as FileDataConfig
 from .data import MNISTDynamicConfig as MNISTDynamicConfig
 from .data import MNISTStaticConfig as MNISTStaticConfig
 from .data import OmniglotConfig as OmniglotConfig
-from .experiment import ExperimentConfig as ExperimentConfig
 from .model import BaseLikelihoodConfig as BaseLikelihoodConfig
 from .model import BernoulliLikelihoodConfig as BernoulliLikelihoodConfig
 from .model import CategoricalLikelihoodConfig as CategoricalLikelihoodConfig
@@ -54,6 +53,7 @@ from .training import CosineRateConfig as CosineRateConfig
 from .training import DimodSamplerConfig as DimodSamplerConfig
 from .training import DisARMConfig as DisARMConfig
 from .training import EvaluationConfig as EvaluationConfig
+from .training import ExperimentConfig as ExperimentConfig
 from .training import ExponentialRateConfig as ExponentialRateConfig
 from .training import GradientConfig as GradientConfig
 from .training import LearnedBaselineConfig as LearnedBaselineConfig
