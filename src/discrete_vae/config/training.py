@@ -424,33 +424,25 @@ class ExperimentConfig(Record):
 
     @model_validator(mode="after")
     def _check_layers(self) -> Self:
-        repair = "Leave it out, or give the model layers: --model.hierarchy gaussian."
+        training, samples = self.training, self.training.num_importance_samples
+        warm_up, decay = training.warm_up.epochs, training.optimizer.layers_weight_decay
+        layers = "or give the model layers: --model.hierarchy gaussian"
         if isinstance(self.model.hierarchy, NoHierarchyConfig):
-            spike = not isinstance(self.model.smoothing, OVERLAPPING)
-            if self.training.num_importance_samples > 1 and spike:
+            if samples > 1 and not isinstance(self.model.smoothing, OVERLAPPING):
                 rule = "must be 1 without Gaussian layers where the smoothing has a spike, which fixes z"
-                given = self.training.num_importance_samples
-                more = repair.removesuffix(".") + ", or no spike: --model.smoothing ramps."
-                raise InvalidInputError("training.num_importance_samples", rule, given, more)
-            if self.training.optimizer.layers_weight_decay > 0:
+                repair = f"Leave it out, {layers}, or no spike: --model.smoothing ramps."
+                raise InvalidInputError("training.num_importance_samples", rule, samples, repair)
+            if decay > 0:
                 rule = "must be 0 without Gaussian layers, whose prior networks decay"
-                given = self.training.optimizer.layers_weight_decay
-                raise InvalidInputError("training.optimizer.layers_weight_decay", rule, given, repair)
-        elif self.training.num_importance_samples > 1:
-            if self.training.warm_up.epochs >= self.training.num_epochs:
-                rule = f"must be below num_epochs, {self.training.num_epochs}, with importance samples"
-                given = self.training.warm_up.epochs
-                more = "They come after it: shorten it, or set training.num_importance_samples to 1."
-                raise InvalidInputError("training.warm_up.epochs", rule, given, more)
-            start = self.training.importance_start * self.training.num_epochs
-            if start < self.training.warm_up.epochs:
-                least = self.training.warm_up.epochs / self.training.num_epochs
-                rule = f"must be at least {least:.3g}, where the layers' warm-up ends"
-                given = self.training.importance_start
-                raise InvalidInputError(
-                    "training.importance_start",
-                    rule,
-                    given,
-                    "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs.",
-                )
+                repair = f"Leave it out, {layers}."
+                raise InvalidInputError("training.optimizer.layers_weight_decay", rule, decay, repair)
+        elif samples > 1:
+            if warm_up >= training.num_epochs:
+                rule = f"must be below num_epochs, {training.num_epochs}, with importance samples"
+                repair = "They come after it: shorten it, or set training.num_importance_samples to 1."
+                raise InvalidInputError("training.warm_up.epochs", rule, warm_up, repair)
+            if training.importance_start * training.num_epochs < warm_up:
+                rule = f"must be at least {warm_up / training.num_epochs:.3g}, where the layers' warm-up ends"
+                repair = "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs."
+                raise InvalidInputError("training.importance_start", rule, training.importance_start, repair)
         return self
