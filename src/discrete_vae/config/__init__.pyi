@@ -26,7 +26,6 @@ from .model import GroupSharingConfig as GroupSharingConfig
 from .model import HierarchicalPosteriorConfig as HierarchicalPosteriorConfig
 from .model import HierarchyConfig as HierarchyConfig
 from .model import LikelihoodConfig as LikelihoodConfig
-from .model import Mask as Mask
 from .model import MixtureOfRampsConfig as MixtureOfRampsConfig
 from .model import MLPDecoderConfig as MLPDecoderConfig
 from .model import ModelConfig as ModelConfig
