@@ -38,14 +38,7 @@ from discrete_vae.training.logging import (
     validates,
     written,
 )
-from discrete_vae.training.state import (
-    ElboSums,
-    TrainingState,
-    decay_weights,
-    noise_key,
-    set_rates,
-    shares_in_words,
-)
+from discrete_vae.training.state import PARTS, ElboSums, TrainingState, decay_weights, noise_key, set_rates
 from discrete_vae.training.step import choose_precision
 
 _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
@@ -162,8 +155,11 @@ def run_steps(
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
-        if shares := ", ".join(shares_in_words(times)):
-            shown.note(f"Time of the last steps: {shares}.")
+        shares = [
+            f"{part} {100 * times[f'{part}_share']:.0f} %" for part in PARTS if f"{part}_share" in times
+        ]
+        if shares:
+            shown.note(f"Time of the last steps: {', '.join(shares)}.")
         checkpoints.save_interim()
         if trace is not None and not trace.written:
             shown.note(trace.write())

@@ -41,7 +41,6 @@ from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
 
-
 _FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
 
 
@@ -254,18 +253,6 @@ class StepTimes:
         if device.type == "cpu":
             found |= {f"{part}_share": seconds / elapsed for part, seconds in self._seconds.items()}
         return found
-
-
-def shares_in_words(metrics: Mapping[str, float]) -> Iterator[str]:
-    """The share of each part that is known.
-
-    Examples:
-        >>> list(shares_in_words({"chains_share": 0.104, "seconds": 3.0}))
-        ['chains 10 %']
-    """
-    for part in PARTS:
-        if f"{part}_share" in metrics:
-            yield f"{part} {100 * metrics[f'{part}_share']:.0f} %"
 
 
 # Training divided among the processes of torchrun.
