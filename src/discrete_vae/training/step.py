@@ -185,8 +185,9 @@ class RecordedStep:
         of_prior = model.prior.compute_negative_phase(negative_phase)
         batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator)
         estimate = self._gradient.estimate(model, batch, (first, second, third))
-        leaves, gradients = self._optimizer.gradient_leaves(), ()
-        if pairs := estimate.outputs():  # none where every parameter is frozen
+        leaves = self._optimizer.gradient_leaves()
+        gradients = (None,) * len(leaves)
+        if pairs := estimate.outputs():  # none where every parameter of the model is frozen
             outputs, grad_outputs = zip(*pairs, strict=True)
             gradients = torch.autograd.grad(outputs, leaves, grad_outputs, allow_unused=True)
         terms = [term.detach() for term in estimate.terms]
