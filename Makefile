@@ -24,7 +24,7 @@ UNFINISHED := $(VENV)/.setup-unfinished
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup check-python demo test test-slow campaign lint bench docs dist lock clean
+.PHONY: help setup check-python demo test test-fast test-slow pytest campaign lint bench docs dist lock clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,8 +72,31 @@ demo: $(STAMP) ## Train on scikit-learn's digits, evaluate with exact log Z, dra
 	$(BIN)/dvae sample runs/demo --num-rows 8
 
 # A process per core, each on one thread: teams of threads that spin for the same cores take ten times as long.
-test: lint ## Run lint, then the tests and docstring examples (PYTEST_ARGS="-k name" to select).
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile $(PYTEST_ARGS)
+# Files go out in order, so that the short ones at the end fill the processes evenly, not by their number of tests.
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+test: $(STAMP) ## Run lint beside the tests and docstring examples (PYTEST_ARGS="-k name" to select).
+	@$(MAKE) --no-print-directory -j2 lint pytest
+
+pytest: $(STAMP)
+	$(PYTEST) $(PYTEST_ARGS)
+
+# The numerics of every component once: energies, log Z, smoothing, posterior, layers, likelihoods, bounds, estimators,
+# chains, evaluation, the digits of some runs; a run from training to its evaluation, and the command.
+FAST := tests/boltzmann tests/smoothing tests/hierarchy tests/likelihoods tests/nets tests/config \
+    tests/test_numerics.py tests/test_rng.py tests/test_posterior.py tests/test_model_exact.py \
+    tests/log_partition/test_exact.py tests/log_partition/test_annealed.py \
+    tests/objectives/test_kl_boltzmann.py tests/objectives/test_relaxed_bound.py tests/objectives/gradients \
+    tests/kernels/test_gibbs_rbm_law.py tests/kernels/test_gibbs_graph_law.py tests/samplers/test_moments.py \
+    tests/evaluation/test_diagnostics.py tests/training/test_run.py tests/training/test_schedules.py \
+    tests/commands/test_options.py \
+    'tests/test_golden.py::test_digits[spike-exponential]' \
+    'tests/test_golden.py::test_digits[ramps, graph, categorical, parallel tempering]' \
+    'tests/test_golden.py::test_digits[overlapping-exponential, gaussian, gaps]' \
+    'tests/test_golden.py::test_digits[DisARM]'
+
+test-fast: $(STAMP) ## Run the numerics of every component once, a short run and the command, without lint: a minute.
+	$(PYTEST) $(FAST) $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## Run the tests that are too long for the default run.
 	$(BIN)/python -m pytest -m slow $(PYTEST_ARGS)
@@ -82,11 +105,17 @@ test-slow: $(STAMP) ## Run the tests that are too long for the default run.
 campaign: $(STAMP) ## Run the fault campaigns at full size, up to half an hour; writes the table of docs/reliability.md.
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.campaigns $(CAMPAIGN_ARGS)
 
-lint: $(STAMP) ## Check style, format, types and the order of layers.
+lint: $(STAMP) ## Check style, format, types and the order of layers; types only where a file has changed.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
+	@$(MAKE) --no-print-directory $(TYPED)
+
+# Types take most of the time of lint. Folders are among the prerequisites, as one that loses a file is newer too.
+TYPED := $(VENV)/.types-checked
+$(TYPED): $(STAMP) $(shell find src reproduction -name __pycache__ -prune -o \( -type d -o -name '*.py*' \) -print)
+	$(BIN)/pyright --pythonpath $(BIN)/python
+	@touch $@
 
 bench: $(STAMP) ## Time samplers and training steps against plain torch and other libraries; writes benchmarks/RESULTS.md.
 	@$(MAKE) --no-print-directory $(PEERS) || echo "Going on without the peers that are missing; the results name them." >&2

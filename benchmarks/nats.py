@@ -14,6 +14,7 @@ import argparse
 import json
 import math
 import shlex
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,11 +33,13 @@ from discrete_vae.overrides import apply_overrides, split_overrides
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.budget import time_parts, with_length
 from discrete_vae.training.refit import RunRefit
 from discrete_vae.training.run import train
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))  # the checkout
+from reproduction.budget import time_parts, with_length  # noqa: E402
+
 PLAIN = "as it is"
 MEASURES = {
     PLAIN: "",

@@ -24,7 +24,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import Override, apply_overrides
 from discrete_vae.presets import Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.io import write_stream, write_text
-from discrete_vae.training.budget import with_epochs
+from reproduction.budget import with_epochs
 
 Changes = tuple[tuple[str, tuple[str, ...]], ...]
 """Settings and their values, as options have them."""

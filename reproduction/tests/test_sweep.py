@@ -16,8 +16,8 @@ import pytest
 
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.training.budget import with_length
 from reproduction import sweep as sweeps
+from reproduction.budget import with_length
 from reproduction.records import plan_run
 from reproduction.sweep import FailedRunError, StoppedError, seconds_left
 from reproduction.tests.made_up import NUM_STEPS, TINY, completed, record_fields, sweep, tiny

@@ -9,6 +9,7 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, sole_writer
@@ -283,3 +284,19 @@ def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, dat
         "train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--logger", "tensorboard"
     )
     assert "pip install 'discrete-vae[tensorboard]'" in err
+
+
+def test_the_run_records_its_number_and_is_resumed_with_it(cli, data_file, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    own = torch.get_num_threads()
+    run = tmp_path / "run"
+    assert cli("train", "--data", data_file, "--run-dir", run, *TINY)[0] == 0
+    environment = json.loads((run / "environment.json").read_text())
+    assert environment["platform"]["torch_threads"] == 1
+    assert torch.get_num_threads() == own
+    last = max((run / "checkpoints").iterdir(), key=lambda path: int(path.name.removeprefix("step-")))
+    shutil.rmtree(last)
+    seen, set_threads = [], torch.set_num_threads
+    monkeypatch.setattr(torch, "set_num_threads", lambda number: seen.append(number) or set_threads(number))
+    assert cli("train", "--resume", "--run-dir", run)[0] == 0
+    assert seen[0] == 1

@@ -27,6 +27,7 @@ UNIONS = (
 @pytest.mark.parametrize("member", [member for union in UNIONS for member in config.members(union)])
 def test_every_component_has_a_name_a_target_and_described_fields(member):
     made = member()
+    assert getattr(config, member.__name__) is member
     assert made.kind == member.model_fields["kind"].default
     module, _, name = member.target.partition(":")
     assert module.startswith("discrete_vae.")

@@ -4,6 +4,7 @@ import builtins
 import io
 import sys
 import types
+from unittest.mock import MagicMock
 
 import pytest
 from rich.console import Console
@@ -81,29 +82,14 @@ def test_a_notebook_without_widgets_gets_plain_lines(notebook, monkeypatch, caps
 
 
 def test_a_notebook_with_widgets_gets_a_bar(notebook, monkeypatch, capsys):
-    made = []
-
-    class Output:
-        def __init__(self):
-            made.append(self)
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            return None
-
-        def clear_output(self, wait):
-            assert wait
-
     widgets = types.ModuleType("ipywidgets")
-    widgets.Output = Output
+    widgets.Output = MagicMock()
     monkeypatch.setitem(sys.modules, "ipywidgets", widgets)
     monkeypatch.setattr(progress, "find_spec", lambda name: object())
     train_a_little()
     assert capsys.readouterr().err == ""
-    assert len(made) == 1
-    assert made[0] in notebook
+    widgets.Output.assert_called_once()
+    assert widgets.Output.return_value in notebook
 
 
 def test_what_is_soon_over_needs_no_estimate(log_of):

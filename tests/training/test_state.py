@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
-from discrete_vae.config import AveragingConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.load import initial_model, load_run
@@ -96,26 +95,17 @@ def test_a_restored_state_captures_the_same():
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
 
-@pytest.mark.parametrize("damage", ["missing", "shape", "extra"])
-def test_a_state_of_another_model_is_refused_and_changes_nothing(damage):
-    state = TrainingState.initial(CONFIG, TRAIN)
-    tensors, meta = state.capture()
-    tensors = {name: value.clone() for name, value in tensors.items()}
-    if damage == "missing":
-        del tensors["model/prior.bias"]
-    elif damage == "shape":
-        tensors["model/prior.bias"] = torch.zeros(3)
-    else:
-        tensors["model/hierarchy.weight"] = torch.zeros(3)
-    before = state.model.prior.bias.clone()
-    with pytest.raises(InvalidInputError, match="checkpoint: model/.* must"):
-        state.restore(tensors, meta)
-    assert torch.equal(before, state.model.prior.bias)
+AVERAGED = apply_overrides(CONFIG, [("training.averaging.decay", ["0.8"])])
+REPLICAS = [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
 
 
 @pytest.mark.parametrize(
     ("name", "value"),
     [
+        ("model/prior.bias", None),
+        ("model/prior.bias", torch.zeros(3)),
+        ("model/hierarchy.weight", torch.zeros(3)),
+        ("raw/prior.bias", None),
         ("chains/swap_sum", torch.zeros(13, dtype=torch.int64)),
         ("chains/swap_sum", torch.zeros(12, dtype=torch.float64)),
         ("chains/order", torch.zeros(30, 14, dtype=torch.int64)),
@@ -126,27 +116,20 @@ def test_a_state_of_another_model_is_refused_and_changes_nothing(damage):
         ("chains/sweep", torch.tensor(-4)),
     ],
 )
-def test_a_forged_state_of_tempering_is_refused_and_changes_nothing(name, value):
-    config = apply_overrides(
-        CONFIG, [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
-    )
-    state = TrainingState.initial(config, TRAIN)
+def test_a_forged_state_is_refused_and_changes_nothing(name, value):
+    state = TrainingState.initial(apply_overrides(AVERAGED, REPLICAS), TRAIN)
     tensors, meta = state.capture()
-    tensors = {key: part.clone() for key, part in tensors.items()}
+    before = {key: part.clone() for key, part in tensors.items()}
     assert len(tensors["chains/swap_sum"]) == 13
-    if value is None:
-        del tensors[name]
-    else:
-        tensors[name] = value
-    before = state.chains.state_dict()["z"]
-    with pytest.raises(InvalidInputError, match=name.removeprefix("chains/")):
-        state.restore(tensors, meta, source="step-0")
-    assert torch.equal(before, state.chains.state_dict()["z"])
+    forged = {key: part + key.startswith(("model/", "raw/")) for key, part in tensors.items()} | {name: value}
+    with pytest.raises(InvalidInputError, match=name.partition("/")[2]):
+        state.restore({key: part for key, part in forged.items() if part is not None}, meta)
+    assert all(torch.equal(part, before[key]) for key, part in state.capture()[0].items())
 
 
-AVERAGED = CONFIG.model_copy(
-    update={"training": CONFIG.training.model_copy(update={"averaging": AveragingConfig(decay=0.8)})}
-)
+def test_averaged_weights_without_their_setting_are_refused():
+    with pytest.raises(InvalidInputError, match="raw/"):
+        TrainingState.initial(CONFIG, TRAIN).restore(*TrainingState.initial(AVERAGED, TRAIN).capture())
 
 
 @pytest.fixture(scope="module")
@@ -184,15 +167,6 @@ def test_training_goes_on_with_the_raw_weights(unbroken, tmp_path):
     assert not torch.equal(averaged["model/prior.weight"], averaged["raw/prior.weight"])
 
 
-@pytest.mark.parametrize("stop", [5, 20])
-def test_a_stopped_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path, stop):
-    run = start_run(tmp_path / "run", AVERAGED)
-    with pytest.raises(KeyboardInterrupt):
-        train_quietly(run, AVERAGED, stop_at=stop)
-    train_quietly(run, AVERAGED)
-    assert_same_state(final_state(run), final_state(unbroken))
-
-
 def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(unbroken):
     loaded = load_run(unbroken, NUM_STEPS)
     saved = unbroken.checkpoints().load(NUM_STEPS).tensors
@@ -217,20 +191,6 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
     assert logged == exact_log_partition(loaded.model.prior).value
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [(CONFIG, "raw/.* must not be there"), (AVERAGED, "raw/prior.bias must be float32")],
-)
-def test_other_weights_than_the_config_asks_for_are_refused(config, message):
-    train = torch.full((40, 64), 0.25)
-    tensors, meta = TrainingState.initial(AVERAGED, train).capture()
-    tensors = {name: value.clone() for name, value in tensors.items()}
-    if config is AVERAGED:
-        del tensors["raw/prior.bias"]
-    with pytest.raises(InvalidInputError, match=message):
-        TrainingState.initial(config, train).restore(tensors, meta)
-
-
 LAYERS = apply_overrides(
     CONFIG,
     [
@@ -248,10 +208,10 @@ ALL = apply_overrides(
         ("training.optimizer.prior-learning-rate-factor", ["0.25"]),
         ("training.optimizer.layers-weight-decay", ["0.1"]),
         ("training.optimizer.decoder-weight-decay", ["0.2"]),
-        ("training.optimizer.rate", ["cosine"]),
         ("training.num-importance-samples", ["3"]),
         ("training.importance-start", ["0.5"]),
         ("training.averaging.decay", ["0.9"]),
+        ("training.precision", ["bfloat16"]),
     ],
 )
 
@@ -277,40 +237,34 @@ def test_every_parameter_is_in_one_group():
     assert [group["decoupled_decay"] for group in groups] == [0.0, 0.0, 0.1, 0.2]
 
 
+def one_step(config):
+    """The parameters before a step and after it."""
+    state = TrainingState.initial(config, TRAIN)
+    x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+    before = {key: p.detach().clone() for key, p in state.model.named_parameters()}
+    training_step(state, config, x, 0.0, 0.0)
+    return before, {key: p.detach() for key, p in state.model.named_parameters()}
+
+
 def test_the_decoder_alone_decays():
     """From the same start, with the same noise, a step leaves each of its matrices smaller by step size times decay."""
-    ends = []
-    for decay in ("0", "0.5"):
-        config = apply_overrides(LAYERS, [("training.optimizer.decoder-weight-decay", [decay])])
-        state = TrainingState.initial(config, torch.full((40, 64), 0.25))
-        start = {key: p.detach().clone() for key, p in state.model.named_parameters()}
-        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
-        training_step(state, config, x, 0.0, 0.0)
-        ends.append({key: p.detach().clone() for key, p in state.model.named_parameters()})
+    decay = apply_overrides(LAYERS, [("training.optimizer.decoder-weight-decay", ["0.5"])])
+    (start, plain), (_, decayed) = one_step(LAYERS), one_step(decay)
     rate = LAYERS.training.optimizer.learning_rate
     for name, value in start.items():
-        decays = name.startswith("decoder.") and value.dim() == 2
-        torch.testing.assert_close(
-            ends[0][name] - ends[1][name], 0.5 * rate * decays * value, rtol=1e-3, atol=1e-7
-        )
+        wanted = 0.5 * rate * value * (name.startswith("decoder.") and value.dim() == 2)
+        torch.testing.assert_close(plain[name] - decayed[name], wanted, rtol=1e-3, atol=1e-7)
 
 
 def test_the_machine_takes_smaller_steps():
     """Adam's first step moves each weight by the step size."""
-    moved = {}
-    for name, config in (("plain", LAYERS), ("quarter", ALL)):
-        state = TrainingState.initial(config, torch.full((40, 64), 0.25))
-        before = {key: p.detach().clone() for key, p in state.model.named_parameters()}
-        x = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
-        training_step(state, config, x, 0.0, 0.0)
-        moved[name] = {
-            key: float((p.detach() - before[key]).abs().max()) for key, p in state.model.named_parameters()
-        }
     rate = LAYERS.training.optimizer.learning_rate
-    assert moved["plain"]["prior.bias"] == pytest.approx(rate, rel=1e-3)
-    assert moved["quarter"]["prior.bias"] == pytest.approx(rate / 4, rel=1e-3)
-    network = next(key for key in moved["quarter"] if key.startswith("posterior.") and key.endswith("weight"))
-    assert moved["quarter"][network] == pytest.approx(rate, rel=1e-3)
+    for config, share in ((LAYERS, 1.0), (ALL, 0.25)):
+        before, after = one_step(config)
+        moved = {key: float((after[key] - value).abs().max()) for key, value in before.items()}
+        assert moved["prior.bias"] == pytest.approx(share * rate, rel=1e-3)
+        network = next(key for key in moved if key.startswith("posterior.") and key.endswith("weight"))
+        assert moved[network] == pytest.approx(rate, rel=1e-3)
 
 
 def test_decay_shrinks_without_entering_the_moments():
@@ -332,30 +286,37 @@ def test_decay_shrinks_without_entering_the_moments():
     assert float(other.detach()) > float(weight.detach()) + 0.1
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_a_run_with_every_measure_resumes_bit_for_bit(tmp_path, precision):
-    config = apply_overrides(ALL, [("training.precision", [precision])])
-    runs = [start_run(tmp_path / name, config) for name in ("unbroken", "stopped")]
-    train_quietly(runs[0], config)
-    for stop in (9, 25):
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    run = start_run(tmp_path_factory.mktemp("whole") / "run", ALL)
+    train_quietly(run, ALL)
+    return run
+
+
+def test_a_run_with_every_measure_resumes_bit_for_bit(whole, tmp_path):
+    run = start_run(tmp_path / "run", ALL)
+    for stop in (5, 9, 25):
         with pytest.raises(KeyboardInterrupt):
-            train_quietly(runs[1], config, stop_at=stop)
-    train_quietly(runs[1], config)
-    assert_same_state(final_state(runs[0]), final_state(runs[1]))
+            train_quietly(run, ALL, stop_at=stop)
+    train_quietly(run, ALL)
+    assert_same_state(final_state(run), final_state(whole))
 
 
-def test_importance_samples_begin_in_the_middle_of_the_run(tmp_path):
-    runs = [start_run(tmp_path / "run", ALL)]
-    train_quietly(runs[0], ALL)
-    other = apply_overrides(ALL, [("training.num-importance-samples", ["1"])])
-    plain = start_run(tmp_path / "elbo", other)
-    train_quietly(plain, other)
-    early, late = (
-        (run.checkpoints().load(NUM_STEPS)).tensors["raw/prior.weight"] for run in (runs[0], plain)
-    )
-    assert not torch.equal(early, late)
-    first = [[r for r in run.metrics().read() if r["step"] <= 15 and "elbo" in r] for run in (runs[0], plain)]
-    assert [r["elbo"] for r in first[0]] == [r["elbo"] for r in first[1]]  # the same until half of the run
+def test_products_and_importance_samples_make_another_run_and_the_latter_begin_in_the_middle(whole, tmp_path):
+    runs = {"whole": whole}
+    for name, setting in (("num-importance-samples", "1"), ("precision", "float32")):
+        config = apply_overrides(ALL, [(f"training.{name}", [setting])])
+        runs[name] = start_run(tmp_path / name, config)
+        train_quietly(runs[name], config)
+    ends = {name: run.checkpoints().load(NUM_STEPS).tensors for name, run in runs.items()}
+    for name in ("num-importance-samples", "precision"):
+        assert not torch.equal(ends[name]["raw/prior.weight"], ends["whole"]["raw/prior.weight"])
+    elbos = {
+        name: [line["elbo"] for line in run.metrics().read() if "elbo" in line] for name, run in runs.items()
+    }
+    early = 5  # lines of the first 15 steps
+    assert elbos["whole"][:early] == elbos["num-importance-samples"][:early]
+    assert elbos["whole"][:early] != elbos["precision"][:early]
 
 
 @pytest.fixture
@@ -399,10 +360,8 @@ def test_an_accelerator_has_a_rate_and_no_shares(clock):
     assert times.metrics(10, torch.device("cuda")) == {"examples_per_second": 5.0}
 
 
-def test_lines_of_the_log_carry_them(tmp_path):
-    run = start_run(tmp_path / "run")
-    train_quietly(run)
-    for record in run.metrics().read():
+def test_lines_of_the_log_carry_them(whole):
+    for record in whole.metrics().read():
         if "elbo" in record:
             shares = [record[f"{part}_share"] for part in PARTS]
             assert min(shares) > 0

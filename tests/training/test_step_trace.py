@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.training import loop
 from discrete_vae.training.logging import WARM_UP, StepTrace
 from tests.training.test_loop import assert_same_state, final_state
 from tests.training.tiny import start_run, train_quietly
@@ -34,8 +35,6 @@ def test_a_run_that_stops_on_the_way_leaves_the_steps_that_it_has(tmp_path):
 
 
 def test_a_step_that_fails_ends_the_profile(tmp_path, monkeypatch):
-    from discrete_vae.training import loop as loop
-
     run = start_run(tmp_path / "run")
     original = loop.training_step
 
@@ -51,12 +50,8 @@ def test_a_step_that_fails_ends_the_profile(tmp_path, monkeypatch):
     assert not run.profile_path.exists()
 
 
-def test_a_run_that_ends_before_says_so(tmp_path):
-    trace = StepTrace(tmp_path / "profile.json", 3)
-    assert trace.write() == "no trace: it begins after 5 steps, and the run ended before"
+def test_a_run_that_ends_before_leaves_none(tmp_path):
+    assert "no trace" in StepTrace(tmp_path / "profile.json", 3).write()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_wrong_number(tmp_path):
-    with pytest.raises(InvalidInputError, match="num_steps must be a positive integer; received 0"):
+    with pytest.raises(InvalidInputError, match="num_steps"):
         StepTrace(tmp_path / "profile.json", 0)

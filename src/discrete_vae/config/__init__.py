@@ -4,8 +4,6 @@ A setting's meaning is the description of its field, a component's the first lin
 ``dvae train EXPERIMENT --settings`` and reference pages are made of these. Nothing here imports torch.
 """
 
-from discrete_vae.config.base import *  # noqa: F403 (a new config is exported where it is written)
-from discrete_vae.config.data import *  # noqa: F403
-from discrete_vae.config.experiment import *  # noqa: F403
-from discrete_vae.config.model import *  # noqa: F403
-from discrete_vae.config.training import *  # noqa: F403
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

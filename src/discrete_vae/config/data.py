@@ -11,8 +11,7 @@ from discrete_vae.config.base import ComponentConfig, Count, Seed
 from discrete_vae.system import unicode_path
 
 BinarizationSeed = Annotated[
-    Seed,
-    Field(description="Seed of the one binarization that the validation and test parts keep."),
+    Seed, Field(description="Seed of the one binarization that the validation and test parts keep.")
 ]
 SplitSeed = Annotated[Seed, Field(description="Seed of the shuffle before the parts are split off.")]
 

@@ -49,8 +49,7 @@ class OverlappingExponentialConfig(ComponentConfig):
         default=8.0, ge=0.01, description="Inverse width of both exponentials at the start of training."
     )
     trainable: bool = Field(
-        default=False,
-        description="Learn the exponentials' beta; it then stays below training.beta_bound.",
+        default=False, description="Learn the exponentials' beta; it then stays below training.beta_bound."
     )
 
 
@@ -420,8 +419,7 @@ class ModelConfig(Record):
         default=None, description="Shape of one example otherwise, for images channel, row, column."
     )
     missing: bool = Field(
-        default=False,
-        description="Let entries be unobserved; the encoder then reads which.",
+        default=False, description="Let entries be unobserved; the encoder then reads which."
     )
     mask: Mask = Field(
         default="gaps",

@@ -1,4 +1,4 @@
-"""Configs of training: sampler, optimizer, gradient, evaluation."""
+"""Configs of training (sampler, optimizer, gradient), of evaluation, and of a whole experiment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_validator
 
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Interval, Record, Repetitions, Seed
+from discrete_vae.config.data import DataConfig
+from discrete_vae.config.model import OVERLAPPING, ModelConfig, NoHierarchyConfig
 from discrete_vae.errors import InvalidInputError
 
 # Samplers that draw from a Boltzmann prior.
@@ -165,9 +167,7 @@ class OptimizerConfig(Record):
         description="Decay of the weights of the Gaussian layers' prior networks, per step in units of the step size.",
     )
     decoder_weight_decay: Factor = Field(
-        default=0.0,
-        ge=0.0,
-        description="Decay of the decoder's weights, per step in units of the step size.",
+        default=0.0, ge=0.0, description="Decay of the decoder's weights, per step in units of the step size."
     )
     eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
 
@@ -396,3 +396,53 @@ class EvaluationConfig(Record):
         default=1000, description="Sweeps of the training chains before annealing starts from them."
     )
     seed: Seed = Field(default=0, description="Seed of the importance samples and of the annealing.")
+
+
+# A whole experiment.
+
+
+class ExperimentConfig(Record):
+    """Everything that a run needs; written to the run directory as config.json."""
+
+    name: str = Field(description="The experiment's name.")
+    size: str = Field(default="short", description="The experiment's size that the settings started from.")
+    seed: Seed = Field(default=0, description="Seed of the initial weights and of all noise.")
+    data: DataConfig
+    model: ModelConfig
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _check_trainable(self) -> Self:
+        for slot in type(self.model).model_fields:
+            part = getattr(self.model, slot)
+            if isinstance(part, ComponentConfig) and not part.trains:
+                rule = "must pass the gradients that training needs"
+                repair = "Train with another kind, then take model.discretized()."
+                raise InvalidInputError(f"model.{slot}", rule, part.model_dump()["kind"], repair)
+        return self
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> Self:
+        training, samples = self.training, self.training.num_importance_samples
+        warm_up, decay = training.warm_up.epochs, training.optimizer.layers_weight_decay
+        layers = "or give the model layers: --model.hierarchy gaussian"
+        if isinstance(self.model.hierarchy, NoHierarchyConfig):
+            if samples > 1 and not isinstance(self.model.smoothing, OVERLAPPING):
+                rule = "must be 1 without Gaussian layers where the smoothing has a spike, which fixes z"
+                repair = f"Leave it out, {layers}, or no spike: --model.smoothing ramps."
+                raise InvalidInputError("training.num_importance_samples", rule, samples, repair)
+            if decay > 0:
+                rule = "must be 0 without Gaussian layers, whose prior networks decay"
+                repair = f"Leave it out, {layers}."
+                raise InvalidInputError("training.optimizer.layers_weight_decay", rule, decay, repair)
+        elif samples > 1:
+            if warm_up >= training.num_epochs:
+                rule = f"must be below num_epochs, {training.num_epochs}, with importance samples"
+                repair = "They come after it: shorten it, or set training.num_importance_samples to 1."
+                raise InvalidInputError("training.warm_up.epochs", rule, warm_up, repair)
+            if training.importance_start * training.num_epochs < warm_up:
+                rule = f"must be at least {warm_up / training.num_epochs:.3g}, where the layers' warm-up ends"
+                repair = "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs."
+                raise InvalidInputError("training.importance_start", rule, training.importance_start, repair)
+        return self

@@ -13,6 +13,7 @@ import torch
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import PARTS, DataSplits, training_subset
+from discrete_vae.nets.mlp import MLP, ConcatLinear
 from discrete_vae.system import check_device
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.preflight import check_experiment
@@ -41,31 +42,22 @@ class ParameterRow:
 
 def parameter_rows(model: nn.Module) -> list[ParameterRow]:
     """The rows of a model; each parameter is counted in exactly one of them."""
-    from discrete_vae.nets.mlp import MLP, ConcatLinear
-
     networks = {name: module for name, module in model.named_modules() if isinstance(module, MLP)}
     rows: dict[str, ParameterRow] = {}
     for name, parameter in model.named_parameters():
         owner = next((network for network in networks if name.startswith(f"{network}.")), name)
         if owner in rows:
             continue
-        if owner in networks:
-            network = networks[owner]
-            linear = [layer for layer in network.modules() if isinstance(layer, ConcatLinear)]
-            widths = [
-                " + ".join(map(str, network.input_sizes)),
-                *(str(layer.out_features) for layer in linear),
-            ]
-            shape, count = " -> ".join(widths), sum(part.numel() for part in network.parameters())
+        if (network := networks.get(owner)) is not None:
+            widths = [layer.out_features for layer in network.modules() if isinstance(layer, ConcatLinear)]
+            shape = " -> ".join([" + ".join(map(str, network.input_sizes)), *map(str, widths)])
+            count = sum(each.numel() for each in network.parameters())
         else:
             shape, count = " x ".join(map(str, parameter.shape)) or "scalar", parameter.numel()
-        rows[owner] = ParameterRow(_part(name), owner, shape, count)
+        first, second = name.split(".")[:2]
+        part = f"{first}.{second}" if first == "hierarchy" else first
+        rows[owner] = ParameterRow(part, owner, shape, count)
     return list(rows.values())
-
-
-def _part(name: str) -> str:
-    first, second = name.split(".")[:2]
-    return f"{first}.{second}" if first == "hierarchy" else first
 
 
 TIMED_STEPS = 3
@@ -125,7 +117,14 @@ def describe_experiment(
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
     state = TrainingState.initial(config, chosen.train, device=where)
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]
-    seconds = _seconds_per_step(state, config, batches)
+    seconds = math.inf
+    for step in range(TIMED_STEPS):
+        start = time.perf_counter()
+        training_step(state, config, batches.batch(step), 0.0, 0.0)
+        if where.type == "cuda":
+            torch.cuda.synchronize(where)
+        seconds = min(seconds, time.perf_counter() - start)
+        state.step += 1
     return ExperimentDescription(
         num_examples=(len(chosen.train), len(chosen.valid)),
         num_steps=num_steps,
@@ -142,20 +141,6 @@ def describe_experiment(
         peak_bytes=_peak_bytes(where),
         seconds_per_step=seconds,
     )
-
-
-def _seconds_per_step(state: TrainingState, config: ExperimentConfig, batches: TrainingBatches) -> float:
-    """The state is of no use afterwards."""
-    best = math.inf
-    for step in range(TIMED_STEPS):
-        start = time.perf_counter()
-        x = batches.batch(step)
-        training_step(state, config, x, 0.0, 0.0)
-        if x.is_cuda:
-            torch.cuda.synchronize(x.device)
-        best = min(best, time.perf_counter() - start)
-        state.step += 1
-    return best
 
 
 def _peak_bytes(device: torch.device) -> int | None:

@@ -82,19 +82,6 @@ def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
     return step == num_steps or step % settings.validate_every == 0
 
 
-def missing_lines(
-    records: Sequence[Mapping[str, Any]], settings: TrainingConfig, steps: range, num_steps: int
-) -> list[int]:
-    """Those of some steps of a run whose line of training metrics is due but not there.
-
-    Examples:
-        >>> missing_lines([{"step": 10, "elbo": -90.0}], TrainingConfig(log_every=10), range(1, 31), 1000)
-        [20, 30]
-    """
-    there = {record["step"] for record in records if "elbo" in record}
-    return [step for step in steps if is_due(settings, step, num_steps) and step not in there]
-
-
 def state_metrics(state: TrainingState) -> dict[str, float]:
     """Metrics of the state: log Z, the step size and, if there are any, beta and the sampler's own."""
     metrics = {
@@ -111,9 +98,9 @@ def state_metrics(state: TrainingState) -> dict[str, float]:
 
 
 class Clock:
-    """Seconds of training, those before a resumption, which the log holds, included."""
+    """Seconds of training of this process and, as the log has them, of those before it."""
 
-    def __init__(self, records: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, records: Sequence[Record]) -> None:
         self._before = max((record.get("seconds", 0.0) for record in records), default=0.0)
         self._start = time.monotonic()
 
@@ -186,9 +173,6 @@ class StepTrace:
             self._profile.export_chrome_trace(str(whole))
             with naming(self.path):
                 write_bytes(self.path, whole.read_bytes())
-        steps = (
-            f"step {self.recorded[0]}"
-            if len(self.recorded) == 1
-            else f"steps {self.recorded[0]} to {self.recorded[-1]}"
-        )
+        first, *others = self.recorded
+        steps = f"steps {first} to {others[-1]}" if others else f"step {first}"
         return f"trace of {steps}: {self.path}; open it at https://ui.perfetto.dev or in chrome://tracing"

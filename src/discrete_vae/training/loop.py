@@ -29,18 +29,16 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
-from discrete_vae.training.data_parallel import noise_key
 from discrete_vae.training.logging import (
     Clock,
     MetricsLogger,
     StepTrace,
     is_due,
-    missing_lines,
     state_metrics,
     validates,
     written,
 )
-from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, set_rates, shares_in_words
+from discrete_vae.training.state import PARTS, ElboSums, TrainingState, decay_weights, noise_key, set_rates
 from discrete_vae.training.step import choose_precision
 
 _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
@@ -87,8 +85,7 @@ def run_steps(
     A step draws the negative phase from the persistent chains, then follows the gradient of the ELBO, whose KL terms
     are turned on gradually, and brings bounded parameters back inside their bounds. All noise is keyed by the seed
     and the step, so a resumed run equals an unbroken one bit for bit on CPUs of one kind; on another kind a warning
-    says so. Among the processes of torchrun each step is divided, see `discrete_vae.training.data_parallel`; the first
-    process writes.
+    says so. Among the processes of torchrun each step is divided, and the first process writes.
 
     Source: Rolfe 2017, section architecture.
 
@@ -149,7 +146,7 @@ def run_steps(
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 found = {
                     _ELBO: elbo.elbo,
-                    "validation_elbo_std_error": elbo.total_std_error,
+                    f"{_ELBO}_std_error": elbo.total_std_error,
                     _SCORE: validation_score(bound),
                 }
                 found = {name: value for name, value in found.items() if not math.isnan(value)}
@@ -158,8 +155,11 @@ def run_steps(
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
-        if shares := ", ".join(shares_in_words(times)):
-            shown.note(f"Time of the last steps: {shares}.")
+        shares = [
+            f"{part} {100 * times[f'{part}_share']:.0f} %" for part in PARTS if f"{part}_share" in times
+        ]
+        if shares:
+            shown.note(f"Time of the last steps: {', '.join(shares)}.")
         checkpoints.save_interim()
         if trace is not None and not trace.written:
             shown.note(trace.write())
@@ -175,7 +175,7 @@ def training_step(
     progress: float,
     store: CheckpointStore | None = None,
 ) -> Elbo:
-    """Take one step of the optimizer.
+    """Take one step of the optimizer; returns the bound that it was taken for.
 
     Args:
         state: What the step changes; its count of steps, which keys the noise, stays.
@@ -184,9 +184,6 @@ def training_step(
         epoch: Epochs done, for warm-up and the bound of beta.
         progress: Share of the run that is done, for the step size and the start of importance samples.
         store: Where to look for the last good checkpoint if the step fails.
-
-    Returns:
-        The bound that the step was taken for.
     """
     settings, model = config.training, state.model
     if not model.training:
@@ -261,16 +258,11 @@ def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore
 
 
 def _check_weights_finite(state: TrainingState, store: CheckpointStore | None) -> None:
-    found = non_finite_weight(state.model)
-    if found is not None:
+    if found := non_finite_weight(state.model):
         _check_finite({f"the weight {found[0]}": found[1]}, state.step, store)
 
 
-# Which checkpoint is the best.
-
-
-CAUTION = 2.0
-"""Standard errors of log Z that are taken off the ELBO before checkpoints are compared."""
+# The checkpoints of a run in training: which one is the best, which one it goes on from, and what is saved when.
 
 
 def validation_score(estimate: MeanElbo) -> float:
@@ -279,16 +271,11 @@ def validation_score(estimate: MeanElbo) -> float:
     The bound is that which training raises: the ELBO, or the bound of the run's number of importance samples.
 
     Checkpoint k has the true bound L_k = A_k - log Z_k, of which A_k - (log Z_k + e_k) is known. Noise of examples and
-    draws is nearly the same in all checkpoints, as it is keyed by the example's place, and falls out of differences.
-    e_k is drawn anew at each, with a standard error s_k that is larger the more the modes of the prior are apart, so
-    the plain maximum picks the checkpoint whose log Z is known worst. Hence the score A_k - log Z_k - e_k - 2 s_k,
-    which L_k exceeds with a probability of 0.98. If a has the best score and b is passed over, and neither error
-    exceeds two of its standard errors,
-
-        L_b - L_a <= 4 s_b
-
-    whatever s_a is; the plain maximum can cost 2 s_a + 2 s_b. A score of each checkpoint alone orders them without
-    contradiction, and with equal errors it is the plain maximum. It trusts s_k, so log Z comes from
+    draws is keyed by the example's place, so it falls out of differences. e_k is drawn anew at each, with a standard
+    error s_k, and the plain maximum picks the checkpoint whose log Z is known worst. Hence the score
+    A_k - log Z_k - e_k - 2 s_k, which L_k exceeds with a probability of 0.98. If a has the best score and b is passed
+    over, and neither error exceeds two of its standard errors, L_b - L_a <= 4 s_b, whatever s_a is; the plain maximum
+    can cost 2 s_a + 2 s_b. With equal errors it is the plain maximum. It trusts s_k, so log Z comes from
     `comparable_log_partition`, not from a short annealing, which understates its error where it misses a mode.
 
     Examples:
@@ -297,10 +284,7 @@ def validation_score(estimate: MeanElbo) -> float:
         >>> round(validation_score(lucky), 2), round(validation_score(known), 2)
         (-90.5, -90.04)
     """
-    return estimate.elbo - CAUTION * estimate.log_partition_std_error
-
-
-# The checkpoints of a run in training: which one it goes on from, and what is saved when.
+    return estimate.elbo - 2 * estimate.log_partition_std_error
 
 
 def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
@@ -313,7 +297,7 @@ class RunCheckpoints:
 
     Attributes:
         store: The checkpoints.
-        best_step: Step of the best one; None before the first validation.
+        best_step: Step of the best one; None before the first validation, as its ELBO and score.
         best_elbo: Its validation ELBO, nats.
         best_score: Its `validation_score`, nats.
     """
@@ -359,16 +343,17 @@ class RunCheckpoints:
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
-        if rank() == 0:
-            self._warn_of_damaged_best()
+        if rank() == 0 and self.best_step is not None:
+            try:
+                self.store.verify(self.best_step)
+            except InvalidInputError as error:
+                warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=3)
 
     def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
         """Save the state after a validation; returns True if it is the best so far.
 
-        Args:
-            elbo: The validation ELBO.
-            bound: What checkpoints are compared by, from the first step on: the bound that training raises. The ELBO of
-                a model trained for a higher bound falls while its log-likelihood rises.
+        Checkpoints are compared by the bound that training raises, from the first step on: the ELBO of a model trained
+        for a higher bound falls while its log-likelihood rises.
         """
         score = validation_score(bound)
         better = self.best_score is None or score > self.best_score
@@ -399,21 +384,13 @@ class RunCheckpoints:
         """Warn if the log lacks lines of steps that were done before."""
         known = [each["step"] for each in self._changes if isinstance(each.get("step"), int)]
         steps = range(max(known, default=0) + 1, self._state.step + 1)  # other settings have other lines
-        missing = missing_lines(self._run.metrics().read(), settings, steps, self._num_steps)
+        there = {record["step"] for record in self._run.metrics().read() if "elbo" in record}
+        missing = [step for step in steps if is_due(settings, step, self._num_steps) and step not in there]
         if missing:
-            named = ", ".join(map(str, missing[:_NAMED_STEPS])) + (
-                f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""
-            )
+            more = f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""
             warnings.warn(
-                f"{self._run.metrics_path} lacks {len(missing)} lines, of the steps {named}; the weights are not "
-                "concerned, and training goes on.",
+                f"{self._run.metrics_path} lacks {len(missing)} lines, of the steps "
+                f"{', '.join(map(str, missing[:_NAMED_STEPS]))}{more}; the weights are not concerned, and training "
+                "goes on.",
                 stacklevel=3,
             )
-
-    def _warn_of_damaged_best(self) -> None:
-        if self.best_step is None:
-            return
-        try:
-            self.store.verify(self.best_step)
-        except InvalidInputError as error:
-            warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=4)

@@ -13,6 +13,7 @@ import torch
 from discrete_vae.boltzmann.base import FactorialBernoulli
 from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import (
+    BlockGibbsConfig,
     ExperimentConfig,
     ParallelTemperingConfig,
     TrajectoryTemperingConfig,
@@ -20,13 +21,13 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, check_compatible, training_subset
+from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.samplers.gibbs import UsesSolver
 from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_memory
-from discrete_vae.training.data_parallel import check_divisible
 
 SMALLEST_SHARED = 20_000_000
 """Weights times examples of a batch from which a training step is divided among threads.
@@ -46,35 +47,22 @@ def training_threads(config: ExperimentConfig, environment: dict[str, Any]) -> I
         config: The experiment.
         environment: The resumed run's ``environment.json``; empty for a new run.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(_choose(config, environment.get("platform", {}).get("torch_threads"), before))
+    own = chosen = torch.get_num_threads()
+    begun = environment.get("platform", {}).get("torch_threads")
+    if "OMP_NUM_THREADS" not in os.environ:
+        if begun is not None:
+            chosen = min(begun, own)
+        elif own > 1 and count_weights(config.model) * config.training.batch_size < SMALLEST_SHARED:
+            chosen = 1
+    if begun is not None and begun != chosen:
+        threads = f"{begun} thread{'s' * (begun != 1)}"
+        text = f"The run began with {threads} and goes on with {chosen}: the same up to rounding, not bit for bit."
+        print(text, file=sys.stderr)
+    torch.set_num_threads(chosen)
     try:
         yield
     finally:
-        torch.set_num_threads(before)
-
-
-def _choose(config: ExperimentConfig, begun: int | None, own: int) -> int:
-    if "OMP_NUM_THREADS" in os.environ:
-        chosen = own
-    elif begun is not None:
-        chosen = min(begun, own)
-    else:
-        chosen = 1 if own > 1 and _is_small(config) else own
-    if begun is not None and begun != chosen:
-        print(
-            f"The run began with {_count(begun)} and goes on with {chosen}: the same up to rounding, not bit for bit.",
-            file=sys.stderr,
-        )
-    return chosen
-
-
-def _is_small(config: ExperimentConfig) -> bool:
-    return count_weights(config.model) * config.training.batch_size < SMALLEST_SHARED
-
-
-def _count(threads: int) -> str:
-    return f"{threads} thread{'s' * (threads != 1)}"
+        torch.set_num_threads(own)
 
 
 # Least bytes. A parameter has its value, its gradient and two moments of Adam, and may have its average.
@@ -83,12 +71,9 @@ _PER_SPIN = 16  # while chains are made
 
 
 def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
-    """Check that an experiment can be run on its data, before anything large is made.
+    """Check that an experiment can be run on its data, before anything large is made; returns the steps of the run.
 
     Networks are counted without being made, on torch's meta device.
-
-    Returns:
-        Steps of the whole run.
     """
     check_gradients_are_recorded("train")
     if dataset.num_features != config.model.num_values:
@@ -99,11 +84,10 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     check_compatible(config.model, dataset)
     num_examples = config.evaluation.num_examples
     if num_examples is not None and num_examples > len(dataset.test):
-        rule, repair = (
-            f"must be at most the {len(dataset.test)} test examples",
-            "Leave it out for all of them.",
+        rule = f"must be at most the {len(dataset.test)} test examples"
+        raise InvalidInputError(
+            "evaluation.num_examples", rule, num_examples, "Leave it out for all of them."
         )
-        raise InvalidInputError("evaluation.num_examples", rule, num_examples, repair)
     # two chains of one unit: what the chains' settings have to obey does not depend on their number
     few = config.training.sampler.model_copy(update={"num_chains": 2})
     sampler = instantiate(few, energy=FactorialBernoulli(1), seed=config.seed)
@@ -117,7 +101,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     if isinstance(sampler, UsesSolver):
         prior = instantiate(config.model.prior)
         instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
-    check_divisible(config)
+    _check_divisible(config)
     chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     return config.training.num_epochs * batches.steps_per_epoch
@@ -135,3 +119,21 @@ def _check_chains_memory(config: ExperimentConfig) -> None:
         ("evaluation.num_annealed_chains", config.evaluation.num_annealed_chains),
     ):
         check_memory(argument, _PER_SPIN * units * count, "Use fewer chains, or fewer units of the prior.")
+
+
+def _check_divisible(config: ExperimentConfig) -> None:
+    """Check that the processes can have equal shares of a step."""
+    number, training = world_size(), config.training
+    if number == 1:
+        return
+    sampler = training.sampler
+    if not isinstance(sampler, BlockGibbsConfig):
+        rule = f"must be 'block-gibbs' with {number} processes, among which its chains are divided"
+        raise InvalidInputError(
+            "training.sampler", rule, repr(sampler.kind), "Leave it out, or train in one process."
+        )
+    for name, size in (("batch_size", training.batch_size), ("sampler.num_chains", sampler.num_chains)):
+        if size % number:
+            rule = f"must be a multiple of the {number} processes"
+            repair = f"Give {max(size // number, 1) * number}, or start another number of processes."
+            raise InvalidInputError(f"training.{name}", rule, size, repair)

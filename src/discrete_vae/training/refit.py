@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -83,8 +84,8 @@ def refit_posterior(
 
     The bound rises towards log p(x), which stays what it is: the prior, the layers' prior, the decoder, the smoothing
     (whose beta prior and posterior share), and the running statistics of all of them keep every bit.
-    Draws of the model, of which there are always new ones, keep the posterior from learning the training examples by
-    heart, so that bounds and importance weights of other examples gain too. No value of a draw is missing.
+    Draws of the model, always new ones, keep the posterior from learning the training examples by heart, so that
+    bounds and importance weights of other examples gain too. No value of a draw is missing.
 
     Args:
         model: A trained model; its encoder and posteriors change in place. It is left in evaluation mode.
@@ -109,32 +110,23 @@ def refit_posterior(
             Gaussian layers do not keep their posterior apart.
         NonFiniteLossError: If the loss or a weight is not finite; the posterior is left where it was then.
     """
-    check_refit(
-        model,
-        dataset,
-        num_steps=num_steps,
-        batch_size=batch_size,
-        model_share=model_share,
-        learning_rate=learning_rate,
-        num_sweeps=num_sweeps,
-        seed=seed,
-    )
+    settings = {"num_steps": num_steps, "batch_size": batch_size, "model_share": model_share}
+    settings |= {"learning_rate": learning_rate, "num_sweeps": num_sweeps, "seed": seed}
+    _check_refit(model, dataset, **settings)
     parts, device = _inference_parts(model), model.prior.bias.device
     num_drawn = round(model_share * batch_size)
     batches = _batches(dataset, batch_size - num_drawn, seed, device)
     valid, rate = dataset.valid.to(device), CosineRate(_FINAL_FRACTION)
 
-    def bound() -> MeanElbo:
-        noise = key_to_seed(seed, _VALIDATION_STREAM)
-        return evaluate_elbo(
-            model,
-            valid,
-            log_partition=log_partition,
-            log_partition_std_error=log_partition_std_error,
-            num_samples=_DRAWS,
-            seed=noise,
-        )
-
+    bound = partial(
+        evaluate_elbo,
+        model,
+        valid,
+        log_partition=log_partition,
+        log_partition_std_error=log_partition_std_error,
+        num_samples=_DRAWS,
+        seed=key_to_seed(seed, _VALIDATION_STREAM),
+    )
     before = bound()
     with _training_alone(model, parts) as trained, precision_of_products(model, precision) as working:
         optimizer = Adam(trained, lr=learning_rate, working=working)
@@ -164,7 +156,7 @@ def refit_posterior(
     return Refit(before, bound())
 
 
-def check_refit(
+def _check_refit(
     model: DiscreteVAE,
     dataset: DataSplits,
     *,
@@ -227,11 +219,9 @@ def _blaming_a_weight(model: DiscreteVAE, step: int) -> Iterator[None]:
     try:
         yield
     except InvalidInputError:
-        broken = non_finite_weight(model)
-        if broken is None:
+        if (broken := non_finite_weight(model)) is None:
             raise
-        name, value = broken
-        raise NonFiniteLossError(step, f"the weight {name}", value, None) from None
+        raise NonFiniteLossError(step, f"the weight {broken[0]}", broken[1], None) from None
 
 
 def _draw(
@@ -249,8 +239,8 @@ class RunRefit:
     """A refit of a run's posterior; whatever can be wrong is found when it is made, before the work.
 
     The new folder is written at the end, whole or not at all. It has the run's config, environment and log up to the
-    checkpoint, and one checkpoint: the model, and the chains where the refit left them. It has nothing of the
-    optimizer, so that training cannot go on with it.
+    checkpoint, and one checkpoint with the model and the chains where the refit left them. Training cannot go on with
+    it, as it has nothing of the optimizer.
 
     Args:
         run: The run, which stays as it is.
@@ -325,8 +315,12 @@ class RunRefit:
         }
         if loaded.changed_config is not None:
             self._asked["changed_config"] = asdict(loaded.changed_config)
-        self.folder, self.made = check_derived_folder(out, run, "refit.json", self._asked, _read)
-        check_refit(loaded.model, self._dataset, **self._settings)
+
+        def read(fields: Mapping[str, Any]) -> Refit:
+            return Refit(before=MeanElbo(**fields["before"]), after=MeanElbo(**fields["after"]))
+
+        self.folder, self.made = check_derived_folder(out, run, "refit.json", self._asked, read)
+        _check_refit(loaded.model, self._dataset, **self._settings)
         run.metrics().read()
 
     def run(self, report: Callable[[int, float], None] | None = None) -> Refit:
@@ -335,16 +329,13 @@ class RunRefit:
         Args:
             report: Called after each step with the steps done and the loss, nats.
 
-        Returns:
-            The bound before and after.
-
         Raises:
             InvalidInputError: If the folder has been filled meanwhile, or cannot be written.
             NonFiniteLossError: If the loss is not finite; nothing is written.
         """
         if self.made is not None:
             return self.made
-        start, loaded, seed = time.monotonic(), self._loaded, self._settings["seed"]
+        start, run, loaded, seed = time.monotonic(), self._run, self._loaded, self._settings["seed"]
         log_partition = comparable_log_partition(loaded.model.prior, chains=loaded.chains.z, seed=seed)
         found = refit_posterior(
             loaded.model,
@@ -362,19 +353,13 @@ class RunRefit:
             "after": asdict(found.after),
             "environment": describe_environment(seed=seed, device=loaded.model.prior.bias.device),
         }
-        _write(self.folder, self._run, loaded, found, about)
+        tensors = {f"{MODEL_PREFIX}{name}": value for name, value in loaded.model.state_dict().items()}
+        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in loaded.chains.state_dict().items()}
+        meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256()}
+        record = CheckpointRecord(loaded.step, meta, best_entry(loaded.step, found.after))
+        log = [line for line in run.metrics().read() if line["step"] <= loaded.step]
+        with derived_run(
+            self.folder, run, record, tensors, environment=run.read_environment(), log=log
+        ) as new:
+            write_json(new.refit_path, about)
         return found
-
-
-def _read(fields: Mapping[str, Any]) -> Refit:
-    return Refit(before=MeanElbo(**fields["before"]), after=MeanElbo(**fields["after"]))
-
-
-def _write(out: Path, run: RunDirectory, loaded: LoadedRun, found: Refit, about: dict[str, Any]) -> None:
-    tensors = {f"{MODEL_PREFIX}{name}": value for name, value in loaded.model.state_dict().items()}
-    tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in loaded.chains.state_dict().items()}
-    meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256()}
-    record = CheckpointRecord(loaded.step, meta, best_entry(loaded.step, found.after))
-    log = [line for line in run.metrics().read() if line["step"] <= loaded.step]
-    with derived_run(out, run, record, tensors, environment=run.read_environment(), log=log) as new:
-        write_json(new.refit_path, about)

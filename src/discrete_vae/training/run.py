@@ -114,17 +114,16 @@ def _prepare(
     run: RunDirectory, config: ExperimentConfig, dataset: DataSplits, *, device: torch.device
 ) -> None:
     """Write what a run's folder says of it, unless it says so already; the caller is the folder's sole writer."""
-    if run.refit_path.exists():
-        received = f"{run.path}, whose posterior dvae refit has fitted anew"
-        repair = f"Go on with the run that it was made of, which {run.refit_path.name} names."
-        raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
-    if run.release_path.exists():
-        received = f"{run.path}, a released run, which has nothing of the optimizer"
-        repair = "Go on with the run that it was made of, or begin a new one."
-        raise InvalidInputError("run_dir", "must be a run that training left", received, repair)
+    for file, what in (
+        (run.refit_path, "whose posterior dvae refit has fitted anew"),
+        (run.release_path, "a released run, which has nothing of the optimizer"),
+    ):
+        if file.exists():
+            repair = "Go on with the run that it was made of, or begin a new one."
+            rule = "must be a run that training left"
+            raise InvalidInputError("run_dir", rule, f"{run.path}, {what}", repair)
     if run.config_path.exists():
-        _check_same_config(run, config)
-        _check_same_data(run, dataset)
+        _check_same(run, config, dataset)
     run.remove_temporaries()
     if not run.config_path.exists():
         run.write_config(config.model_dump_json(indent=2) + "\n")
@@ -134,23 +133,18 @@ def _prepare(
         write_json(run.environment_path, environment | {"data": describe_data(dataset), KEY: precision})
 
 
-def _check_same_config(run: RunDirectory, config: ExperimentConfig) -> None:
-    stored = run.read_experiment()
+def _check_same(run: RunDirectory, config: ExperimentConfig, dataset: DataSplits) -> None:
+    stored, trained = run.read_experiment(), data_sum(run)
     if config != stored:
         names = [name for name in type(config).model_fields if getattr(config, name) != getattr(stored, name)]
         repair = "Train with the run's, load_run(...).config, or give another run_dir."
         received = f"another {' and '.join(names)}"
         raise InvalidInputError("config", f"must be that of the run in {run.path}", received, repair)
-
-
-def _check_same_data(run: RunDirectory, dataset: DataSplits) -> None:
-    before = data_sum(run)
-    if before is not None and before != dataset.description.sha256:
+    if trained is not None and trained != dataset.description.sha256:
+        rule = f"must be those that {run.environment_path} names, SHA-256 {trained}"
         received = f"{dataset.description.source} with SHA-256 {dataset.description.sha256}"
         repair = "Bring the file back, or start a new run in another --run-dir."
-        raise InvalidInputError(
-            "data", f"must be those that {run.environment_path} names, SHA-256 {before}", received, repair
-        )
+        raise InvalidInputError("data", rule, received, repair)
 
 
 def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> IndependentFeatures:

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from discrete_vae.config import BetaBoundConfig, OptimizerConfig, TrainingConfig, WarmUpConfig, instantiate
 
@@ -78,8 +79,7 @@ class StepRate:
         return self.factor ** sum(progress >= share for share in self.at)
 
 
-@dataclass(frozen=True)
-class KLWeights:
+class KLWeights(NamedTuple):
     """Weights in the training loss of the KL of the binary latents and of that of the Gaussian layers."""
 
     discrete: float

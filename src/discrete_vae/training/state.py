@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, Self
@@ -16,8 +16,16 @@ from torch.profiler import record_function
 
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.checks import check_number
-from discrete_vae.config import ExperimentConfig, OptimizerConfig
-from discrete_vae.distributed import compute_on_rank_zero, gather_shares
+from discrete_vae.config import BlockGibbsConfig, ExperimentConfig, OptimizerConfig, instantiate
+from discrete_vae.distributed import (
+    average_,
+    broadcast,
+    compute_on_rank_zero,
+    gather_shares,
+    own_share,
+    rank,
+    world_size,
+)
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
@@ -29,11 +37,9 @@ from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
-from discrete_vae.training.data_parallel import Replicas, own_chains, whole_state
 from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
-
 
 _FACTOR, _DECAY = "rate_factor", "decoupled_decay"  # names that torch's optimizers leave alone
 
@@ -44,16 +50,18 @@ def parameter_groups(
     """The parameters as an optimizer takes them: networks first, then those that the settings set apart.
 
     Only matrices and the like decay, those of p(h | zeta) and of the decoder, not scales, offsets and biases. Settings
-    that change nothing make one group.
-
-    Other modules, baselines of the gradient for example, are trained as networks are. `set_rates` and `decay_weights`
-    read what is in the groups beside the parameters.
+    that change nothing make one group. Other modules, baselines of the gradient for example, are trained as networks.
+    `set_rates` and `decay_weights` read what is in the groups beside the parameters.
     """
-    machine: list[nn.Parameter] = []
-    if settings.prior_learning_rate_factor != 1.0:
-        machine = list(model.prior.parameters())
-    layers = _matrices(getattr(model.hierarchy, "prior", None), settings.layers_weight_decay)
-    decoder = _matrices(model.decoder, settings.decoder_weight_decay)
+
+    def matrices(part: object, decay: float) -> list[nn.Parameter]:
+        if decay == 0.0 or not isinstance(part, nn.Module):
+            return []
+        return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
+
+    machine = list(model.prior.parameters()) if settings.prior_learning_rate_factor != 1.0 else []
+    layers = matrices(getattr(model.hierarchy, "prior", None), settings.layers_weight_decay)
+    decoder = matrices(model.decoder, settings.decoder_weight_decay)
     apart = {id(parameter) for parameter in (*machine, *layers, *decoder)}
     rest = [parameter for parameter in model.parameters() if id(parameter) not in apart]
     rest += [parameter for other in others for parameter in other.parameters()]
@@ -64,12 +72,6 @@ def parameter_groups(
         {"params": decoder, _FACTOR: 1.0, _DECAY: settings.decoder_weight_decay},
     ]
     return [group for group in groups if group["params"]]
-
-
-def _matrices(part: object, decay: float) -> list[nn.Parameter]:
-    if decay == 0.0 or not isinstance(part, nn.Module):
-        return []
-    return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
 
 
 def set_rates(optimizer: torch.optim.Optimizer, rate: float) -> None:
@@ -162,14 +164,12 @@ class ElboSums:
     def from_state(cls, state: object) -> Self:
         """Go on from what `state` gave."""
         fields = state if isinstance(state, dict) else {}
-        parts, count = fields.get("parts"), fields.get("count")
-        is_count = isinstance(count, int) and not isinstance(count, bool) and 0 <= count < 2**63
-        if not isinstance(parts, list) or len(parts) != len(_TERMS) or not is_count:
+        parts, sums = fields.get("parts"), cls()
+        if not isinstance(parts, list) or len(parts) != len(_TERMS):
             rule = f"must hold a count and the {len(_TERMS)} sums of {', '.join(_TERMS)}"
-            raise InvalidInputError("sums", rule, f"{state!r}"[:80], "Load the right file.")
-        sums = cls()
-        sums._parts = [check_number("sums", part, repair="Load the right file.") for part in parts]
-        sums._count = count
+            raise InvalidInputError("sums", rule, f"{state!r}"[:80], OTHER_MODEL)
+        sums._parts = [check_number("sums", part, repair=OTHER_MODEL) for part in parts]
+        sums._count = _check_count("sums", fields.get("count"))
         return sums
 
     def state(self) -> dict[str, Any]:
@@ -204,7 +204,7 @@ class StepTimes:
     """Seconds of the parts of steps since the last line of the log, which a trace of single steps names too.
 
     The networks are the loss and its gradients. What is left of the time are the data and the log. An accelerator works
-    while the host goes on, so there the host's clock says nothing of the parts, and shares are left out.
+    while the host goes on, so shares are left out there.
 
     Examples:
         >>> times = StepTimes()
@@ -255,19 +255,78 @@ class StepTimes:
         return found
 
 
-def shares_in_words(metrics: Mapping[str, float]) -> Iterator[str]:
-    """The share of each part that is known.
-
-    Examples:
-        >>> list(shares_in_words({"chains_share": 0.104, "seconds": 3.0}))
-        ['chains 10 %']
-    """
-    for part in PARTS:
-        if f"{part}_share" in metrics:
-            yield f"{part} {100 * metrics[f'{part}_share']:.0f} %"
+# Training divided among the processes of torchrun.
+#
+# A batch and the persistent chains are cut into equal runs of rows, one for each process. Each takes the gradient of
+# its rows with its chains; the average of the shares is the gradient of the whole, as both means are means of equal
+# shares. Every process then takes the same step, so weights and moments are the same bits everywhere. Chains are
+# numbered through: together they take the steps of one process with the same weights. The noise of the posterior is
+# keyed by the process, and batch norms see the rows of their process, with running statistics that are averaged.
+# One message averages complete gradients: the hooks of DistributedDataParallel would keep steps from being recorded.
 
 
-# Everything that a training run carries from step to step, and its way into a checkpoint and back.
+def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
+    """The persistent chains of this process, at their start."""
+    sampler = config.training.sampler
+    if world_size() == 1:
+        return instantiate(sampler, energy=energy, seed=config.seed)
+    assert isinstance(sampler, BlockGibbsConfig)
+    share = own_share(sampler.num_chains)
+    own = sampler.model_copy(update={"num_chains": share.stop - share.start})
+    return instantiate(own, energy=energy, seed=config.seed, first_chain=share.start)
+
+
+def whole_state(chains: Sampler) -> dict[str, Any]:
+    """The state of the chains of all processes, as one sampler would have it; every process must ask."""
+    state = chains.state_dict()
+    if world_size() == 1:
+        return state
+    divided = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
+    return state | {name: gather_shares(value) for name, value in divided.items()}
+
+
+def noise_key(*key: int) -> tuple[int, ...]:
+    """A key of the posterior's noise, for this process's rows."""
+    return key if world_size() == 1 else (*key, rank())
+
+
+class Replicas:
+    """Brings gradients, running statistics of modules and the step's means to their averages over the processes."""
+
+    def __init__(self, optimizer: Adam, *modules: nn.Module) -> None:
+        self._optimizer, self._modules = optimizer, modules
+        self._memory: dict[torch.dtype, Tensor] = {}
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Bring all weights and buffers to those of the first process, whose processor may have rounded otherwise."""
+        for module in self._modules:
+            for each in (*module.parameters(), *module.buffers()):
+                each.copy_(broadcast(each))
+
+    @torch.no_grad()
+    def average(self, means: tuple[float, ...]) -> tuple[float, ...]:
+        """Average the gradients that there are, the buffers, and the means of the loss terms; returns the last."""
+        if world_size() == 1:
+            return means
+        gradients = [leaf.grad for leaf in self._optimizer.gradient_leaves() if leaf.grad is not None]
+        self._average(gradients, torch.float32)
+        buffers = [each for module in self._modules for each in module.buffers() if each.is_floating_point()]
+        device = buffers[0].device if buffers else torch.device("cpu")
+        of_batch = torch.tensor(means, dtype=torch.float64, device=device)
+        # in float64 the average of equal numbers is that number: constants stay
+        self._average([of_batch, *buffers], torch.float64)
+        return tuple(of_batch.tolist())
+
+    def _average(self, tensors: list[Any], dtype: torch.dtype) -> None:
+        size = sum(each.numel() for each in tensors)
+        memory = self._memory.get(dtype)
+        if memory is None or len(memory) != size or memory.device != tensors[0].device:
+            memory = self._memory[dtype] = torch.empty(size, dtype=dtype, device=tensors[0].device)
+        average_(tensors, memory)
+
+
+# The state itself.
 
 
 GRADIENT_PREFIX = "gradient/"
@@ -280,7 +339,7 @@ _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a qu
 
 @dataclass
 class TrainingState:
-    """The parts of a run.
+    """The parts of a run; all are saved but times, record, recorded and replicas.
 
     Attributes:
         model: The model.
@@ -292,11 +351,11 @@ class TrainingState:
         log_partition: log Z of the prior when it was last estimated, nats.
         log_partition_std_error: Its standard error.
         sums: What the next line of the log averages.
-        times: Where the time goes; not part of what is saved.
+        times: Where the time goes.
         averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
-        recorded: Takes the gradients; not part of what is saved.
-        record: True where steps are recorded and repeated; not part of what is saved.
-        replicas: What the processes of torchrun share; not part of what is saved.
+        record: True where steps are recorded and repeated.
+        recorded: Takes the gradients.
+        replicas: What the processes of torchrun share.
     """
 
     model: DiscreteVAE
@@ -342,8 +401,7 @@ class TrainingState:
         working = set_precision(model, precision)
         groups = parameter_groups(model, settings, gradient)
         optimizer = Adam(groups, lr=settings.learning_rate, eps=settings.eps, working=working)
-        chains = own_chains(config, model.prior)
-        record = config.training.record
+        chains, record = own_chains(config, model.prior), config.training.record
         state = cls(model, optimizer, chains, gradient, config.seed, averages=averages, record=record)
         state.estimate_log_partition()
         return state
@@ -356,9 +414,8 @@ class TrainingState:
     def evaluated_log_partition(self) -> tuple[float, float]:
         """log Z of the prior that is validated, and its standard error, nats.
 
-        Averaged weights have a prior of their own. The chains, which follow the weights that train, are no draws of it;
-        they are where bridge sampling starts, in the modes that both priors have, and it sweeps and weighs them by the
-        averaged weights.
+        Averaged weights have a prior of their own. The chains, which follow the weights that train, are no draws of it,
+        but where bridge sampling starts.
         """
         if self.averages is None:
             return self.log_partition, self.log_partition_std_error
@@ -371,28 +428,28 @@ class TrainingState:
         """Estimate log Z at the prior's present weights, by the sampler if it can, else exactly or by annealing.
 
         Args:
-            to_compare: True for a value that will be compared with other checkpoints': then these, of which annealing
-                is too low on average and may not know it, are not enough (`comparable_log_partition`). With averaged
-                weights it never is compared, see `evaluated_log_partition`.
+            to_compare: True for a value that will be compared with other checkpoints'. Annealing, which is too low on
+                average and may not know it, is not enough then (`comparable_log_partition`). With averaged weights it
+                never is compared, see `evaluated_log_partition`.
         """
         chains = gather_shares(self.chains.z) if to_compare and self.averages is None else None
-        found = compute_on_rank_zero(lambda: self._log_partition(chains))
-        self.log_partition, self.log_partition_std_error = found.value, found.std_error
-
-    def _log_partition(self, chains: Tensor | None) -> LogPartition:
-        """log Z of the prior, comparable if all chains are given."""
         seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)
-        if chains is not None:
-            return comparable_log_partition(self.model.prior, chains=chains, seed=seed)
-        if isinstance(self.chains, TellsLogPartition):
-            return self.chains.log_partition()
-        return quick_log_partition(
-            self.model.prior,
-            num_chains=_ANNEALED_CHAINS,
-            num_temperatures=_TEMPERATURES,
-            max_enumerated=_MAX_ENUMERATED,
-            seed=seed,
-        )
+
+        def estimate() -> LogPartition:
+            if chains is not None:
+                return comparable_log_partition(self.model.prior, chains=chains, seed=seed)
+            if isinstance(self.chains, TellsLogPartition):
+                return self.chains.log_partition()
+            return quick_log_partition(
+                self.model.prior,
+                num_chains=_ANNEALED_CHAINS,
+                num_temperatures=_TEMPERATURES,
+                max_enumerated=_MAX_ENUMERATED,
+                seed=seed,
+            )
+
+        found = compute_on_rank_zero(estimate)
+        self.log_partition, self.log_partition_std_error = found.value, found.std_error
 
     def capture(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors and plain values that `restore` needs, those of all processes; every process must ask."""
@@ -403,14 +460,13 @@ class TrainingState:
             for moment in _MOMENTS:
                 if moment in self.optimizer.state[parameter]:
                     tensors[f"optimizer/{name}/{moment}"] = self.optimizer.state[parameter][moment]
-        meta: dict[str, Any] = {
+        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in whole_state(self.chains).items()}
+        return tensors, {
             "step": self.step,
             "log_partition": self.log_partition,
             "log_partition_std_error": self.log_partition_std_error,
             "sums": self.sums.state(),
         }
-        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in whole_state(self.chains).items()}
-        return tensors, meta
 
     def _modules(self) -> Iterator[tuple[str, nn.Module]]:
         """All whose weights are saved, with what stands in front of their names."""
@@ -430,16 +486,18 @@ class TrainingState:
     ) -> None:
         """Go on from what `capture` gave; what is damaged or of another model is refused and changes nothing."""
         with naming(source):
-            step = _check_step(meta.get("step"))
+            step = _check_count("step", meta.get("step"))
             log_partition = check_number("log_partition", meta.get("log_partition"), repair=OTHER_MODEL)
             error = meta.get("log_partition_std_error")
             std_error = check_number("log_partition_std_error", error, at_least=0, repair=OTHER_MODEL)
             sums = ElboSums.from_state(meta.get("sums"))
             for prefix, module in self._modules():
                 check_weights(module, tensors, prefix=prefix)
-            if self.averages is None:
-                _check_no_raw_weights(tensors)
-            _check_moments(self._parameters(), tensors, step=step)
+            raw = sorted(name for name in tensors if name.startswith(RAW_PREFIX))
+            if raw and self.averages is None:
+                repair = "The run was trained with averaged weights: put training.averaging.decay back."
+                raise InvalidInputError(raw[0], "must not be there", described(tensors[raw[0]]), repair)
+            self._check_moments(tensors, step)
             load_chains(self.chains, tensors, divided=True)
         for prefix, module in self._modules():
             load_weights(module, tensors, prefix=prefix)
@@ -454,37 +512,25 @@ class TrainingState:
         self.step, self.sums = step, sums
         self.log_partition, self.log_partition_std_error = log_partition, std_error
 
+    def _check_moments(self, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Check Adam's moments: all three for each trained parameter, none before the first step.
 
-# Checks of what a checkpoint holds, beside weights, against the model and the chains that it is for.
-
-
-def _check_moments(
-    parameters: Iterable[tuple[str, nn.Parameter]], tensors: Mapping[str, Tensor], *, step: int
-) -> None:
-    """Check Adam's moments: all three for each trained parameter, none before the first step.
-
-    The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
-    """
-    wanted: dict[str, Tensor] = {}
-    for name, parameter in parameters:
-        if step > 0 and parameter.requires_grad:
-            for moment in _MOMENTS:
-                like = torch.zeros(()) if moment == "step" else parameter
-                wanted[f"optimizer/{name}/{moment}"] = like
-    saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
-    for name in sorted(wanted.keys() | saved.keys()):
-        check_like(name, saved.get(name), wanted.get(name))
-        if not bool(saved[name].isfinite().all()):
-            raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
+        The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
+        """
+        wanted = {
+            f"optimizer/{name}/{moment}": torch.zeros(()) if moment == "step" else parameter
+            for name, parameter in self._parameters()
+            for moment in _MOMENTS
+            if step > 0 and parameter.requires_grad
+        }
+        saved = {name: value for name, value in tensors.items() if name.startswith("optimizer/")}
+        for name in sorted(wanted.keys() | saved.keys()):
+            check_like(name, saved.get(name), wanted.get(name))
+            if not bool(saved[name].isfinite().all()):
+                raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
 
 
-def _check_no_raw_weights(tensors: Mapping[str, Tensor]) -> None:
-    if foreign := sorted(name for name in tensors if name.startswith(RAW_PREFIX)):
-        repair = "The run was trained with averaged weights: put training.averaging.decay back."
-        raise InvalidInputError(foreign[0], "must not be there", described(tensors[foreign[0]]), repair)
-
-
-def _check_step(step: object) -> int:
-    if isinstance(step, bool) or not isinstance(step, int) or not 0 <= step < 2**63:
-        raise InvalidInputError("step", "must be a whole number of at least 0", f"{step!r}"[:80], OTHER_MODEL)
-    return step
+def _check_count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInputError(name, "must be a whole number of at least 0", f"{value!r}"[:80], OTHER_MODEL)
+    return value

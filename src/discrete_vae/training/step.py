@@ -54,7 +54,7 @@ def choose_precision(
     """Choose the precision that ``training.precision`` means for a run on a device.
 
     ``auto`` is bfloat16 where the device has instructions for it and networks and minibatches are large enough to gain,
-    else float32. A run that has begun goes on in the precision that it began with, wherever that is.
+    else float32. A run that has begun goes on in its precision, wherever that is.
 
     Args:
         config: The experiment.
@@ -91,7 +91,7 @@ class RecordedStep:
     than the arithmetic. So the first batch of each shape is recorded, the second one evaluated both ways and compared
     to the last bit, and from then on the recording is repeated: results are those of the unrecorded step. Models with
     modules of the user's own, or with hooks, whose code may do more than torch sees, are evaluated as they are; so is
-    everything on other devices.
+    everything on other devices, and a model whose every parameter is frozen.
 
     Each step looks whether what a recording takes as given is still so, see `_Structure`. If not, steps are recorded
     anew; a module of the user's own or a hook that is there now ends the recording, with a warning.
@@ -185,8 +185,9 @@ class RecordedStep:
         of_prior = model.prior.compute_negative_phase(negative_phase)
         batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator)
         estimate = self._gradient.estimate(model, batch, (first, second, third))
-        leaves, gradients = self._optimizer.gradient_leaves(), ()
-        if pairs := estimate.outputs():  # none where every parameter is frozen
+        leaves = self._optimizer.gradient_leaves()
+        gradients = (None,) * len(leaves)
+        if pairs := estimate.outputs():  # none where every parameter of the model is frozen
             outputs, grad_outputs = zip(*pairs, strict=True)
             gradients = torch.autograd.grad(outputs, leaves, grad_outputs, allow_unused=True)
         terms = [term.detach() for term in estimate.terms]
@@ -218,7 +219,8 @@ class RecordedStep:
     def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
         """Repeat a function if that may be done here and now."""
         # rounding is switched off around energies, which a recording would not repeat
-        if not self._model.prior.bias.is_cpu or not is_eager() or rounds_products("cpu"):
+        plain = not self._model.prior.bias.is_cpu or not is_eager() or rounds_products("cpu")
+        if plain or self._structure.is_frozen:
             return function(*inputs)
         return self.functions(key, function, *inputs)
 
@@ -254,6 +256,7 @@ class _Structure:
         names = [sorted(each.keys() - _OF_EVERY_MODULE) for each in self._attributes]
         self._settings = [itemgetter("training", *each) for each in names]
         self._tensors_then = self._tensors()
+        self.is_frozen = not any(each.requires_grad for each in self._tensors_then if each is not None)
         self._then = self._now(self._tensors_then)
         self._modules_then = [dict(each) for each in self._modules]
 
