@@ -8,7 +8,7 @@ from numba import njit
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_tiles import GROUP, LANES, TILE, draw_words, start_lanes
+from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, TILE, draw_words, start_lanes
 from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms, unit_words
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of

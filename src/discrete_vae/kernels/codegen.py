@@ -364,6 +364,17 @@ def power_of_two(t: Vector) -> Vector:
     return (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
 
 
+def comes_on(t: Vector, words: Vector) -> Vector:
+    """One bit per element: u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a 32-bit word.
+
+    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
+    """
+    t = t.at_least(-126).at_most(126)
+    power = power_of_two(t)
+    u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
+    return u.times_plus(power, u).below(2**24)
+
+
 # The rounds of Philox4x32 on vectors of LLVM instructions.
 
 

@@ -16,14 +16,7 @@ from torch import Tensor
 
 from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, expm1, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_operands
-from discrete_vae.kernels.rows import (
-    BlockResults,
-    RowReduction,
-    SampleReduction,
-    as_numbers,
-    as_rows,
-    discarded,
-)
+from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows, discarded
 from discrete_vae.numerics import differentiable_once
 
 Vectors = list[Vector]
@@ -111,16 +104,16 @@ def _log_prob(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [value - mean], [-surprise]
 
 
-def _log_prob_of_samples(elements: Vectors, _numbers: Vectors, _words: Vectors) -> BlockResults:
+def _log_prob_of_samples(elements: Vectors, _per_row: Vectors) -> Block:
     value, logits = elements
     minus = -magnitude(logits)
     on = logits.above(0)
     # the likelier value costs nothing but the logarithm of 1 + e^-|l|
-    return BlockResults(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
+    return Block(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
 
 
 _LOG_PROB = RowReduction("log probability", _log_prob)
-_LOG_PROB_OF_SAMPLES = SampleReduction("joint log probability", _log_prob_of_samples)
+_LOG_PROB_OF_SAMPLES = RowReduction("joint log probability", _log_prob_of_samples, prefetches=True)
 
 
 class _JointLogProb(torch.autograd.Function):
@@ -148,8 +141,8 @@ def _joint_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
     if _are_samples(value, logits, num_axes):
         rows = value.flatten(-num_axes).flatten(0, -2)
         wide = logits.reshape(-1, *rows.shape)
-        found = torch.zeros(wide.shape[:-1], dtype=torch.float32, device="cpu")
-        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], total=found)
+        found = _new(wide.shape[:-1])
+        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], sums=[found])
         return found.view(logits.shape[:-num_axes])
     value, logits = torch.broadcast_tensors(value, logits.float())
     return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))

@@ -30,7 +30,7 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close
-from discrete_vae.kernels.rows import BlockResults, RowReduction, SampleReduction
+from discrete_vae.kernels.rows import Block, RowReduction
 from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
@@ -451,23 +451,23 @@ def apply_fixed(
     """
     wide = x[:, None]
     operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
-    return _AFFINE[rectify].lower(operands, [out[:, None]])
+    return _AFFINE[rectify].lower(operands, outputs=[out[:, None]])
 
 
 def _add_shared(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
-    _ADD[rectify]([rows, shared.expand(rows.shape)], [rows])
+    _ADD[rectify]([rows, shared.expand(rows.shape)], outputs=[rows])
     return rows
 
 
-def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, SampleReduction]:
+def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, RowReduction]:
     """Reductions of rows and of numbers that they share, with and without a rectifier."""
 
-    def reduction(rectify: bool) -> SampleReduction:
-        def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> BlockResults:
+    def reduction(rectify: bool) -> RowReduction:
+        def made(elements: list[Vector], _per_row: list[Vector]) -> Block:
             found = body(elements)
-            return BlockResults([found.filled(0).where(found.below(0), found) if rectify else found])
+            return Block([found.filled(0).where(found.below(0), found) if rectify else found])
 
-        return SampleReduction(f"{name} {rectify}", made)
+        return RowReduction(f"{name} {rectify}", made, prefetches=True)
 
     return {rectify: reduction(rectify) for rectify in (True, False)}
 
