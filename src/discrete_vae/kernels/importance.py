@@ -326,7 +326,7 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     parts = nn.ModuleList([posterior, hierarchy, decoder])
     if type(posterior) is not HierarchicalPosterior or not is_eager() or has_hooks(parts.modules()):
         return None
-    spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), (torch.float32,)) else None
+    spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), torch.float32) else None
     groups = [_folded(network) for network in posterior.networks]
     if spike is None or None in groups:
         return None
@@ -397,9 +397,7 @@ class CompiledDraws:
         self._affine = []
         for norm in posterior.norms:
             assert isinstance(norm, L1BatchNorm)
-            scale, offset = norm.used_parameters()
-            factor = scale / (norm.running_deviation + norm.eps)
-            self._affine.append((factor.contiguous(), (offset - norm.running_mean * factor).contiguous()))
+            self._affine.append(norm.affine())
         self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:

@@ -556,7 +556,7 @@ batch_norm = Kernel(
     "The compiled batch norm",
     _batch_norm,
     _check_norm,
-    supports=lambda norm, _: are_plain(norm.tensors(), (torch.float32,)),
+    supports=lambda norm, _: are_plain(norm.tensors(), torch.float32),
     fallback="plain torch is used, a training step takes up to twice as long",
 )
 

@@ -157,8 +157,9 @@ def is_eager() -> bool:
     )
 
 
-def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES) -> bool:
-    """True if all are ordinary tensors on the CPU, of one of these types."""
+def are_plain(tensors: Iterable[Tensor], *dtypes: torch.dtype) -> bool:
+    """True if all are ordinary tensors on the CPU, of one of these types; without types float32 or bfloat16."""
+    dtypes = dtypes or _DTYPES
     # a plain loop is three times as fast as all() of a generator, and this runs at every step
     for value in tensors:  # noqa: SIM110
         if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
