@@ -5,20 +5,11 @@ import pytest
 import torch
 from numba import njit
 
-from discrete_vae import RBM
 from discrete_vae.kernels import gibbs_rbm
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, PART, ROWS, TILE, decide
 from discrete_vae.kernels.gibbs_torch import fair_coins, uniforms
-
-
-def machine(left, right, scale=1.0):
-    generator = torch.Generator().manual_seed(left)
-    energy = RBM(left, right)
-    with torch.no_grad():
-        energy.weight.normal_(0, scale, generator=generator)
-        energy.bias.normal_(0, 1.0, generator=generator)
-    return energy
+from tests.kernels.test_gibbs_law import make_rbm
 
 
 @njit
@@ -68,7 +59,7 @@ def test_the_memory_that_is_kept_is_bounded(sides):
 
 @pytest.mark.parametrize("shape", [(5, 3), (61, 37), (100, 70)], ids=str)
 def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, monkeypatch):
-    rbm, z = machine(*shape, 0.4), fair_coins(30, sum(shape), key=1)
+    rbm, z = make_rbm(*shape, scale=0.4), fair_coins(30, sum(shape), key=1)
     whole = run_sweeps(rbm, z, 3, key=2, first_sweep=1)
     monkeypatch.setattr(gibbs_rbm, "LARGEST_TABLE", 0)
     monkeypatch.setattr(gibbs_rbm, "_kept", gibbs_rbm._Kept())

@@ -18,7 +18,7 @@ from discrete_vae.kernels import gibbs, gibbs_torch
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.registry import Kernel
-from tests.kernels.test_gibbs_rbm_law import make_rbm
+from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_sweeps
 
 pytest.importorskip("triton", reason="triton is not installed; it comes with CUDA builds of torch")

@@ -6,7 +6,7 @@ import torch
 from discrete_vae.kernels import gibbs_torch, gibbs_triton
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from tests.kernels.test_gibbs_rbm_law import make_rbm
+from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
 
