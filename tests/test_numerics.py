@@ -73,6 +73,16 @@ def test_bounds_do_not_hide_what_is_not_finite(value):
     assert outside.tolist() == [-2.0, 1.0]
 
 
+def test_the_compiled_projection_is_the_plain_one():
+    start = torch.cat([torch.linspace(-3, 5, 70), torch.tensor([math.inf, -math.inf, math.nan])])
+    low, high = torch.tensor(0.01), torch.tensor(3.5)
+    for value in (start, start[3], start[-2], start[-1]):
+        mine, wide = value.clone(), value.double()
+        numerics.project_(mine, low, high)
+        numerics.project_(wide, low.double(), high.double())
+        torch.testing.assert_close(mine, wide.float(), rtol=0, atol=0, equal_nan=True)
+
+
 def test_tf32_is_off_inside_and_back_outside():
     products = torch.backends.mkldnn.matmul
     before = products.fp32_precision
@@ -121,31 +131,27 @@ def wide_logits(*shape):
 def test_compiled_mean_and_entropy(shape):
     generator = torch.Generator().manual_seed(1)
     weights, of_row = torch.randn(*shape, generator=generator), torch.randn(shape[:-1], generator=generator)
+    wide = wide_logits(*shape).double()
+    terms = (weights.abs() + (wide * of_row[..., None]).abs()) * wide.sigmoid() * (-wide).sigmoid()
     for share in ((1, 1), (1, 0), (0, 1)):
         found = []
         for dtype in (torch.float32, torch.float64):
             logits = wide_logits(*shape).to(dtype).requires_grad_()
             mean, entropy = numerics.mean_and_entropy(logits)
             parts = [(weights * mean).sum(), (of_row * entropy).sum()]
-            total = torch.stack([part for part, there in zip(parts, share, strict=True) if there]).sum()
+            total = sum(part for part, there in zip(parts, share, strict=True) if there)
             found.append([mean, entropy, *torch.autograd.grad(total, logits)])
         for mine, exact in zip(found[0][:2], found[1][:2], strict=True):
             torch.testing.assert_close(mine.double(), exact, rtol=2e-6, atol=1e-37)
-        logits = wide_logits(*shape).double()
-        slope = logits.sigmoid() * (-logits).sigmoid()
-        terms = (
-            weights.abs() + (logits * of_row[..., None]).abs()
-        ) * slope  # the gradient is their difference
+        # the gradient is the difference of its terms
         assert bool(((found[0][2] - found[1][2]).abs() <= 2e-6 * terms + 1e-37).all())
 
 
 @pytest.mark.parametrize("shape", [(13,), (100, 784), (3, 5, 33)])
 def test_compiled_joint_log_probability(shape):
     """Relative to the sum of its terms, which all have one sign, in float32."""
-    for value in (
-        torch.rand(*shape, generator=torch.Generator().manual_seed(2)),
-        (wide_logits(*shape) > 1).float(),
-    ):
+    fractions = torch.rand(*shape, generator=torch.Generator().manual_seed(2))
+    for value in (fractions, (wide_logits(*shape) > 1).float()):
         found = []
         for dtype in (torch.float32, torch.float64):
             logits = wide_logits(*shape).to(dtype).requires_grad_()

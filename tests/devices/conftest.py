@@ -1,12 +1,19 @@
 import pytest
 import torch
 
-from discrete_vae.hierarchy.gaussian import Gaussian
-from discrete_vae.smoothing import base
+from discrete_vae import posterior
+from discrete_vae.hierarchy import gaussian
+from discrete_vae.smoothing import base, overlapping, spike
+
+
+def constant(like, shape=None, generator=None):
+    return torch.full(like.shape if shape is None else shape, 0.4, dtype=like.dtype, device=like.device)
 
 
 @pytest.fixture
 def fixed_noise(monkeypatch):
     """Constants in place of noise: compiled graphs and devices draw other numbers from one seed."""
-    monkeypatch.setattr(base, "open_uniform", lambda like, generator=None: torch.full_like(like, 0.4))
-    monkeypatch.setattr(Gaussian, "rsample", lambda law, generator=None: law.mean + 0.3 * law.log_std.exp())
+    for module in (posterior, base, overlapping, spike):
+        monkeypatch.setattr(module, "open_uniform", constant)
+    for module in (spike, gaussian):
+        monkeypatch.setattr(module, "standard_normal", constant)
