@@ -258,6 +258,12 @@ def magnitude(x: Vector) -> Vector:
     return (x.view(INT32) & 0x7FFFFFFF).view(FLOAT32)
 
 
+def bounded(x: Vector, low: Vector | float, high: Vector | float) -> Vector:
+    """As `discrete_vae.numerics.bounded` has it: NaN where a number is not finite."""
+    inside = x.between(low, high)
+    return inside + (x - inside) * 0
+
+
 def _polynomial(x: Vector, coefficients: tuple[float, ...]) -> Vector:
     total = x.times_plus(coefficients[-1], coefficients[-2])
     for coefficient in coefficients[-3::-1]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, expm1, log1p, magnitude, tanh
+from discrete_vae.kernels.codegen import Vector, bounded, exp, exp_of_negative, expm1, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_operands
 from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows, discarded
 from discrete_vae.numerics import differentiable_once
@@ -79,11 +79,9 @@ mean_and_entropy_backward = Kernel(
     _mean_and_entropy_backward,
     agrees_on(
         lambda: [
-            (
-                _wave(3, 37, low=-1, high=1),
-                _wave(3, low=-2, high=1),
-                _wave(3, 37, low=-9, high=9),
-                _wave(3, 37, low=0, high=1),
+            tuple(
+                _wave(*shape, low=a, high=1)
+                for shape, a in (((3, 37), -1), ((3,), -2), ((3, 37), -9), ((3, 37), 0))
             )
         ]
     ),
@@ -330,7 +328,7 @@ _TINY = 2.0**-126
 
 def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     rho, logits = elements
-    beta = _inside(*per_row)
+    beta = bounded(*per_row)
     odds, survival = exp(-logits), -(rho - 1)
     inverse_q = odds + 1
     v = survival * inverse_q
@@ -359,12 +357,6 @@ def _not_outward(totals: Vectors, per_row: Vectors) -> Vectors:
     (total,), (beta, low, high) = totals, per_row
     excess = beta - beta.between(low, high)
     return [total.filled(0).where((excess * total).below(0), total)]
-
-
-def _inside(value: Vector, low: Vector, high: Vector) -> Vector:
-    """As `discrete_vae.numerics.bounded` has it: NaN where the value is not finite."""
-    inside = value.between(low, high)
-    return inside + (value - inside) * 0
 
 
 _DRAW = RowReduction("draw", _draw)

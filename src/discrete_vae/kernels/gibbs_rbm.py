@@ -519,10 +519,7 @@ def unpack(values, spins, units, first, last):
 @njit(**INNER)
 def _first_of_whole(units):
     """The first unit of a tile, or -1 if the tile has padding."""
-    first = units[0]
-    for unit in units:
-        first = min(first, unit)
-    return first
+    return units.min()
 
 
 @builder_intrinsic(types.uint16)

@@ -306,19 +306,16 @@ class _LayerPrior:
 
 def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
     """The prior with its folded networks; None if a part is of another kind."""
-    kinds = (NoSharing, GroupSharing)
-    if not isinstance(prior, kinds) or type(prior) not in (*kinds, CompleteSharing):
+    if not isinstance(prior, NoSharing | GroupSharing) or type(prior) not in _SHARINGS:
         return None
-    networks, bounds = [], []
-    for layer in prior.networks:
-        folded = _folded_layer(layer)
-        if folded is None or not isinstance(layer, GaussianNetwork):
-            return None
-        networks.append(folded)
-        bounds.append(layer.log_std_bound)
-    if len({network.dtype for network in networks}) > 1:
+    networks = [_folded_layer(layer) for layer in prior.networks]
+    if None in networks or len({network.dtype for network in networks if network is not None}) > 1:
         return None
-    return _LayerPrior(prior, networks, bounds)
+    bounds = [layer.log_std_bound for layer in prior.networks]  # pyright: ignore[reportAttributeAccessIssue]
+    return _LayerPrior(prior, networks, bounds)  # pyright: ignore[reportArgumentType]
+
+
+_SHARINGS = (NoSharing, GroupSharing, CompleteSharing)  # a subclass may compute otherwise
 
 
 def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Module) -> CompiledDraws | None:

@@ -19,6 +19,7 @@ from discrete_vae.kernels.codegen import (
     Numbers,
     Total,
     Vector,
+    bounded,
     builder_intrinsic,
     constant,
     loop,
@@ -219,12 +220,6 @@ def _sign(vector: Vector) -> Vector:
     return (zero + 1.0).where(vector.above(0.0), (zero - 1.0).where(vector.below(0.0), zero))
 
 
-def _between(vector: Vector, low: Vector, high: Vector) -> Vector:
-    """The nearest number between two bounds; NaN where it is not finite, as `discrete_vae.numerics.bounded` has it."""
-    inside = vector.between(low, high)
-    return inside + (vector - inside) * 0.0
-
-
 def _inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
     """A gradient, 0 where descent would push a parameter that lies outside its bounds further out."""
     outward = ((own - used) * gradient).below(0.0)
@@ -250,9 +245,9 @@ class _Norm:
     def bounded(self, scale: Any, offset: Any) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
         """Scale and offset as they are and as they are used, at most scale + slack large."""
         own_scale, own_offset = self.load(scale), self.load(offset)
-        used = _between(own_scale, self._low, self._high)
+        used = bounded(own_scale, self._low, self._high)
         limit = used + self._slack
-        return (own_scale, used), (own_offset, _between(own_offset, limit.filled(0) - limit, limit))
+        return (own_scale, used), (own_offset, bounded(own_offset, limit.filled(0) - limit, limit))
 
 
 def _forward_columns(lanes: int, bfloat16: bool) -> Any:

@@ -251,7 +251,8 @@ class RowReduction:
                         for read, distance in zip(rows, ahead, strict=False):
                             read.prefetch(first, distance)
                     vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
-                    made = Block(*self._body(vectors, of_row, *([words_of(block)] if words_of else [])))
+                    words = () if words_of is None else (words_of(block),)
+                    made = Block(*self._body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
                     for vector, write in zip(made.outputs, rows[last_row:last_output], strict=True):
                         write.store_masked(vector, first, mask)
                     if made.spread is not None:

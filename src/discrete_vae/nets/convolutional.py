@@ -171,7 +171,5 @@ def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> lis
     if min(shape[1:]) < needed:
         rule = f"must have at least {needed} rows and columns for {len(widths)} widths"
         raise InvalidInputError(name, rule, tuple(shape), "Give fewer widths.")
-    sizes = [(shape[1], shape[2])]
-    for _ in widths:
-        sizes.append((math.ceil(sizes[-1][0] / 2), math.ceil(sizes[-1][1] / 2)))
-    return sizes
+    halvings = [1 << index for index in range(len(widths) + 1)]
+    return [(math.ceil(shape[1] / each), math.ceil(shape[2] / each)) for each in halvings]

@@ -272,7 +272,7 @@ class MLP(nn.Module):
         if not is_eager() or not are_plain(inputs) or (layers := self.plain_layers()) is None:
             return None
         linears, norms = layers
-        others = [] if self.output.bias is None else [self.output.bias]
+        others: list[Tensor] = [] if self.output.bias is None else [self.output.bias]
         for norm in norms:
             if norm.training != self.training:
                 return None
