@@ -109,7 +109,7 @@ def _sample_body(elements, per_row):
     return Block([a * b], [a + b], a * per_row[0] + per_row[1], [a * 0 + 1.5, a * 0 + 2])
 
 
-SAMPLES = RowReduction("test samples", _sample_body, adds=True, prefetches=True)
+SAMPLES = RowReduction("test samples", _sample_body, adds=True, factors=True, prefetches=True)
 WORDS = RowReduction(
     "test words", lambda _elements, _per_row, words: Block([concatenate(words).view(FLOAT32)])
 )

@@ -111,7 +111,9 @@ def _log_prob_of_samples(elements: Vectors, _per_row: Vectors) -> Block:
 
 
 _LOG_PROB = RowReduction("log probability", _log_prob)
-_LOG_PROB_OF_SAMPLES = RowReduction("joint log probability", _log_prob_of_samples, prefetches=True)
+_LOG_PROB_OF_SAMPLES = RowReduction(
+    "joint log probability", _log_prob_of_samples, factors=True, prefetches=True
+)
 
 
 class _JointLogProb(torch.autograd.Function):

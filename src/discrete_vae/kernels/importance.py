@@ -123,7 +123,7 @@ def _unit_reduction(kind: type[Smoothing]) -> RowReduction:
         # z l - softplus(l): the likelier value costs nothing but the logarithm
         return Block([z, zeta], [zero.where(on_side ^ spike, minus)], zeta, [sum_of_odds])
 
-    return RowReduction(f"units {kind.__name__}", body, adds=True, prefetches=True)
+    return RowReduction(f"units {kind.__name__}", body, adds=True, factors=True, prefetches=True)
 
 
 def _check_units(_kernel: Kernel) -> None:

@@ -113,6 +113,7 @@ class RowReduction:
         across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
             thread.
         adds: Whether sums are added to what is there.
+        factors: Whether the body gives factors.
         prefetches: Whether to ask for rows before they are read, for rows that are not in the cache.
         finish: Takes sums and each row's numbers, returns what is written in place of the sums.
     """
@@ -124,11 +125,13 @@ class RowReduction:
         *,
         across_rows: bool = False,
         adds: bool = False,
+        factors: bool = False,
         prefetches: bool = False,
         finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
     ) -> None:
-        self._name, self._across_rows, self._loops = name, across_rows, dict[_Form, ChunkLoop]()
-        self._body, self._adds, self._prefetches, self._finish = body, adds, prefetches, finish
+        self._name, self._across_rows, self._loops = name, across_rows, dict[Any, ChunkLoop]()
+        self._body, self._adds, self._finish = body, adds, finish
+        self._factors, self._prefetches = factors, prefetches
 
     def __call__(
         self,
@@ -165,14 +168,10 @@ class RowReduction:
         *lead, num_columns = elements[0].shape
         samples, examples = (math.prod(lead[:-1]), lead[-1]) if len(lead) > 1 else (math.prod(lead), 1)
         of_elements, kinds = _places(elements)
-        of_rows, _ = _places([value.view(1) if value.numel() == 1 else value[..., None] for value in per_row])
         of_outputs, kinds_of_outputs = _places(outputs)
-        of_sums, _ = _places([value.view(1) if value.numel() == 1 else value[..., None] for value in sums])
-        of_spread, kind_of_spread = _places(spread)
-        form = _Form(
-            kinds, len(per_row), kinds_of_outputs, len(sums), (kind_of_spread or kinds)[0], keys is not None
-        )
-        places = (*of_elements, *of_rows, *of_outputs, *of_sums)
+        of_spread, kind_of_spread = _places(spread) if spread else ([], kinds)
+        form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
+        places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
         threads = 1 if self._across_rows else threads_for(samples * examples * num_columns, SMALLEST_SHARED)
         if threads > 1 and keys is None and samples < examples and not spread:
             # the first axis is divided
@@ -193,10 +192,10 @@ class RowReduction:
         )
         return run if table is None else partial(_run_keeping, run, table)
 
-    def _loop(self, form: _Form) -> ChunkLoop:
+    def _loop(self, form: tuple[str, int, str, int, str, bool]) -> ChunkLoop:
         """The loop for operands of these kinds."""
         if form not in self._loops:
-            step = self._step(form)
+            step = self._step(_Form(*form))
             module = sys.modules[self._body.__module__]
 
             def make(chunks: Any) -> Callable[..., Any]:
@@ -240,32 +239,39 @@ class RowReduction:
             first_place, num_places = unpacked(builder, table, 2)
             totals, product = [Total(builder, LANES) for _ in range(sums)], Product(builder, LANES)
             blocks = blocks_of(builder, num_columns)
-            groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
-            with loop(builder, constant(0), groups) as (group, _):
-                from_block = builder.mul(group, constant(_FACTORS))
-                to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
-                product.clear()
-                with loop(builder, from_block, to_block) as (block, _):
-                    first, mask = block_of(builder, block, num_columns)
-                    if self._prefetches:
-                        for read, distance in zip(rows, ahead, strict=False):
-                            read.prefetch(first, distance)
-                    vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
-                    words = () if words_of is None else (words_of(block),)
-                    made = Block(*self._body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
-                    for vector, write in zip(made.outputs, rows[last_row:last_output], strict=True):
-                        write.store_masked(vector, first, mask)
-                    if made.spread is not None:
-                        with loop(builder, constant(0), num_places) as (index, _):
-                            place = start(*_row_of_table(builder, first_place, index))
-                            there = Numbers(builder, place, bfloat16=spread == "h")
-                            there.store_masked(made.spread, first, mask)
-                    for total, term in zip(totals, made.terms, strict=True):
-                        total.add(term.where(Vector(builder, mask), 0.0))
-                    for factor in made.factors:
-                        product.multiply(factor.where(Vector(builder, mask), 1.0))
-                if made.factors:
+
+            def work(block: Any) -> None:
+                first, mask = block_of(builder, block, num_columns)
+                if self._prefetches:
+                    for read, distance in zip(rows, ahead, strict=False):
+                        read.prefetch(first, distance)
+                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
+                words = () if words_of is None else (words_of(block),)
+                made = Block(*self._body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
+                for vector, write in zip(made.outputs, rows[last_row:last_output], strict=True):
+                    write.store_masked(vector, first, mask)
+                if made.spread is not None:
+                    with loop(builder, constant(0), num_places) as (index, _):
+                        place = start(*_row_of_table(builder, first_place, index))
+                        there = Numbers(builder, place, bfloat16=spread == "h")
+                        there.store_masked(made.spread, first, mask)
+                for total, term in zip(totals, made.terms, strict=True):
+                    total.add(term.where(Vector(builder, mask), 0.0))
+                for factor in made.factors:
+                    product.multiply(factor.where(Vector(builder, mask), 1.0))
+
+            if self._factors:
+                groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
+                with loop(builder, constant(0), groups) as (group, _):
+                    from_block = builder.mul(group, constant(_FACTORS))
+                    to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
+                    product.clear()
+                    with loop(builder, from_block, to_block) as (block, _):
+                        work(block)
                     totals[0].add(-log(product.value()))
+            else:
+                with loop(builder, constant(0), blocks) as (block, _):
+                    work(block)
             found = [total_of(total.value()) for total in totals]
             before = [splat(builder, builder.load(at), LANES) for at in singles[last_output:]]
             if self._adds:
@@ -322,6 +328,20 @@ def _places(tensors: Sequence[Tensor]) -> tuple[list[int], str]:
         found += (value.data_ptr(), first, value.stride(1) * size if axes > 2 else first)
         kinds += "f" if size == 4 else "h"
     return found, kinds
+
+
+def _places_of_numbers(tensors: Sequence[Tensor]) -> list[int]:
+    """Likewise of float32 tensors (...) or scalars, in which rows do not move."""
+    found = []
+    for value in tensors:
+        if value.numel() == 1:
+            found += (value.data_ptr(), 0, 0)
+            continue
+        if value.dim() > 2:
+            value = value.view(-1, value.shape[-1])
+        first = value.stride(0) * 4
+        found += (value.data_ptr(), first, value.stride(1) * 4 if value.dim() > 1 else first)
+    return found
 
 
 def as_rows(value: Tensor) -> Tensor:
