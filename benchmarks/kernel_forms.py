@@ -20,8 +20,6 @@ bytes and adds a row of a table per byte of the other side, for all units of a c
 instructions of its loops. The library's form holds a tile of 16 units in one vector and names the instructions. It
 reads 96 bytes of table rows per byte of spins: up to 128 units a side from tables made once per call, above from rows
 that are made for four tiles of the other side at a time, 32 KiB, and then serve all chains from the first-level cache.
-Where the processor has a matrix unit for bytes (AMX), fields of machines above 128 + 128 units are products instead:
-weights as integers of 24 bits in three bytes, sums exact.
 """
 
 

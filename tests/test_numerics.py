@@ -11,55 +11,34 @@ from discrete_vae import numerics
 GRID = torch.linspace(-40, 40, 4001)
 
 
-@pytest.mark.parametrize(
-    ("function", "reference", "tolerance"),
-    [
-        (numerics.softplus, lambda x: torch.logaddexp(x, torch.zeros_like(x)), 2e-7),
-        (numerics.bernoulli_entropy, None, 4e-7),
-    ],
-)
-def test_relative_error_in_float32(function, reference, tolerance):
-    if reference is None:
-
-        def reference(x):
-            p, q = torch.sigmoid(-x.abs()), torch.sigmoid(x.abs())
-            return -(p * torch.log(p)) - q * torch.log1p(-p)
-
-    got, exact = function(GRID).double(), reference(GRID.double())
-    assert float(((got - exact).abs() / exact).max()) < tolerance
+def test_softplus_has_its_digits():
+    exact = torch.logaddexp(GRID.double(), torch.zeros(()).double())
+    assert float(((numerics.softplus(GRID).double() - exact).abs() / exact).max()) < 2e-7
 
 
-def test_mean_keeps_its_gradient_where_it_saturates():
-    x = GRID.clone().requires_grad_()
-    (got,) = torch.autograd.grad(numerics.mean_and_entropy(x)[0].sum(), x)
-    exact = torch.sigmoid(GRID.double()) * torch.sigmoid(-GRID.double())
-    torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=0)
-
-
-def test_entropy_of_all_units_is_the_sum_of_those_of_each():
-    x = GRID.clone().requires_grad_()
-    mean, entropy = numerics.mean_and_entropy(x[:, None])
-    torch.testing.assert_close(mean[:, 0], torch.sigmoid(GRID), rtol=3e-7, atol=0)
-    exact = numerics.bernoulli_entropy(GRID.double())
-    assert float(((entropy.detach().double() - exact).abs() / exact).max()) < 4e-7
-    (got,) = torch.autograd.grad(entropy.sum(), x)
+def test_entropy_and_mean_have_their_digits_and_gradients():
+    """One by one, and of all units together, where the mean rounds to 0 or 1 too."""
     wide = GRID.double()
-    exact = -wide * torch.sigmoid(wide) * torch.sigmoid(-wide)
-    torch.testing.assert_close(got.double(), exact, rtol=1e-6, atol=0)
+    q, p = torch.sigmoid(wide), torch.sigmoid(-wide)
+    larger, smaller = torch.maximum(p, q), torch.minimum(p, q)
+    entropy = -(smaller * torch.log(smaller)) - larger * torch.log1p(-smaller)
+    x = GRID.clone().requires_grad_()
+    mean, joint = numerics.mean_and_entropy(x[:, None])
+    each = numerics.bernoulli_entropy(x)
+    torch.testing.assert_close(mean[:, 0].detach(), torch.sigmoid(GRID), rtol=3e-7, atol=0)
+    for found in (each, joint):
+        assert float(((found.detach().double() - entropy).abs() / entropy).max()) < 4e-7
+    by_mean, by_joint, by_each = (
+        torch.autograd.grad(y.sum(), x, retain_graph=True)[0] for y in (mean, joint, each)
+    )
+    torch.testing.assert_close(by_mean.double(), q * p, rtol=1e-6, atol=0)
+    torch.testing.assert_close(by_joint.double(), -wide * q * p, rtol=1e-6, atol=0)
+    torch.testing.assert_close(by_each.double(), -wide * q * p, rtol=1e-5, atol=1e-7)
 
 
 def test_gradients_of_both_together():
     x = torch.randn(3, 2, 4, dtype=torch.float64, requires_grad=True)
     torch.autograd.gradcheck(numerics.mean_and_entropy, x)
-
-
-def test_entropy_gradient():
-    x = GRID.clone().requires_grad_()
-    (got,) = torch.autograd.grad(numerics.bernoulli_entropy(x).sum(), x)
-    wide = GRID.double()
-    torch.testing.assert_close(
-        got.double(), -wide * torch.sigmoid(wide) * torch.sigmoid(-wide), rtol=1e-5, atol=1e-7
-    )
 
 
 def test_bernoulli_log_prob():
@@ -72,13 +51,6 @@ def test_bernoulli_log_prob():
     assert got[1, 1].item() == -90.0
 
 
-def test_replace_gradient():
-    x = torch.tensor([2.0], requires_grad=True)
-    y = numerics.replace_gradient(x**3, 5 * x)
-    assert y.item() == 8.0
-    assert torch.autograd.grad(y, x)[0].item() == 5.0
-
-
 def test_bounded_stays_inside_and_lets_the_gradient_lead_back():
     for sign, expected in ((1.0, [0.0, 1.0, 1.0]), (-1.0, [-1.0, -1.0, 0.0])):
         value = torch.tensor([1.0, 2.5, 4.0], requires_grad=True)
@@ -88,11 +60,6 @@ def test_bounded_stays_inside_and_lets_the_gradient_lead_back():
         assert value.grad.tolist() == expected
 
 
-def test_bounded_by_tensors():
-    limit = torch.tensor([1.0, 2.0])
-    assert numerics.bounded(torch.tensor([5.0, -5.0]), -limit, limit).tolist() == [1.0, -2.0]
-
-
 @pytest.mark.parametrize("value", [math.inf, -math.inf, math.nan])
 def test_bounds_do_not_hide_what_is_not_finite(value):
     for high in (3.0, math.inf):
@@ -100,10 +67,20 @@ def test_bounds_do_not_hide_what_is_not_finite(value):
         assert numerics.bounded(parameter, 2.0, high).isnan().tolist() == [True, False]
         numerics.project_(parameter, 2.0, high)
         torch.testing.assert_close(parameter.detach(), torch.tensor([value, 2.5]), equal_nan=True)
-    limit = torch.tensor([2.0, 3.0])
-    outside = torch.tensor([-5.0, 1.0])
+    limit, outside = torch.tensor([2.0, 3.0]), torch.tensor([-5.0, 1.0])
+    assert numerics.bounded(outside, -limit, limit).tolist() == [-2.0, 1.0]
     numerics.project_(outside, -limit, limit)
     assert outside.tolist() == [-2.0, 1.0]
+
+
+def test_the_compiled_projection_is_the_plain_one():
+    start = torch.cat([torch.linspace(-3, 5, 70), torch.tensor([math.inf, -math.inf, math.nan])])
+    low, high = torch.tensor(0.01), torch.tensor(3.5)
+    for value in (start, start[3], start[-2], start[-1]):
+        mine, wide = value.clone(), value.double()
+        numerics.project_(mine, low, high)
+        numerics.project_(wide, low.double(), high.double())
+        torch.testing.assert_close(mine, wide.float(), rtol=0, atol=0, equal_nan=True)
 
 
 def test_tf32_is_off_inside_and_back_outside():
@@ -139,8 +116,6 @@ def test_a_compiled_graph_says_that_its_products_are_rounded(rounding):
         products.fp32_precision = before
     found = [each for each in caught if each.category is numerics.RoundedProductsWarning]
     assert len(found) == (rounding == "bf16")
-    if found:
-        assert "on cpu, and a compiled graph cannot switch that off" in str(found[0].message)
 
 
 EXTREME = [0.0, -0.0, 1e-6, -1e-6, 17.0, -17.0, 88.0, -88.0, 104.0, -104.0, 1e4, -1e4]
@@ -156,31 +131,27 @@ def wide_logits(*shape):
 def test_compiled_mean_and_entropy(shape):
     generator = torch.Generator().manual_seed(1)
     weights, of_row = torch.randn(*shape, generator=generator), torch.randn(shape[:-1], generator=generator)
+    wide = wide_logits(*shape).double()
+    terms = (weights.abs() + (wide * of_row[..., None]).abs()) * wide.sigmoid() * (-wide).sigmoid()
     for share in ((1, 1), (1, 0), (0, 1)):
         found = []
         for dtype in (torch.float32, torch.float64):
             logits = wide_logits(*shape).to(dtype).requires_grad_()
             mean, entropy = numerics.mean_and_entropy(logits)
             parts = [(weights * mean).sum(), (of_row * entropy).sum()]
-            total = torch.stack([part for part, there in zip(parts, share, strict=True) if there]).sum()
+            total = sum(part for part, there in zip(parts, share, strict=True) if there)
             found.append([mean, entropy, *torch.autograd.grad(total, logits)])
         for mine, exact in zip(found[0][:2], found[1][:2], strict=True):
             torch.testing.assert_close(mine.double(), exact, rtol=2e-6, atol=1e-37)
-        logits = wide_logits(*shape).double()
-        slope = logits.sigmoid() * (-logits).sigmoid()
-        terms = (
-            weights.abs() + (logits * of_row[..., None]).abs()
-        ) * slope  # the gradient is their difference
+        # the gradient is the difference of its terms
         assert bool(((found[0][2] - found[1][2]).abs() <= 2e-6 * terms + 1e-37).all())
 
 
 @pytest.mark.parametrize("shape", [(13,), (100, 784), (3, 5, 33)])
 def test_compiled_joint_log_probability(shape):
     """Relative to the sum of its terms, which all have one sign, in float32."""
-    for value in (
-        torch.rand(*shape, generator=torch.Generator().manual_seed(2)),
-        (wide_logits(*shape) > 1).float(),
-    ):
+    fractions = torch.rand(*shape, generator=torch.Generator().manual_seed(2))
+    for value in (fractions, (wide_logits(*shape) > 1).float()):
         found = []
         for dtype in (torch.float32, torch.float64):
             logits = wide_logits(*shape).to(dtype).requires_grad_()

@@ -27,19 +27,17 @@ class Recorder:
         self.held = False
 
 
-def looks(shares):
-    """What a judge says to looks a quarter second apart."""
+@pytest.mark.parametrize(
+    ("shares", "held"),
+    [
+        ([0.1] * 20, [False] * 20),  # short waits are no contention
+        # a long wait holds at once and until a second without waiting
+        ([0.0, 0.5, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0], [False, True, True, True, True, True, True, False]),
+    ],
+)
+def test_what_looks_a_quarter_second_apart_say(shares, held):
     judge = _Judge()
-    return [judge.look(share, index / 4) for index, share in enumerate(shares)]
-
-
-def test_short_waits_are_no_contention():
-    assert not any(looks([0.1] * 20))
-
-
-def test_a_long_wait_holds_at_once_and_until_a_second_without_waiting():
-    found = looks([0.0, 0.5, 0.1, 0.0, 0.0, 0.0, 0.0, 0.0])
-    assert found == [False, True, True, True, True, True, True, False]
+    assert [judge.look(share, index / 4) for index, share in enumerate(shares)] == held
 
 
 def test_contention_that_comes_back_holds_longer():

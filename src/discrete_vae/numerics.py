@@ -272,21 +272,18 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 def guard_products(cls: type, names: Iterable[str]) -> None:
     """Wrap methods that a class defines itself in `full_precision` of their first argument."""
+
+    def guarded(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        @wraps(method)
+        def call(self: object, z: Tensor, *arguments: Any) -> Tensor:
+            with full_precision(z):
+                return method(self, z, *arguments)
+
+        return call
+
     for name in names:
-        method = cls.__dict__.get(name)
-        if method is not None:
-            setattr(cls, name, _in_full_precision(method))
-
-
-def _in_full_precision(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The method, in `full_precision` of its first argument."""
-
-    @wraps(method)
-    def guarded(self: object, z: Tensor, *arguments: Any) -> Tensor:
-        with full_precision(z):
-            return method(self, z, *arguments)
-
-    return guarded
+        if name in vars(cls):
+            setattr(cls, name, guarded(vars(cls)[name]))
 
 
 @contextmanager

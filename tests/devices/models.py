@@ -45,8 +45,10 @@ CHANGES = {
     "Gaussian layers": {"hierarchy": LAYERS},
     "trained overlap": {"smoothing": OverlappingExponentialConfig(trainable=True)},
     "power functions": {"smoothing": OverlappingPowerConfig()},
-    "a graph": {"prior": GraphBoltzmannConfig(num_units=8, edges="chimera")},
-    "missing entries": {"missing": True},
+    "a graph and missing entries": {
+        "prior": GraphBoltzmannConfig(num_units=8, edges="chimera"),
+        "missing": True,
+    },
     "convolutions": IMAGES,
     "convolutions, layers and missing entries": IMAGES | {"hierarchy": LAYERS, "missing": True},
 }

@@ -11,30 +11,23 @@ from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
 from tests.boltzmann.test_base import SMALL
+from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_sweeps
 
 # A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
 # 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
 
 
-def make_rbm(num_left: int, num_right: int, *, scale: float = 0.4, seed: int = 0) -> RBM:
-    rbm = RBM(num_left, num_right)
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        rbm.weight.normal_(0, scale, generator=generator)
-        rbm.bias.normal_(0, 1, generator=generator)
-    return rbm
-
-
 SIDES = [(1, 1), (1, 9), (3, 1), (5, 3), (4, 4), (61, 37), (64, 64), (33, 130), (300, 260)]
 MACHINES = {
-    f"{left} + {right}": lambda left=left, right=right: make_rbm(left, right) for left, right in SIDES
+    f"{left} + {right}": lambda left=left, right=right: make_rbm(left, right, scale=0.4)
+    for left, right in SIDES
 }
 MACHINES |= {
-    "one unit": lambda: small_graph("one unit"),
-    "no edges": lambda: small_graph("no edges"),
-    "triangle": lambda: small_graph("triangle"),
-    "odd cycle, chord, end and loner": lambda: small_graph("odd cycle, chord, end and loner"),
+    name: lambda name=name: small_graph(name)
+    for name in ("one unit", "no edges", "odd cycle, chord, end and loner")
+}
+MACHINES |= {
     "star": lambda: randomize(GraphBoltzmann(203, [[100, i] for i in range(203) if i != 100]), scale=0.3),
     "complete": lambda: randomize(GraphBoltzmann(23, "complete"), scale=0.3),
     "Chimera": lambda: randomize(GraphBoltzmann(128, "chimera"), scale=0.5),
@@ -42,6 +35,7 @@ MACHINES |= {
 }
 FEW = pytest.mark.parametrize("name", ["5 + 3", "61 + 37", "odd cycle, chord, end and loner", "random"])
 TWO = pytest.mark.parametrize("name", ["5 + 3", "complete"])
+KERNELS = pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
 START = {"key": 2, "first_sweep": 1}
 
 
@@ -55,47 +49,36 @@ def both(energy, z, num_sweeps, **options):
     return compiled, run_sweeps(energy, z, num_sweeps, kernel=gibbs_torch.run, **START | options)
 
 
-@pytest.mark.parametrize("num_chains", [1, 9, 140])
 @pytest.mark.parametrize("name", MACHINES)
-def test_kernels_give_the_same_states(name, num_chains):
+def test_kernels_give_the_same_states(name):
     energy = MACHINES[name]()
     assert kernel_for(energy) is module_of(energy).run
-    compiled, reference = both(energy, fair_coins(num_chains, energy.num_units, key=1), 6)
-    assert compiled.dtype == reference.dtype == torch.float32
-    assert torch.equal(compiled, reference)
-    if num_chains == 140:
-        assert 0.05 < float(compiled.mean()) < 0.95
+    for num_chains in (1, 9, 140):
+        compiled, reference = both(energy, fair_coins(num_chains, energy.num_units, key=1), 6)
+        assert compiled.dtype == reference.dtype == torch.float32
+        assert torch.equal(compiled, reference)
+    assert 0.05 < float(compiled.mean()) < 0.95
 
 
 def test_an_rbm_and_its_graph_give_the_same_states():
     rbm, graph = rbm_and_its_graph(19, 14, scale=0.4)
     start = fair_coins(50, 33, key=1)
-    assert torch.equal(
-        run_sweeps(graph, start, 8, key=2, first_sweep=1), run_sweeps(rbm, start, 8, key=2, first_sweep=1)
-    )
+    assert torch.equal(run_sweeps(graph, start, 8, **START), run_sweeps(rbm, start, 8, **START))
 
 
 @FEW
-@pytest.mark.parametrize("per_chain", [False, True])
-def test_kernels_agree_with_temperatures_and_clamped_units(name, per_chain):
-    energy, num_chains = MACHINES[name](), 71
+@pytest.mark.parametrize(("per_chain", "num_chains"), [(False, 71), (True, 71), (True, 1)])
+def test_kernels_agree_with_temperatures_and_clamped_units(name, per_chain, num_chains):
+    energy = MACHINES[name]()
     start = fair_coins(num_chains, energy.num_units, key=1)
     clamped = fair_coins(num_chains if per_chain else 1, energy.num_units, key=3).bool()
-    temperatures = torch.linspace(0, 2, num_chains)
+    temperatures = torch.linspace(2, 0, num_chains)
     given = clamped if per_chain else clamped[0]
     compiled, reference = both(energy, start, 6, inverse_temperature=temperatures, clamped=given)
     assert torch.equal(compiled, reference)
     held = clamped.expand_as(start)
     assert torch.equal(compiled[held], start[held])
-    assert not torch.equal(compiled[~held], start[~held])
-
-
-@TWO
-def test_one_chain_with_its_own_mask(name):
-    energy = MACHINES[name]()
-    clamped = torch.arange(energy.num_units)[None] % 2 == 0
-    compiled, reference = both(energy, fair_coins(1, energy.num_units, key=1), 9, clamped=clamped)
-    assert torch.equal(compiled, reference)
+    assert num_chains == 1 or not torch.equal(compiled[~held], start[~held])
 
 
 @pytest.mark.parametrize("name", ["5 + 3", "odd cycle, chord, end and loner"])
@@ -122,25 +105,18 @@ def test_saturated_units_never_flip(make):
         assert torch.equal(z, expected.expand_as(z))
 
 
-@TWO
-@pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
-@pytest.mark.parametrize("division", [[12], [1] * 12, [5, 7], [11, 1]], ids=str)
-def test_sweeps_may_be_divided_among_calls(name, kernel, division):
-    energy = MACHINES[name]()
-    z = start = fair_coins(30, energy.num_units, key=1)
-    done = 0
-    for num_sweeps in division:
-        z = run_sweeps(energy, z, num_sweeps, key=2, first_sweep=1 + done, kernel=kernel)
-        done += num_sweeps
-    assert torch.equal(z, run_sweeps(energy, start, 12, kernel=kernel, **START))
-
-
 @FEW
-@pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
-def test_chains_may_be_divided_among_calls(name, kernel):
+@KERNELS
+def test_sweeps_and_chains_may_be_divided_among_calls(name, kernel):
     energy = MACHINES[name]()
     start = fair_coins(79, energy.num_units, key=1)
     whole = run_sweeps(energy, start, 12, kernel=kernel, **START)
+    for division in ([1] * 12, [5, 7]):
+        z, done = start, 0
+        for num_sweeps in division:
+            z = run_sweeps(energy, z, num_sweeps, key=2, first_sweep=1 + done, kernel=kernel)
+            done += num_sweeps
+        assert torch.equal(z, whole)
     parts = [
         run_sweeps(energy, start[begin:end], 12, first_chain=begin, kernel=kernel, **START)
         for begin, end in ((0, 1), (1, 8), (8, 79))
@@ -149,7 +125,7 @@ def test_chains_may_be_divided_among_calls(name, kernel):
 
 
 @pytest.mark.parametrize("name", ["61 + 37", "Chimera"])
-@pytest.mark.parametrize("num_chains", [1, 2, 17, 1003])
+@pytest.mark.parametrize("num_chains", [1, 17, 1003])
 def test_threads_do_not_matter(threads_of_torch, name, num_chains):
     energy = MACHINES[name]()
     start, clamped = (fair_coins(num_chains, energy.num_units, key=key) for key in (1, 5))
@@ -191,34 +167,35 @@ def test_other_layouts_and_dtypes(name):
 
 def test_surrounding_autocast_does_not_reach_the_logits():
     rbm, start = make_rbm(9, 6), fair_coins(30, 15, key=1)
-    expected = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=gibbs_torch.run)
+    expected = run_sweeps(rbm, start, 5, kernel=gibbs_torch.run, **START)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        inside = run_sweeps(rbm, start, 5, key=2, first_sweep=1, kernel=gibbs_torch.run)
-    assert torch.equal(expected, inside)
+        assert torch.equal(run_sweeps(rbm, start, 5, kernel=gibbs_torch.run, **START), expected)
 
 
-@TWO
-@pytest.mark.parametrize("value", [0.5, 2.0, -1.0, float("nan")])
-@pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
-def test_states_that_are_not_binary_are_refused(name, value, kernel):
-    energy = MACHINES[name]()
-    start = torch.zeros(70, energy.num_units)
-    start[66, 3] = value
+def refused(energy, z, num_sweeps=3, **options):
     with pytest.raises(InvalidInputError) as caught:
-        run_sweeps(energy, start, 1, kernel=kernel, **START)
-    assert caught.value.argument == "z"
+        run_sweeps(energy, z, num_sweeps, **START | options)
+    return caught.value.argument
 
 
 @TWO
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), 3e38])
+@KERNELS
+def test_states_that_are_not_binary_are_refused(name, kernel):
+    energy = MACHINES[name]()
+    for value in (0.5, 2.0, -1.0, float("nan")):
+        start = torch.zeros(70, energy.num_units)
+        start[66, 3] = value
+        assert refused(energy, start, kernel=kernel) == "z"
+
+
+@TWO
 @pytest.mark.parametrize("parameter", ["weight", "bias"])
-def test_parameters_that_are_not_finite_are_refused(name, value, parameter):
-    energy = MACHINES[name]()
-    with torch.no_grad():
-        getattr(energy, parameter).view(-1)[2] = value
-    with pytest.raises(InvalidInputError) as caught:
-        run_sweeps(energy, torch.zeros(4, energy.num_units), 3, **START)
-    assert caught.value.argument == f"energy.{parameter}"
+def test_parameters_that_are_not_finite_are_refused(name, parameter):
+    for value in (float("nan"), float("inf"), -float("inf"), 3e38):
+        energy = MACHINES[name]()
+        with torch.no_grad():
+            getattr(energy, parameter).view(-1)[2] = value
+        assert refused(energy, torch.zeros(4, energy.num_units)) == f"energy.{parameter}"
 
 
 @pytest.mark.parametrize(
@@ -236,9 +213,6 @@ def test_parameters_that_are_not_finite_are_refused(name, value, parameter):
         ({"z": torch.zeros(8)}, "z"),
         ({"z": torch.zeros(0, 8)}, "z.shape[0]"),
         ({"z": torch.zeros(4, 8, dtype=torch.long)}, "z"),
-        ({"z": torch.full((4, 8), 0.5)}, "z"),
-        ({"z": torch.full((4, 8), float("nan"))}, "z"),
-        ({"z": torch.full((4, 8), 2.0)}, "z"),
         ({"z": torch.zeros(4, 8, device="meta")}, "z"),
         ({"inverse_temperature": torch.ones(3)}, "inverse_temperature"),
         ({"inverse_temperature": torch.full((4,), float("nan"))}, "inverse_temperature"),
@@ -248,12 +222,8 @@ def test_parameters_that_are_not_finite_are_refused(name, value, parameter):
         ({"clamped": torch.zeros(3, 8, dtype=torch.bool)}, "clamped"),
     ],
 )
-@pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
-def test_wrong_arguments_are_refused(change, name, kernel):
-    arguments = {"z": torch.zeros(4, 8), "num_sweeps": 3, "kernel": kernel, **START, **change}
-    with pytest.raises(InvalidInputError) as caught:
-        run_sweeps(make_rbm(5, 3), **arguments)
-    assert caught.value.argument == name
+def test_wrong_arguments_are_refused(change, name):
+    assert refused(make_rbm(5, 3), **{"z": torch.zeros(4, 8)} | change) == name
 
 
 def test_factorial_machine_follows_its_biases_word_by_word():
@@ -263,22 +233,14 @@ def test_factorial_machine_follows_its_biases_word_by_word():
     assert torch.equal(z, last_only)
 
 
-_MASKS = fair_coins(31, 11, key=2).bool()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"clamped": _MASKS[0]},
-        {"clamped": _MASKS, "inverse_temperature": torch.linspace(0, 2, 31)},
-    ],
-)
-def test_the_reference_in_parts_is_the_reference(options, monkeypatch):
-    rbm, z = make_rbm(6, 5), fair_coins(31, 11, key=1)
+def test_the_reference_in_parts_is_the_reference(monkeypatch):
+    rbm, z, masks = make_rbm(6, 5), fair_coins(31, 11, key=1), fair_coins(31, 11, key=2).bool()
 
     def run():
-        return run_sweeps(rbm, z, 3, key=2, first_sweep=1, first_chain=5, kernel=gibbs_torch.run, **options)
+        given = ({}, {"clamped": masks[0]})
+        given += ({"clamped": masks, "inverse_temperature": torch.linspace(0, 2, 31)},)
+        reference = {"kernel": gibbs_torch.run, "first_chain": 5}
+        return torch.cat([run_sweeps(rbm, z, 3, **START, **reference, **each) for each in given])
 
     whole = run()
     monkeypatch.setattr(gibbs_torch, "_LARGEST_PART", 44)  # four chains

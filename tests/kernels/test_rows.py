@@ -10,10 +10,9 @@ from discrete_vae.kernels.codegen import FLOAT32, concatenate
 from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
 from discrete_vae.kernels.rows import (
     KEY,
-    BlockResults,
+    Block,
     Keys,
     RowReduction,
-    SampleReduction,
     as_numbers,
     as_rows,
     discarded,
@@ -41,7 +40,7 @@ def values(*shape, seed=0):
 
 
 @pytest.mark.parametrize("width", [1, 5, 31, 32, 33, 64, 100])
-@pytest.mark.parametrize("lead", [(), (1,), (7,), (2, 3)])
+@pytest.mark.parametrize("lead", [(), (1,), (7,), (2, 3), (2, 3, 2)])
 def test_widths_and_shapes(width, lead):
     a, b, numbers = values(*lead, width), values(*lead, width, seed=1), values(*lead, seed=2)
     beyond = torch.full((2, a.numel() + 8), 7.0)
@@ -74,15 +73,17 @@ def test_layouts_are_read_where_they_are():
         wide[:, 2, 3:20],
         wide[0, 0, :7].expand(6, 7),
         wide[:, :, :17].expand(6, 5, 17),
+        wide[:, :2, 3:20],
+        wide[:, :1, :7].expand(6, 5, 7),
     ):
         assert as_rows(part).data_ptr() == part.data_ptr()
-    for part in (wide.transpose(0, 2), wide[:, :2, 3:20], wide[:, :, ::2], wide[:, :1, :7].expand(6, 5, 7)):
+    for part in (wide.transpose(0, 2), wide[:, :, ::2], wide[None, :, :2, 3:20]):
         copy = as_rows(part)
         assert copy.is_contiguous()
         assert torch.equal(copy, part)
-    numbers = wide[:, 0, 0]
+    numbers = wide[:, :2, 0].transpose(0, 1)
     assert as_numbers(numbers) is numbers
-    assert as_numbers(wide[:, :2, 0].transpose(0, 1)).is_contiguous()
+    assert as_numbers(wide.transpose(0, 1)).is_contiguous()
     a = wide[:, :, 3:20]
     outputs = [values(6, 5, 50)[:, :, 8:25] for _ in range(2)]
     sums = [torch.empty(6, 5) for _ in range(2)]
@@ -92,27 +93,27 @@ def test_layouts_are_read_where_they_are():
 
 
 def test_threads_change_nothing(monkeypatch):
-    a, b, numbers = values(101, 50), values(101, 50, seed=1), values(101, seed=2)
     found = []
     for threads in (1, 2):
         monkeypatch.setattr(rows, "threads_for", lambda *_, threads=threads: threads)
-        made = [torch.empty_like(a), torch.empty_like(a), torch.empty(101), torch.empty(101)]
-        ROWS([a, b], [numbers], made[:2], made[2:])
-        found.append(made)
-    for one, two in zip(*found, strict=True):
-        assert torch.equal(one, two)
+        for lead in ((101,), (2, 50), (50, 2)):
+            a, b, numbers = values(*lead, 50), values(*lead, 50, seed=1), values(*lead, seed=2)
+            made = [torch.empty_like(a), torch.empty_like(a), torch.empty(lead), torch.empty(lead)]
+            ROWS([a, b], [numbers], made[:2], made[2:])
+            found += made
+    assert all(map(torch.equal, found[:12], found[12:]))
 
 
-def _sample_body(elements, numbers, _words):
+def _sample_body(elements, per_row):
     a, b = elements
-    return BlockResults([a * b], a * numbers[0] + numbers[1], [a, b], [a * 0 + 1.5, a * 0 + 2])
+    return Block([a * b], [a + b], a * per_row[0] + per_row[1], [a * 0 + 1.5, a * 0 + 2])
 
 
-SAMPLES = SampleReduction("test samples", _sample_body)
-WORDS = SampleReduction(
-    "test words",
-    lambda _elements, _numbers, words: BlockResults([concatenate(words).view(FLOAT32)]),
+SAMPLES = RowReduction("test samples", _sample_body, adds=True, factors=True, prefetches=True)
+WORDS = RowReduction(
+    "test words", lambda _elements, _per_row, words: Block([concatenate(words).view(FLOAT32)])
 )
+TWO_AND_MINUS_ONE = torch.tensor([2.0, -1.0]).unbind()
 
 
 @pytest.mark.parametrize("half", [False, True])
@@ -126,7 +127,8 @@ def test_samples_of_all_widths_and_precisions(half, width, lead):
     before = total.double()
     wide = torch.full((3, *lead, width + 9), 7.0, dtype=dtype)
     spread = [place[..., 4 : 4 + width] for place in wide]
-    SAMPLES([a, b], [beyond[: a.numel()].view(a.shape)], total=total, spread=spread, numbers=(2.0, -1.0))
+    outputs = [beyond[: a.numel()].view(a.shape)]
+    SAMPLES([a, b], TWO_AND_MINUS_ONE, outputs, [total], spread=spread)
     assert bool((beyond[a.numel() :] == 7).all())
     assert bool((wide[..., :4] == 7).all() & (wide[..., 4 + width :] == 7).all())
     assert torch.equal(beyond[: a.numel()].view(a.shape), a.float() * b)
@@ -142,7 +144,7 @@ def test_layouts_of_samples_are_read_where_they_are():
     out, total = torch.zeros(5, 6, 50), torch.zeros(6, 5)
     place = out.transpose(0, 1)[..., 8:25]
     for one, other, there, sums in ((a, b, place, total), (b, a, place, total)):
-        SAMPLES([one, other], [there], total=sums, numbers=(1.0, 0.0))
+        SAMPLES([one, other], TWO_AND_MINUS_ONE, [there], [sums])
         torch.testing.assert_close(there, a * b)
     torch.testing.assert_close(total, 2 * ((a + b).sum(-1) - 17 * math.log(3)))
 
@@ -151,7 +153,7 @@ def test_words_are_philox_of_place_sample_and_key():
     keys, first, draw = torch.tensor([3, -5, 2**40 + 9]), 2**31 - 2, 7
     shape = 4, 3, 70
     found = torch.empty(shape)
-    WORDS([found], [found], total=torch.zeros(shape[:2]), keys=Keys(keys, first, draw))
+    WORDS([found], outputs=[found], keys=Keys(keys, first, draw))
     low = 0xFFFFFFFF
     counters = (
         (draw << 16) + torch.arange(24)[None, None],

@@ -10,22 +10,17 @@ import pytest
 import torch
 from numba.core import config
 
-from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae import RBM
 from discrete_vae.kernels import loops
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 
-MACHINES = pytest.mark.parametrize(
-    "energy", [RBM(5, 3), GraphBoltzmann(8, "complete")], ids=["bipartite", "graph"]
-)
 
-
-@MACHINES
-def test_forked_child_works_on_one_thread(energy, monkeypatch, threads_of_torch):
+def test_forked_child_works_on_one_thread(monkeypatch, threads_of_torch):
     monkeypatch.setattr(loops, "has_parallel_regions", lambda: False)
     threads_of_torch(2)
-    start = fair_coins(30, 8, key=1)
+    energy, start = RBM(5, 3), fair_coins(30, 8, key=1)
     expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
     monkeypatch.setattr(loops.os, "getpid", lambda: -1)
     assert loops.threads_for(10**9) == 1
@@ -39,15 +34,16 @@ def test_thread_layer_order_is_restored(monkeypatch):
     assert before == config.THREADING_LAYER_PRIORITY
 
 
-def test_a_small_call_uses_one_thread(monkeypatch):
+@pytest.mark.parametrize(("most", "work"), [(4, loops.SMALLEST_SHARED - 1), (1, 10**9)])
+def test_one_thread_is_not_launched(monkeypatch, most, work):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", most)
     monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
-    assert loops.threads_for(loops.SMALLEST_SHARED - 1) == 1
+    assert loops.threads_for(work) == 1
 
 
-# In a process of its own, since OpenMP and numba are launched once. Prints nothing where all is right.
 CHECKS = """
-import os, sys, threading
+import os, threading
 import numba, torch
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.kernels import loops as threads
@@ -56,8 +52,7 @@ from discrete_vae.kernels.gibbs_torch import fair_coins
 from discrete_vae.kernels.gibbs import run_sweeps
 
 threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
-threads.SMALLEST_SHARED = 0
-asked, most = int(sys.argv[1]), int(sys.argv[2])
+threads.SMALLEST_SHARED, most = 0, 2
 rbm, graph, start = RBM(5, 3), GraphBoltzmann(8, "complete"), fair_coins(40, 8, key=1)
 with torch.no_grad():
     for machine in (rbm, graph):
@@ -80,14 +75,13 @@ def check(expected):
     assert torch.get_num_threads() == before, (torch.get_num_threads(), before)
     assert used - {1} == {expected} - {1}, (used, expected)
 
-if asked > 1:  # else it is the environment's number
-    torch.set_num_threads(asked)
-assert torch.get_num_threads() == asked
-check(min(asked, most))
-assert (threads._process_of_threads is not None) == (asked > 1)
-if asked == 1:
-    assert not os.path.isdir("/proc/self/task") or len(os.listdir("/proc/self/task")) == 1
-    sys.exit()
+torch.set_num_threads(1)
+check(1)
+assert threads._process_of_threads is None
+assert not os.path.isdir("/proc/self/task") or len(os.listdir("/proc/self/task")) == 1
+torch.set_num_threads(4)
+check(2)
+assert threads._process_of_threads is not None
 torch.set_num_threads(1)
 check(1)
 torch.set_num_threads(3)
@@ -109,19 +103,16 @@ assert (torch.get_num_threads(), numba.get_num_threads()) == (3, most)
 """
 
 
-@pytest.mark.parametrize(("asked", "most"), [(1, 2), (4, 2)])
-def test_the_number_of_threads_is_torchs_and_stays(asked, most):
-    environment = os.environ | {"OMP_NUM_THREADS": str(asked), "NUMBA_NUM_THREADS": str(most)}
-    command = [sys.executable, "-W", "error", "-c", CHECKS, str(asked), str(most)]
+def check_alone(code, **environment):
+    """Run in a process of its own, since OpenMP and numba are launched once; it prints nothing where all is right."""
+    command = [sys.executable, "-W", "error", "-c", code]
+    environment = os.environ | environment
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_numba_with_one_thread_is_not_launched(monkeypatch):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", 1)
-    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
-    assert loops.threads_for(10**9) == 1
+def test_the_number_of_threads_is_torchs_and_stays():
+    check_alone(CHECKS, OMP_NUM_THREADS="4", NUMBA_NUM_THREADS="2", OPENBLAS_NUM_THREADS="1")
 
 
 def test_two_python_threads_launch_once(monkeypatch):
@@ -158,20 +149,15 @@ add = ChunkLoop(_adding, prepare=_first)
 
 
 @needs_regions
-@pytest.mark.parametrize("threads", [1, 2, 3, 5])
+@pytest.mark.parametrize("threads", [1, 2, 5])
 def test_each_chunk_is_worked_on_once_after_the_preparation(threads):
-    values = np.zeros(7)
-    add(threads, values, 2.0)
-    assert values.tolist() == [4.0] + [2.0 + 1000 * place for place in range(1, 7)]
+    for size in (7, 1):
+        values = np.zeros(size)
+        add(threads, values, 2.0)
+        assert values.tolist() == [4.0] + [2.0 + 1000 * place for place in range(1, size)]
+    assert ChunkLoop(_adding)(threads, np.zeros(0), 1.0) == 0
 
 
-@needs_regions
-def test_without_chunks_nothing_is_done():
-    add(2, np.zeros(1), 1.0)
-    assert ChunkLoop(_adding)(2, np.zeros(0), 1.0) == 0
-
-
-# In a process of its own, since OpenMP is loaded once. Prints nothing where all is right.
 CHECKS_OF_REGIONS = """
 import pathlib, threading
 import torch
@@ -206,7 +192,4 @@ if maps.exists():
 
 @needs_regions
 def test_states_do_not_depend_on_threads_and_one_openmp_is_loaded():
-    environment = os.environ | {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
-    command = [sys.executable, "-W", "error", "-c", CHECKS_OF_REGIONS]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    check_alone(CHECKS_OF_REGIONS, OMP_NUM_THREADS="2", NUMBA_NUM_THREADS="2")

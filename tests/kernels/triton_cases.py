@@ -6,7 +6,7 @@ import torch
 from discrete_vae.kernels import gibbs_torch, gibbs_triton
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.kernels.gibbs_torch import fair_coins
-from tests.kernels.test_gibbs_rbm_law import make_rbm
+from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
 
@@ -18,16 +18,17 @@ def both(rbm, start, *, num_sweeps=3, key=2, first_sweep=1, **options):
     ]
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (3, 40), (61, 37), (64, 64)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 1), (3, 40), (61, 37)], ids=str)
 def test_same_states_as_the_reference(shape):
     rbm, start = make_rbm(*shape, scale=0.4), fair_coins(21, sum(shape), key=1)
     found, expected = both(rbm, start)
     assert found.dtype == torch.float32
     assert torch.equal(found, expected)
     assert not torch.equal(found, start)
-    again = run_sweeps(rbm, start, 1, key=2, first_sweep=1, kernel=gibbs_triton.run)
-    again = run_sweeps(rbm, again, 2, key=2, first_sweep=2, kernel=gibbs_triton.run)
-    assert torch.equal(again, found)
+    if shape == (3, 40):
+        again = run_sweeps(rbm, start, 1, key=2, first_sweep=1, kernel=gibbs_triton.run)
+        again = run_sweeps(rbm, again, 2, key=2, first_sweep=2, kernel=gibbs_triton.run)
+        assert torch.equal(again, found)
 
 
 @pytest.mark.parametrize("per_chain", [False, True])
@@ -84,18 +85,19 @@ def test_law(one_program):
         check_transitions(other_step, sweep_matrix(rbm), 5, repeats=500)
 
 
-@pytest.mark.parametrize("parts", [1, 2])
-def test_rounded_weights_are_found(parts, monkeypatch, one_program):
+def test_rounded_weights_are_found(monkeypatch, one_program):
     """The planted fault: products of one bfloat16 part of the weights, or of two, as faster kernels would have it."""
     rbm, start = make_rbm(64, 64, scale=3.0), fair_coins(1 << 14, 128, key=1)
     found, expected = both(rbm, start, num_sweeps=1)
     assert torch.equal(found, expected)
     split = gibbs_triton.split_weights
+    for parts in (1, 2):
 
-    def rounded(*arguments, **options):
-        weights = split(*arguments, **options)
-        weights[: 3 - parts] = 0
-        return weights
+        def rounded(*arguments, parts=parts, **options):
+            weights = split(*arguments, **options)
+            weights[: 3 - parts] = 0
+            return weights
 
-    monkeypatch.setattr(gibbs_triton, "split_weights", rounded)
-    assert not torch.equal(both(rbm, start, num_sweeps=1)[0], expected)
+        monkeypatch.setattr(gibbs_triton, "split_weights", rounded)
+        again = run_sweeps(rbm, start, 1, key=2, first_sweep=1, kernel=gibbs_triton.run)
+        assert not torch.equal(again, expected)

@@ -24,9 +24,10 @@ def trained_mlp(input_sizes=(7, 3), hidden=(9, 8), dtype=torch.float32):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("hidden", [(), (9,), (9, 8)])
+@pytest.mark.parametrize(
+    ("hidden", "dtype"), [((), torch.float32), ((9,), torch.float64), ((9, 8), torch.float32)]
+)
 @pytest.mark.parametrize("lead", [((5,), (5,)), ((1,), (20, 1)), ((5,), (20, 5)), ((), (6,))])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_values_are_those_of_the_network(hidden, lead, dtype):
     network = trained_mlp(hidden=hidden, dtype=dtype)
     inputs = [torch.randn(*axes, size, dtype=dtype) for axes, size in zip(lead, (7, 3), strict=True)]
@@ -84,16 +85,10 @@ def test_products_in_bfloat16():
 
 
 @torch.no_grad()
-def test_a_network_with_hooks_is_left_alone():
-    network, seen = trained_mlp(), []
+def test_networks_with_hooks_and_in_training_are_left_alone():
+    network, seen, in_training = trained_mlp(), [], trained_mlp().train()
     network.layers[0].register_forward_hook(lambda *_: seen.append(1))
-    with folded_networks(network):
-        assert network.folded is None
+    with folded_networks(network), folded_networks(in_training):
+        assert network.folded is in_training.folded is None
         network(torch.randn(5, 7), torch.randn(5, 3))
     assert seen
-
-
-def test_a_network_in_training_is_left_alone():
-    network = trained_mlp().train()
-    with folded_networks(network):
-        assert network.folded is None

@@ -1,4 +1,4 @@
-"""Networks of several inputs."""
+"""Networks of several inputs; the L1 batch norm: the paper's formula, its bounds, its running statistics."""
 
 import copy
 
@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.kernels.registry import Kernel
+from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 
 
 def test_broadcast_inputs_give_the_concatenation():
@@ -15,13 +16,6 @@ def test_broadcast_inputs_give_the_concatenation():
     zeta = torch.randn(7, 5, 2, dtype=torch.float64)
     joint = torch.cat([x.expand(7, 5, 3), zeta], -1)
     torch.testing.assert_close(layer(x, zeta), torch.nn.functional.linear(joint, layer.weight, layer.bias))
-
-
-def test_layers_and_parameter_count():
-    network = MLP([10, 4], 3, (8, 6), bias=False)
-    expected = 14 * 8 + 2 * 8 + 8 * 6 + 2 * 6 + 6 * 3  # weights, then scale and offset of each norm
-    assert sum(p.numel() for p in network.parameters()) == expected
-    assert sum(p.numel() for p in MLP([10], 3).parameters()) == 33
 
 
 def test_hidden_layers_are_rectified():
@@ -71,11 +65,84 @@ def test_constant_inputs_have_their_gradient_where_no_mean_is_taken_away():
     assert frozen.layers[0].weight.grad.count_nonzero() > 0
 
 
-@pytest.mark.parametrize(
-    ("argument", "sizes"),
-    [("input_sizes[0]", ([0], 1, (3,))), ("hidden[0]", ([2], 1, (0,))), ("num_outputs", ([2], 0, (3,)))],
-)
-def test_wrong_sizes(argument, sizes):
+# The L1 batch norm.
+
+
+def test_training_formula():
+    norm = L1BatchNorm(3).double()
+    x = torch.randn(50, 3, dtype=torch.float64)
+    with torch.no_grad():
+        norm.scale.copy_(torch.tensor([1.0, 2.0, 3.0]))
+        norm.offset.copy_(torch.tensor([0.5, -1.0, 0.0]))
+    y = x - x.mean(0)
+    torch.testing.assert_close(norm(x), y / (y.abs().mean(0) + 1e-3) * norm.scale + norm.offset)
+
+
+def test_running_statistics_are_exponential_averages():
+    norm = L1BatchNorm(1, momentum=0.25)
+    norm(torch.tensor([[0.0], [2.0]]))
+    assert norm.running_mean.item() == pytest.approx(0.25 * 1.0)
+    assert norm.running_deviation.item() == pytest.approx(0.75 * 1.0 + 0.25 * 1.0)
+    norm(torch.tensor([[0.0], [4.0]]))
+    assert norm.running_mean.item() == pytest.approx(0.75 * 0.25 + 0.25 * 2.0)
+    assert norm.running_deviation.item() == pytest.approx(0.75 + 0.25 * 2.0)
+
+
+def test_evaluation_does_not_depend_on_the_rest_of_the_batch():
+    norm = L1BatchNorm(4).eval()
+    x = torch.randn(10, 4)
+    before = norm.running_mean.clone()
+    torch.testing.assert_close(norm(x)[:3], norm(x[:3]))
+    assert torch.equal(norm.running_mean, before)
+
+
+def test_any_leading_axes():
+    norm = L1BatchNorm(4)
+    x = torch.randn(5, 6, 4)
+    torch.testing.assert_close(norm(x).reshape(30, 4), L1BatchNorm(4)(x.reshape(30, 4)))
+
+
+def test_a_constant_column_has_modest_gradients():
+    x = torch.full((20, 1), 3.0, requires_grad=True)
+    L1BatchNorm(1)(x).square().sum().backward()
+    assert float(x.grad.abs().max()) < 1e4
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_projection_brings_the_scale_first(compiled, monkeypatch):
+    if not compiled:
+        monkeypatch.setattr(Kernel, "is_usable", lambda self: False)
+    norm, free = L1BatchNorm(6, bounded=True), L1BatchNorm(1)
+    with torch.no_grad():
+        norm.scale.copy_(torch.tensor([1.0, 2.5, 9.0, 2.0, torch.inf, 2.0]))
+        norm.offset.copy_(torch.tensor([-5.0, 1.0, 3.5, 2.5, 0.0, torch.nan]))
+        free.scale.fill_(50.0)
+    norm.project_()
+    free.project_()
+    assert norm.scale.tolist() == [2.0, 2.5, 3.0, 2.0, torch.inf, 2.0]
+    assert norm.offset[:4].tolist() == [-2.0, 1.0, 3.0, 2.0]
+    assert norm.offset[5].isnan()
+    assert free.scale.item() == 50.0
+
+
+REFUSED = [
+    ("num_features", lambda: L1BatchNorm(0)),
+    ("eps", lambda: L1BatchNorm(1, eps=0.0)),
+    ("momentum", lambda: L1BatchNorm(1, momentum=1.5)),
+    ("x", lambda: L1BatchNorm(3)(torch.zeros(1, 3))),
+    ("x", lambda: MLP([3], 2, (4,))(torch.zeros(1, 3))),
+    ("input_sizes[0]", lambda: MLP([0], 1, (3,))),
+    ("hidden[0]", lambda: MLP([2], 1, (0,))),
+    ("num_outputs", lambda: MLP([2], 0, (3,))),
+]
+
+
+@pytest.mark.parametrize(("argument", "call"), REFUSED)
+def test_refusals(argument, call):
     with pytest.raises(InvalidInputError) as caught:
-        MLP(*sizes)
+        call()
     assert caught.value.argument == argument
+
+
+def test_one_row_is_enough_in_evaluation():
+    L1BatchNorm(3).eval()(torch.zeros(1, 3))

@@ -360,7 +360,7 @@ LikelihoodConfig = Annotated[
 class FlattenEncoderConfig(ComponentConfig):
     """The values of x in one row, as in the paper: the networks of the posterior read x itself."""
 
-    target = "discrete_vae.nets.convolutional:FlattenEncoder"
+    target = "discrete_vae.nets.mlp:FlattenEncoder"
     kind: Literal["flatten"] = "flatten"
 
 

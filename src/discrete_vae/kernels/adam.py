@@ -193,18 +193,10 @@ class PointerTable:
     def update(self, group: Mapping[str, Any]) -> None:
         """Run the compiled pass with the settings of the group and the gradients that `fits` saw."""
         beta1, beta2 = group["betas"]
-        update(
-            threads_for(int(self._starts[-1]), SMALLEST_SHARED),
-            self._pointers,
-            self._starts,
-            self._first_of_chunk,
-            self._scratch,
-            float(group["lr"]),
-            beta1,
-            beta2,
-            group["eps"],
-            float(group["weight_decay"]),
-        )
+        threads = threads_for(int(self._starts[-1]), SMALLEST_SHARED)
+        tables = self._pointers, self._starts, self._first_of_chunk, self._scratch
+        decay = float(group["weight_decay"])
+        update(threads, *tables, float(group["lr"]), beta1, beta2, group["eps"], decay)
 
 
 def _places(tensors: Iterable[Tensor]) -> list[int]:
@@ -219,9 +211,6 @@ def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
     """True if two lists hold the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))
-
-
-# Adam in one streaming pass over weights and moments, with bfloat16 copies of the weights written on the way.
 
 
 class Adam(torch.optim.Adam):

@@ -71,25 +71,32 @@ class Vector:
     def __rshift__(self, other: int) -> Vector:
         return self._apply("lshr", other)
 
+    def _compared(self, sign: str, other: Vector | float) -> Vector:
+        return Vector(self.builder, self.builder.fcmp_ordered(sign, self.value, self._operand(other)))
+
     def below(self, other: Vector | float) -> Vector:
         """One bit an element: the float is below the other; false for NaN."""
-        return Vector(self.builder, self.builder.fcmp_ordered("<", self.value, self._operand(other)))
+        return self._compared("<", other)
 
     def above(self, other: Vector | float) -> Vector:
         """One bit an element: the float is above the other; false for NaN."""
-        return Vector(self.builder, self.builder.fcmp_ordered(">", self.value, self._operand(other)))
+        return self._compared(">", other)
 
     def reaches(self, other: Vector | float) -> Vector:
         """One bit an element: the float is at least the other; false for NaN."""
-        return Vector(self.builder, self.builder.fcmp_ordered(">=", self.value, self._operand(other)))
+        return self._compared(">=", other)
+
+    def _called(self, name: str, *arguments: Any) -> Vector:
+        """LLVM's function of that name for this kind of vector."""
+        kind, values = self.value.type, [self.value, *arguments]
+        function = cgutils.get_or_insert_function(
+            self.builder.module, ir.FunctionType(kind, [kind] * len(values)), f"llvm.{name}.v{kind.count}f32"
+        )
+        return Vector(self.builder, self.builder.call(function, values))
 
     def square_root(self) -> Vector:
         """The square root of each float."""
-        kind = self.value.type
-        function = cgutils.get_or_insert_function(
-            self.builder.module, ir.FunctionType(kind, [kind]), f"llvm.sqrt.v{kind.count}f32"
-        )
-        return Vector(self.builder, self.builder.call(function, [self.value]))
+        return self._called("sqrt")
 
     def where(self, condition: Vector, other: Vector | float) -> Vector:
         """Each element where its bit of the condition is set, elsewhere that of the other."""
@@ -98,14 +105,11 @@ class Vector:
 
     def at_most(self, bound: float) -> Vector:
         """The smaller of each float and a number."""
-        limit = self._operand(bound)
-        return Vector(self.builder, self.builder.select(self.below(bound).value, self.value, limit))
+        return self.where(self.below(bound), bound)
 
     def at_least(self, bound: float) -> Vector:
         """The larger of each float and a number."""
-        limit = self._operand(bound)
-        above = self.builder.fcmp_ordered(">", self.value, limit)
-        return Vector(self.builder, self.builder.select(above, self.value, limit))
+        return self.where(self.above(bound), bound)
 
     def between(self, low: Vector | float, high: Vector | float) -> Vector:
         """The nearest float from low to high; NaN stays NaN."""
@@ -118,18 +122,14 @@ class Vector:
 
     def times_plus(self, factor: Vector | float, addend: Vector | float) -> Vector:
         """self * factor + addend, fused where the processor can."""
-        kind = self.value.type
-        function = cgutils.get_or_insert_function(
-            self.builder.module, ir.FunctionType(kind, [kind] * 3), f"llvm.fmuladd.v{kind.count}f32"
-        )
-        arguments = [self.value, self._operand(factor), self._operand(addend)]
-        return Vector(self.builder, self.builder.call(function, arguments))
+        return self._called("fmuladd", self._operand(factor), self._operand(addend))
 
     def differs_from(self, other: Vector | float) -> Vector:
         """One bit an element: it is not equal to the other; true for NaN."""
-        if self.value.type.element == FLOAT32:
-            return Vector(self.builder, self.builder.fcmp_unordered("!=", self.value, self._operand(other)))
-        return Vector(self.builder, self.builder.icmp_unsigned("!=", self.value, self._operand(other)))
+        compare = (
+            self.builder.fcmp_unordered if self.value.type.element == FLOAT32 else self.builder.icmp_unsigned
+        )
+        return Vector(self.builder, compare("!=", self.value, self._operand(other)))
 
     def to_float(self, *, signed: bool = True) -> Vector:
         """Integers, or the bits of a comparison as unsigned ones, as float32 numbers."""
@@ -144,11 +144,10 @@ class Vector:
 
     def view(self, element: Any) -> Vector:
         """The same bits as elements of another type."""
-        width = {FLOAT32: 32}
         kind = self.value.type
-        bits = kind.count * (width.get(kind.element) or kind.element.width)
-        count = bits // (width.get(element) or element.width)
-        return Vector(self.builder, self.builder.bitcast(self.value, ir.VectorType(element, count)))
+        bits, width = (32 if each == FLOAT32 else each.width for each in (kind.element, element))
+        wide = ir.VectorType(element, kind.count * bits // width)
+        return Vector(self.builder, self.builder.bitcast(self.value, wide))
 
     def element(self, index: int) -> Any:
         """One element, an LLVM scalar."""
@@ -259,6 +258,12 @@ def magnitude(x: Vector) -> Vector:
     return (x.view(INT32) & 0x7FFFFFFF).view(FLOAT32)
 
 
+def bounded(x: Vector, low: Vector | float, high: Vector | float) -> Vector:
+    """As `discrete_vae.numerics.bounded` has it: NaN where a number is not finite."""
+    inside = x.between(low, high)
+    return inside + (x - inside) * 0
+
+
 def _polynomial(x: Vector, coefficients: tuple[float, ...]) -> Vector:
     total = x.times_plus(coefficients[-1], coefficients[-2])
     for coefficient in coefficients[-3::-1]:
@@ -358,10 +363,19 @@ def power_of_two(t: Vector) -> Vector:
     """2^t of float32 from -126 to 126, relative error below 3e-7."""
     whole = t + _ROUND
     rest = t - (whole - _ROUND)
-    power = rest.times_plus(_EXP2[5], _EXP2[4])
-    for coefficient in _EXP2[3::-1]:
-        power = power.times_plus(rest, coefficient)
+    power = _polynomial(rest, _EXP2)
     return (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
+
+
+def comes_on(t: Vector, words: Vector) -> Vector:
+    """One bit per element: u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a 32-bit word.
+
+    u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
+    """
+    t = t.at_least(-126).at_most(126)
+    power = power_of_two(t)
+    u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
+    return u.times_plus(power, u).below(2**24)
 
 
 # The rounds of Philox4x32 on vectors of LLVM instructions.

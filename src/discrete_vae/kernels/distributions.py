@@ -14,16 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, expm1, log1p, magnitude, tanh
+from discrete_vae.kernels.codegen import Vector, bounded, exp, exp_of_negative, expm1, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_operands
-from discrete_vae.kernels.rows import (
-    BlockResults,
-    RowReduction,
-    SampleReduction,
-    as_numbers,
-    as_rows,
-    discarded,
-)
+from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows, discarded
 from discrete_vae.numerics import differentiable_once
 
 Vectors = list[Vector]
@@ -86,11 +79,9 @@ mean_and_entropy_backward = Kernel(
     _mean_and_entropy_backward,
     agrees_on(
         lambda: [
-            (
-                _wave(3, 37, low=-1, high=1),
-                _wave(3, low=-2, high=1),
-                _wave(3, 37, low=-9, high=9),
-                _wave(3, 37, low=0, high=1),
+            tuple(
+                _wave(*shape, low=a, high=1)
+                for shape, a in (((3, 37), -1), ((3,), -2), ((3, 37), -9), ((3, 37), 0))
             )
         ]
     ),
@@ -111,16 +102,18 @@ def _log_prob(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [value - mean], [-surprise]
 
 
-def _log_prob_of_samples(elements: Vectors, _numbers: Vectors, _words: Vectors) -> BlockResults:
+def _log_prob_of_samples(elements: Vectors, _per_row: Vectors) -> Block:
     value, logits = elements
     minus = -magnitude(logits)
     on = logits.above(0)
     # the likelier value costs nothing but the logarithm of 1 + e^-|l|
-    return BlockResults(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
+    return Block(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
 
 
 _LOG_PROB = RowReduction("log probability", _log_prob)
-_LOG_PROB_OF_SAMPLES = SampleReduction("joint log probability", _log_prob_of_samples)
+_LOG_PROB_OF_SAMPLES = RowReduction(
+    "joint log probability", _log_prob_of_samples, factors=True, prefetches=True
+)
 
 
 class _JointLogProb(torch.autograd.Function):
@@ -148,8 +141,8 @@ def _joint_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
     if _are_samples(value, logits, num_axes):
         rows = value.flatten(-num_axes).flatten(0, -2)
         wide = logits.reshape(-1, *rows.shape)
-        found = torch.zeros(wide.shape[:-1], dtype=torch.float32, device="cpu")
-        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], total=found)
+        found = _new(wide.shape[:-1])
+        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], sums=[found])
         return found.view(logits.shape[:-num_axes])
     value, logits = torch.broadcast_tensors(value, logits.float())
     return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
@@ -337,7 +330,7 @@ _TINY = 2.0**-126
 
 def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     rho, logits = elements
-    beta = _inside(*per_row)
+    beta = bounded(*per_row)
     odds, survival = exp(-logits), -(rho - 1)
     inverse_q = odds + 1
     v = survival * inverse_q
@@ -366,12 +359,6 @@ def _not_outward(totals: Vectors, per_row: Vectors) -> Vectors:
     (total,), (beta, low, high) = totals, per_row
     excess = beta - beta.between(low, high)
     return [total.filled(0).where((excess * total).below(0), total)]
-
-
-def _inside(value: Vector, low: Vector, high: Vector) -> Vector:
-    """As `discrete_vae.numerics.bounded` has it: NaN where the value is not finite."""
-    inside = value.between(low, high)
-    return inside + (value - inside) * 0
 
 
 _DRAW = RowReduction("draw", _draw)

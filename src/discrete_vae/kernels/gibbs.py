@@ -21,6 +21,7 @@ from discrete_vae.kernels import gibbs_torch
 from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
 from discrete_vae.kernels.loops import threads_for
 from discrete_vae.kernels.registry import Kernel
+from discrete_vae.nets.weights import described
 
 LARGEST_INVERSE_TEMPERATURE = 1e6
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
@@ -69,9 +70,8 @@ def run_sweeps(
     _check_range("first_sweep", first_sweep, 1, 2**64 + 1 - num_sweeps)
     _check_range("first_chain", first_chain, 0, 2**32 + 1 - num_chains)
     if z.device != energy.bias.device:
-        raise InvalidInputError(
-            "z", f"must be on the device of the energy, {energy.bias.device}", z.device, "Move it."
-        )
+        rule = f"must be on the device of the energy, {energy.bias.device}"
+        raise InvalidInputError("z", rule, z.device, "Move it.")
     if inverse_temperature is not None:
         check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
         inverse_temperature = inverse_temperature.to(z.device)
@@ -94,9 +94,8 @@ def run_sweeps(
 
 def _check_range(name: str, value: object, low: int, end: int) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value < end:
-        raise InvalidInputError(
-            name, f"must be an integer from {low} to {end - 1}", repr(value), "Use a plain int."
-        )
+        rule = f"must be an integer from {low} to {end - 1}"
+        raise InvalidInputError(name, rule, repr(value), "Use a plain int.")
 
 
 def check_logits(energy: BoltzmannMachine) -> None:
@@ -107,11 +106,9 @@ def check_logits(energy: BoltzmannMachine) -> None:
 def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
     largest = float(inverse_temperature.abs().max())
     if not largest < LARGEST_INVERSE_TEMPERATURE:
+        rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
         raise InvalidInputError(
-            "inverse_temperature",
-            f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}",
-            f"a value of {largest:g}",
-            "Give numbers near 1.",
+            "inverse_temperature", rule, f"a value of {largest:g}", "Give numbers near 1."
         )
 
 
@@ -119,14 +116,8 @@ def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Return a mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
     shapes = {shape, shape[1:], (1, shape[1])}
     if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
-        raise InvalidInputError(
-            "clamped",
-            f"must be a bool tensor of shape ({shape[1]},) or {shape}",
-            f"{clamped.dtype} of shape {tuple(clamped.shape)}"
-            if isinstance(clamped, Tensor)
-            else repr(clamped)[:80],
-            "Give one entry per unit.",
-        )
+        rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
+        raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
     return clamped.reshape(-1, shape[1])
 
 

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.checks import check_binary
-from discrete_vae.kernels import gibbs_tiles
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     INT32,
@@ -27,6 +26,7 @@ from discrete_vae.kernels.codegen import (
     LOW,
     Vector,
     builder_intrinsic,
+    comes_on,
     constant,
     load,
     numbers,
@@ -34,7 +34,6 @@ from discrete_vae.kernels.codegen import (
     splat,
     store,
 )
-from discrete_vae.kernels.gibbs_tiles import comes_on
 from discrete_vae.kernels.gibbs_torch import SweepCall
 from discrete_vae.kernels.loops import ChunkLoop
 
@@ -125,7 +124,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
     return run_chunks
 
 
-_LOOP = ChunkLoop(_make, sources=(gibbs_tiles,))
+_LOOP = ChunkLoop(_make)
 
 
 _STRICT = {"contract", "nnan", "ninf", "nsz"}  # no reassociation: results must not depend on the loop's shape

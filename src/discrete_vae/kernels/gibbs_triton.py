@@ -5,9 +5,8 @@ logits are one product of states and weights for all chains of the tile. States 
 weights are the sum of three bfloat16 numbers, w = hi + mid + lo with 8 bits of w's 24 in each, so three products on
 tensor cores that accumulate in float32 round no weight; a plain product would round to 8 bits, TF32 to 11.
 
-The bound is the arithmetic of a draw, not memory: a spin takes one exponential, of which an H100 starts
-132 x 16 x 1.7e9 per second, 3.6e11, and a fourth of ten rounds of Philox. `benchmarks/RESULTS.md` has what to expect
-and, once the benchmark has met a GPU, what was found.
+The bound is the arithmetic of a draw, not memory: a spin takes one exponential and a fourth of ten rounds of Philox.
+`benchmarks/RESULTS.md` has what to expect.
 
 Triton is no dependency: CUDA builds of torch bring it along.
 """
@@ -136,9 +135,7 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
     z, after = z.contiguous(), torch.empty_like(z, memory_format=torch.contiguous_format)
     left, right = padded_sides(energy)
     parts = split_weights(energy.weight.detach().float(), left, right, first=energy.num_left % 4)
-    if (
-        z.is_cuda
-    ):  # elsewhere Triton interprets, and its interpreter multiplies the bits of bfloat16 as integers
+    if z.is_cuda:  # elsewhere Triton interprets, which multiplies the bits of bfloat16 as integers
         parts = parts.bfloat16()
     chains = tile_of(left, right)
     temperatures, clamped = call.inverse_temperature, call.clamped

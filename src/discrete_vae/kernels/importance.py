@@ -22,9 +22,9 @@ from discrete_vae.hierarchy.sharing import CompleteSharing, GroupSharing, NoShar
 from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, are_plain, check_close, has_hooks, is_eager
 from discrete_vae.kernels.rows import (
-    BlockResults,
+    Block,
     Keys,
-    SampleReduction,
+    RowReduction,
     draw_normals,
     draw_uniforms,
     normals,
@@ -49,7 +49,7 @@ class Spike:
     """A smoothing's class, and what a reduction must know of its parameters as they are."""
 
     kind: type[Smoothing]
-    numbers: tuple[float, ...]
+    numbers: tuple[Tensor, ...]
 
 
 def spike_of(smoothing: Smoothing) -> Spike | None:
@@ -59,8 +59,8 @@ def spike_of(smoothing: Smoothing) -> Spike | None:
         parameter = smoothing._bounded_parameter()
         assert parameter is not None
         beta = float(parameter.detach())
-        return Spike(kind, (math.expm1(-beta), 1 / beta))
-    return Spike(kind, (0.0,)) if kind in _INVERSE_SURVIVALS else None
+        return Spike(kind, torch.tensor([math.expm1(-beta), 1 / beta], dtype=torch.float32).unbind())
+    return Spike(kind, ()) if kind in _INVERSE_SURVIVALS else None
 
 
 def _draw_units(
@@ -88,7 +88,7 @@ def _draw_units(
     """
     factor, offset = (value.expand(raw.shape) for value in affine)
     run = _unit_reduction(spike.kind)
-    run([raw, factor, offset], [z, zeta], spread=spread, total=log_prob, numbers=spike.numbers, keys=keys)
+    run([raw, factor, offset], spike.numbers, [z, zeta], [log_prob], spread=spread, keys=keys)
 
 
 def _of_exponential(v: Vector, numbers: list[Vector]) -> Vector:
@@ -105,10 +105,10 @@ _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vecto
 
 
 @cache
-def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
+def _unit_reduction(kind: type[Smoothing]) -> RowReduction:
     inverse_survival = _INVERSE_SURVIVALS[kind]
 
-    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
+    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> Block:
         raw, factor, offset = elements
         logits = raw.times_plus(factor, offset)
         minus = -magnitude(logits)
@@ -121,9 +121,9 @@ def _unit_reduction(kind: type[Smoothing]) -> SampleReduction:
         zeta = zero.where(spike, inverse_survival(inside, numbers))
         z = zero.where(spike, v * 0 + 1)
         # z l - softplus(l): the likelier value costs nothing but the logarithm
-        return BlockResults([z, zeta], zeta, [zero.where(on_side ^ spike, minus)], [sum_of_odds])
+        return Block([z, zeta], [zero.where(on_side ^ spike, minus)], zeta, [sum_of_odds])
 
-    return SampleReduction(f"units {kind.__name__}", body)
+    return RowReduction(f"units {kind.__name__}", body, adds=True, factors=True, prefetches=True)
 
 
 def _check_units(_kernel: Kernel) -> None:
@@ -176,25 +176,27 @@ def _draw_layer(
         spread: Also receive it, in the precision of the networks.
         log_ratio: log q(h | x) - log p(h) is added to it, (sample, example), nats.
     """
-    numbers = [number for bound in bounds for number in ((bound, 1 / bound) if bound else (1.0, 1.0))]
-    run = _layer_reduction(bounds[0] is not None, bounds[1] is not None)
+    run = _layer_reduction(*bounds)
     elements = [*posterior.chunk(2, -1), *prior.chunk(2, -1)]
-    run(elements, [h], spread=spread, total=log_ratio, numbers=numbers, keys=keys)
+    run(elements, outputs=[h], sums=[log_ratio], spread=spread, keys=keys)
 
 
 @cache
-def _layer_reduction(posterior_bound: bool, prior_bound: bool) -> SampleReduction:
-    def body(elements: list[Vector], numbers: list[Vector], words: list[Vector]) -> BlockResults:
+def _layer_reduction(posterior_bound: float | None, prior_bound: float | None) -> RowReduction:
+    def bounded(raw: Vector, bound: float | None) -> Vector:
+        return raw if bound is None else tanh(raw * (1 / bound)) * bound
+
+    def body(elements: list[Vector], _per_row: list[Vector], words: list[Vector]) -> Block:
         mean, raw, prior_mean, prior_raw = elements
-        log_std = tanh(raw * numbers[1]) * numbers[0] if posterior_bound else raw
-        prior_log_std = tanh(prior_raw * numbers[3]) * numbers[2] if prior_bound else prior_raw
+        log_std, prior_log_std = bounded(raw, posterior_bound), bounded(prior_raw, prior_bound)
         noise = normals(words)
         h = exp(log_std).times_plus(noise, mean)
         scaled = (h - prior_mean) * exp(-prior_log_std)
         term = (scaled * scaled - noise * noise).times_plus(0.5, prior_log_std - log_std)
-        return BlockResults([h], h, [term])
+        return Block([h], [term], h)
 
-    return SampleReduction(f"layer {posterior_bound} {prior_bound}", body)
+    name = f"layer {posterior_bound} {prior_bound}"
+    return RowReduction(name, body, adds=True, prefetches=True)
 
 
 def _check_layer(_kernel: Kernel) -> None:
@@ -304,19 +306,16 @@ class _LayerPrior:
 
 def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
     """The prior with its folded networks; None if a part is of another kind."""
-    kinds = (NoSharing, GroupSharing)
-    if not isinstance(prior, kinds) or type(prior) not in (*kinds, CompleteSharing):
+    if not isinstance(prior, NoSharing | GroupSharing) or type(prior) not in _SHARINGS:
         return None
-    networks, bounds = [], []
-    for layer in prior.networks:
-        folded = _folded_layer(layer)
-        if folded is None or not isinstance(layer, GaussianNetwork):
-            return None
-        networks.append(folded)
-        bounds.append(layer.log_std_bound)
-    if len({network.dtype for network in networks}) > 1:
+    networks = [_folded_layer(layer) for layer in prior.networks]
+    if None in networks or len({network.dtype for network in networks if network is not None}) > 1:
         return None
-    return _LayerPrior(prior, networks, bounds)
+    bounds = [layer.log_std_bound for layer in prior.networks]  # pyright: ignore[reportAttributeAccessIssue]
+    return _LayerPrior(prior, networks, bounds)  # pyright: ignore[reportArgumentType]
+
+
+_SHARINGS = (NoSharing, GroupSharing, CompleteSharing)  # a subclass may compute otherwise
 
 
 def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Module) -> CompiledDraws | None:
@@ -324,7 +323,7 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     parts = nn.ModuleList([posterior, hierarchy, decoder])
     if type(posterior) is not HierarchicalPosterior or not is_eager() or has_hooks(parts.modules()):
         return None
-    spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), (torch.float32,)) else None
+    spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), torch.float32) else None
     groups = [_folded(network) for network in posterior.networks]
     if spike is None or None in groups:
         return None
@@ -395,9 +394,7 @@ class CompiledDraws:
         self._affine = []
         for norm in posterior.norms:
             assert isinstance(norm, L1BatchNorm)
-            scale, offset = norm.used_parameters()
-            factor = scale / (norm.running_deviation + norm.eps)
-            self._affine.append((factor.contiguous(), (offset - norm.running_mean * factor).contiguous()))
+            self._affine.append(norm.affine())
         self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:

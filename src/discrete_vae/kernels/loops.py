@@ -111,11 +111,7 @@ class ChunkLoop:
 
 
 SMALLEST_SHARED = 1_000_000
-"""Spin updates of a call from which it is divided among threads.
-
-Waking a second thread costs as much as this many updates gain by it, and far more where another program has its core.
-Other loops have other work; `threads_for` takes their bound.
-"""
+"""Spin updates of a call from which it is divided among threads: waking a second one costs as much as it gains."""
 
 _ORDER, _LIMIT = "THREADING_LAYER_PRIORITY", "NUMBA_NUM_THREADS"
 _lock = threading.Lock()
@@ -197,7 +193,7 @@ def has_parallel_regions() -> bool:
         return False
     for name in _NAMES[:3]:
         address = ctypes.cast(getattr(library, name), ctypes.c_void_p).value
-        binding.add_symbol(_symbol(name), address)
+        binding.add_symbol(f"discrete_vae_{name}", address)
     return True
 
 
@@ -218,10 +214,6 @@ def _library() -> ctypes.CDLL | None:
     return None
 
 
-def _symbol(name: str) -> str:
-    return f"discrete_vae_{name}"
-
-
 def _openmp_number(name: str) -> Any:
     """An intrinsic: the result of one of OpenMP's functions without arguments."""
 
@@ -229,7 +221,7 @@ def _openmp_number(name: str) -> Any:
     def number(_typing):
         def generate(_context, builder, _signature, _arguments):
             kind = ir.FunctionType(_INT32, [])
-            function = cgutils.get_or_insert_function(builder.module, kind, _symbol(name))
+            function = cgutils.get_or_insert_function(builder.module, kind, f"discrete_vae_{name}")
             return builder.zext(builder.call(function, []), INT64)
 
         return types.int64(), generate
@@ -278,7 +270,7 @@ def parallel_region(loop: Callable[..., Any]) -> Callable[..., Any]:
             run = cgutils.get_or_insert_function(
                 module,
                 ir.FunctionType(ir.VoidType(), [entry.type, _POINTER, _INT32, _INT32]),
-                _symbol("GOMP_parallel"),
+                "discrete_vae_GOMP_parallel",
             )
             number = builder.trunc(values[0], _INT32)
             builder.call(run, [entry, builder.bitcast(place, _POINTER), number, ir.Constant(_INT32, 0)])

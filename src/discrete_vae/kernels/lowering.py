@@ -239,14 +239,8 @@ _WITH_OUT = frozenset([
 _REDUCTIONS = frozenset(["sum.dim_IntList", "mean.dim"])
 _COPIES = frozenset(["_to_copy", "clone"])
 _BLANK = frozenset(["empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"])
-_CONSTANT = {
-    "zeros": 0.0,
-    "zeros_like": 0.0,
-    "new_zeros": 0.0,
-    "ones": 1.0,
-    "ones_like": 1.0,
-    "new_ones": 1.0,
-}
+_CONSTANT: dict[str, float] = dict.fromkeys(("zeros", "zeros_like", "new_zeros"), 0.0)
+_CONSTANT |= dict.fromkeys(("ones", "ones_like", "new_ones"), 1.0)
 
 
 class LoweredGraph:
@@ -279,8 +273,7 @@ class LoweredGraph:
         ]
 
     def _place_input(self, value: Value) -> Any:
-        if value.layout is not None:
-            layout = value.layout
+        if (layout := value.layout) is not None:
             value.fixed = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
         return value.fixed
 
@@ -299,21 +292,15 @@ class LoweredGraph:
             self._kept += [tensor.detach() for tensor in tensors_in([arguments, keywords])]
             return [function.lower(*arguments, **keywords)]  # pyright: ignore[reportFunctionMemberAccess]
         if is_view(function):
-            made = function(*arguments, **keywords)
-            for value, tensor in zip(
-                operation.results, [made] if isinstance(made, Tensor) else made, strict=True
-            ):
-                self._things[value] = tensor
+            made = tensors_in(function(*arguments, **keywords))
+            self._things.update(zip(operation.results, made, strict=True))
             return []
         if function._schema.is_mutable:
             return [_in_place(function, arguments, keywords)]
-        places = [self._place(value) for value in operation.results]
-        return _into(function, arguments, keywords, places)
-
-    def _place(self, value: Value) -> Tensor:
-        assert value.layout is not None
-        self._things[value] = self._pool.take(value.layout)
-        return self._things[value]
+        for value in operation.results:
+            assert value.layout is not None
+            self._things[value] = self._pool.take(value.layout)
+        return _into(function, arguments, keywords, [self._things[value] for value in operation.results])
 
 
 def _last_uses(graph: Graph) -> dict[Value, float]:

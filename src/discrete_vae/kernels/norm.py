@@ -19,6 +19,7 @@ from discrete_vae.kernels.codegen import (
     Numbers,
     Total,
     Vector,
+    bounded,
     builder_intrinsic,
     constant,
     loop,
@@ -30,7 +31,7 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close
-from discrete_vae.kernels.rows import BlockResults, RowReduction, SampleReduction
+from discrete_vae.kernels.rows import Block, RowReduction
 from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
@@ -69,9 +70,10 @@ def norm_form(eps: float, momentum: float, bounds: tuple[float, float] | None, r
     return Form(tuple(map(np.float32, (eps, momentum, low, high, slack, floor))))
 
 
-def normalize(
-    x: Tensor, out: Tensor, parameters: tuple[Tensor, Tensor], running: tuple[Tensor, Tensor], form: Form
-) -> Tensor:
+_Pair = tuple[Tensor, Tensor]
+
+
+def normalize(x: Tensor, out: Tensor, parameters: _Pair, running: _Pair, form: Form) -> Tensor:
     """Normalize by the batch and move the running averages.
 
     out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows.
@@ -87,7 +89,7 @@ def normalize(
         m and d, (2, feature).
     """
     statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
-    _normalize(x, out, *parameters, statistics, *running, form)
+    _normalize(x, out, parameters, statistics, running, form)
     return statistics
 
 
@@ -95,12 +97,12 @@ def normalize_backward(
     x: Tensor,
     out: Tensor,
     gradient: Tensor,
-    parameters: tuple[Tensor, Tensor],
+    parameters: _Pair,
     statistics: Tensor,
     form: Form,
     *,
     of_batch: bool = True,
-) -> tuple[Tensor, Tensor]:
+) -> _Pair:
     """The gradients of `normalize`, or with given statistics.
 
     With c = x - m, n rows, g the gradient where the output is above the floor, and a = s / (d + eps): by o it is sum g,
@@ -118,40 +120,30 @@ def normalize_backward(
     Returns:
         The gradients by s and o, 0 where they would push a parameter further out of its bounds.
     """
-    by_scale, by_offset = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
-    _normalize_backward(x, out, gradient, *parameters, statistics, by_scale, by_offset, form, of_batch)
-    return by_scale, by_offset
+    found = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
+    _normalize_backward(x, out, gradient, parameters, statistics, found, form, of_batch)
+    return found
 
 
-@custom_op(only_read=("x", "scale", "offset"))
+@custom_op(only_read=("x", "parameters"))
 def _normalize(
-    x: Tensor,
-    out: Tensor,
-    scale: Tensor,
-    offset: Tensor,
-    statistics: Tensor,
-    running_mean: Tensor,
-    running_deviation: Tensor,
-    form: Form,
+    x: Tensor, out: Tensor, parameters: _Pair, statistics: Tensor, running: _Pair, form: Form
 ) -> Callable[[], object]:
-    tensors = (x, out, scale, offset, running_mean, running_deviation)
-    return _lowered(_FORWARD, tensors, statistics, form.numbers)
+    return _lowered(_FORWARD, (x, out, *parameters, *running), statistics, form.numbers)
 
 
-@custom_op(only_read=("x", "out", "scale", "offset", "statistics"))
+@custom_op(only_read=("x", "out", "parameters", "statistics"))
 def _normalize_backward(
     x: Tensor,
     out: Tensor,
     gradient: Tensor,
-    scale: Tensor,
-    offset: Tensor,
+    parameters: _Pair,
     statistics: Tensor,
-    by_scale: Tensor,
-    by_offset: Tensor,
+    found: _Pair,
     form: Form,
     of_batch: bool,
 ) -> Callable[[], object]:
-    tensors = (x, out, gradient, scale, offset, by_scale, by_offset)
+    tensors = (x, out, gradient, *parameters, *found)
     return _lowered(_BACKWARD, tensors, statistics, (*form.numbers, np.float32(of_batch)))
 
 
@@ -228,18 +220,6 @@ def _sign(vector: Vector) -> Vector:
     return (zero + 1.0).where(vector.above(0.0), (zero - 1.0).where(vector.below(0.0), zero))
 
 
-def _rectified(vector: Vector, lowest: Vector) -> Vector:
-    """At least the lowest; NaN stays NaN."""
-    return lowest.where(vector.below(lowest), vector)
-
-
-def _between(vector: Vector, low: Vector, high: Vector) -> Vector:
-    """The nearest number between two bounds; NaN where it is not finite, as `discrete_vae.numerics.bounded` has it."""
-    inside = low.where(vector.below(low), vector)
-    inside = high.where(high.below(inside), inside)
-    return inside + (vector - inside) * 0.0
-
-
 def _inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
     """A gradient, 0 where descent would push a parameter that lies outside its bounds further out."""
     outward = ((own - used) * gradient).below(0.0)
@@ -265,9 +245,9 @@ class _Norm:
     def bounded(self, scale: Any, offset: Any) -> tuple[tuple[Vector, Vector], tuple[Vector, Vector]]:
         """Scale and offset as they are and as they are used, at most scale + slack large."""
         own_scale, own_offset = self.load(scale), self.load(offset)
-        used = _between(own_scale, self._low, self._high)
+        used = bounded(own_scale, self._low, self._high)
         limit = used + self._slack
-        return (own_scale, used), (own_offset, _between(own_offset, limit.filled(0) - limit, limit))
+        return (own_scale, used), (own_offset, bounded(own_offset, limit.filled(0) - limit, limit))
 
 
 def _forward_columns(lanes: int, bfloat16: bool) -> Any:
@@ -297,7 +277,7 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
         factor = times[1] / (spread + norm.eps)
         with loop(builder, constant(0), num_rows) as (row, _):
             value = (inside.load(row) - centre) * factor + shift[1]
-            outside.store(_rectified(value, norm.floor), row)
+            outside.store(norm.floor.where(value.below(norm.floor), value), row)
 
     return columns
 
@@ -451,23 +431,23 @@ def apply_fixed(
     """
     wide = x[:, None]
     operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
-    return _AFFINE[rectify].lower(operands, [out[:, None]])
+    return _AFFINE[rectify].lower(operands, outputs=[out[:, None]])
 
 
 def _add_shared(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
-    _ADD[rectify]([rows, shared.expand(rows.shape)], [rows])
+    _ADD[rectify]([rows, shared.expand(rows.shape)], outputs=[rows])
     return rows
 
 
-def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, SampleReduction]:
+def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, RowReduction]:
     """Reductions of rows and of numbers that they share, with and without a rectifier."""
 
-    def reduction(rectify: bool) -> SampleReduction:
-        def made(elements: list[Vector], _numbers: list[Vector], _words: list[Vector]) -> BlockResults:
+    def reduction(rectify: bool) -> RowReduction:
+        def made(elements: list[Vector], _per_row: list[Vector]) -> Block:
             found = body(elements)
-            return BlockResults([found.filled(0).where(found.below(0), found) if rectify else found])
+            return Block([found.filled(0).where(found.below(0), found) if rectify else found])
 
-        return SampleReduction(f"{name} {rectify}", made)
+        return RowReduction(f"{name} {rectify}", made, prefetches=True)
 
     return {rectify: reduction(rectify) for rectify in (True, False)}
 
@@ -501,9 +481,7 @@ add_shared = Kernel(
 
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: tuple[Tensor, Tensor], form: Form
-    ) -> Tensor:
+    def forward(ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: _Pair, form: Form) -> Tensor:
         rows = x.reshape(-1, x.shape[-1]).contiguous()
         out = torch.empty_like(rows)
         statistics = normalize(rows, out, (scale, offset), running, form)
@@ -556,7 +534,7 @@ batch_norm = Kernel(
     "The compiled batch norm",
     _batch_norm,
     _check_norm,
-    supports=lambda norm, _: are_plain(norm.tensors(), (torch.float32,)),
+    supports=lambda norm, _: are_plain(norm.tensors(), torch.float32),
     fallback="plain torch is used, a training step takes up to twice as long",
 )
 

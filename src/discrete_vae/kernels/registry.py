@@ -101,8 +101,7 @@ def compiled_by(
 ) -> Callable[[FunctionT], FunctionT]:
     """Let a kernel run in place of a plain function wherever it takes the arguments.
 
-    The arguments must be ordinary CPU tensors that are not empty, beside values of other kinds, and torch must run
-    operations as they are: see `are_operands` and `is_eager`.
+    It takes arguments for which `are_operands` holds, where `is_eager` does.
 
     Args:
         path: The kernel's module in this package and its name there, such as ``"norm.project"``. The module is
@@ -157,8 +156,9 @@ def is_eager() -> bool:
     )
 
 
-def are_plain(tensors: Iterable[Tensor], dtypes: Sequence[torch.dtype] = _DTYPES) -> bool:
-    """True if all are ordinary tensors on the CPU, of one of these types."""
+def are_plain(tensors: Iterable[Tensor], *dtypes: torch.dtype) -> bool:
+    """True if all are ordinary tensors on the CPU, of one of these types; without types float32 or bfloat16."""
+    dtypes = dtypes or _DTYPES
     # a plain loop is three times as fast as all() of a generator, and this runs at every step
     for value in tensors:  # noqa: SIM110
         if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
@@ -179,13 +179,8 @@ def are_operands(values: Iterable[Any], dtypes: Sequence[torch.dtype] = (torch.f
 
 def has_hooks(modules: Iterable[nn.Module]) -> bool:
     """True if something is to be called with one of these modules."""
-    for module in modules:
-        if (
-            module._forward_hooks
-            or module._forward_pre_hooks
-            or module._backward_hooks
-            or module._backward_pre_hooks
-        ):
+    for each in modules:
+        if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks or each._backward_pre_hooks:
             return True
     return bool(_has_any_global_hook())
 
@@ -247,6 +242,4 @@ class _Float32(TorchFunctionMode):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        return (
-            result.float() if isinstance(result, torch.Tensor) and result.dtype == torch.float64 else result
-        )
+        return result.float() if isinstance(result, Tensor) and result.dtype == torch.float64 else result

@@ -1,10 +1,16 @@
-"""Fused row reductions: one compiled pass over rows that a function of vectors describes, with sums along rows."""
+"""Fused row reductions: one compiled pass over rows that a function of vectors describes, with sums along rows.
+
+A dozen short operations of torch, each of which costs microseconds before it begins, are one pass here, and what lies
+between stays in registers. Rows lie in two axes, sample and example, so that what all samples share is read where it
+is. Noise is made where it is used, from the sample's number and the example's key, so that it does not depend on how
+samples and examples are divided.
+"""
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -36,31 +42,79 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 
-# Rows of matrices, for training steps: a dozen short operations of torch, each of which costs microseconds before it
-# begins, are one pass here, and what lies between stays in registers.
-
-
 LANES = 32
 """Elements that are worked on together."""
 
 SMALLEST_SHARED = 30_000
 """Elements from which a reduction is divided among threads: waking a second one takes as long as fewer."""
 
-Body = Callable[[list[Vector], list[Vector]], tuple[Sequence[Vector], Sequence[Vector]]]
+KEY = 0x6469736372657465
+"""Key of the words; examples, samples and draws are told apart by the counters."""
+
+_COUNTERS = LANES // 4  # of a block; each gives four words
+_AHEAD = 2  # rows that are asked for before they are read; waiting for them would take as long as the work
+_FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a logarithm is taken
+
+
+class Block(NamedTuple):
+    """What a body makes of a block of columns.
+
+    Attributes:
+        outputs: Vectors that are written.
+        terms: Vectors whose sums over a row are wanted.
+        spread: A vector that is written to all places of the call's spread; None without.
+        factors: Numbers from 1 to 2 whose logarithms are subtracted from the first sum.
+    """
+
+    outputs: Sequence[Vector] = ()
+    terms: Sequence[Vector] = ()
+    spread: Vector | None = None
+    factors: Sequence[Vector] = ()
+
+
+Body = Callable[..., Block | tuple[Sequence[Vector], Sequence[Vector]]]
+
+
+class Keys(NamedTuple):
+    """Keys of the noise of some rows.
+
+    Attributes:
+        of_example: A number of 64 bits per example, (example,) int64.
+        first_sample: Number of the first sample, from 0; the last must be below 2^32.
+        draw: Number of the draw, below 2^16: what is drawn with the same number is the same noise.
+    """
+
+    of_example: Tensor
+    first_sample: int
+    draw: int
+
+
+class _Form(NamedTuple):
+    """The operands of each kind: a letter for each, "f" for float32 and "h" for bfloat16, or how many there are."""
+
+    elements: str
+    per_row: int
+    outputs: str
+    sums: int
+    spread: str
+    noise: bool
 
 
 class RowReduction:
-    """A fused reduction over rows of float32 tensors, compiled at its first call.
+    """A fused reduction over rows of float32 or bfloat16 tensors, compiled at its first call.
 
     Operands have one number per element or one per row. They are read and written where they are; the caller answers
     for their types and shapes.
 
     Args:
         name: Tells it apart from all others that share the body's module.
-        body: Takes vectors of elements, and of each row's number, repeated; returns the outputs' vectors and the terms
-            whose sums over a row are wanted.
+        body: Takes vectors of elements, of each row's numbers, repeated, and, where keys are given, of the random
+            words, two of 16 32-bit integers. Returns a `Block`, or its outputs and terms.
         across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
             thread.
+        adds: Whether sums are added to what is there.
+        factors: Whether the body gives factors.
+        prefetches: Whether to ask for rows before they are read, for rows that are not in the cache.
         finish: Takes sums and each row's numbers, returns what is written in place of the sums.
     """
 
@@ -70,29 +124,14 @@ class RowReduction:
         body: Body,
         *,
         across_rows: bool = False,
+        adds: bool = False,
+        factors: bool = False,
+        prefetches: bool = False,
         finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
     ) -> None:
-        self._name, self._body, self._across_rows, self._finish = name, body, across_rows, finish
-        self._loops: dict[tuple[int, ...], ChunkLoop] = {}
-
-    def _loop(self, form: tuple[int, ...]) -> ChunkLoop:
-        """The loop for so many operands of each kind."""
-        if form not in self._loops:
-            step = _step(self._body, form, self._across_rows, self._finish)
-            module = sys.modules[self._body.__module__]
-
-            def make(chunks: Any) -> Callable[..., Any]:
-                def run(pointers, strides, num_rows, num_columns, per_chunk):
-                    for chunk in chunks((num_rows + per_chunk - 1) // per_chunk):
-                        for row in range(chunk * per_chunk, min((chunk + 1) * per_chunk, num_rows)):
-                            step(pointers, strides, row, num_rows, num_columns)
-                    return 0
-
-                run.__qualname__ = f"{module.__name__}.{self._name} {form}"  # the cache's name of it
-                return run
-
-            self._loops[form] = ChunkLoop(make, sources=(module,))
-        return self._loops[form]
+        self._name, self._across_rows, self._loops = name, across_rows, dict[Any, ChunkLoop]()
+        self._body, self._adds, self._finish = body, adds, finish
+        self._factors, self._prefetches = factors, prefetches
 
     def __call__(
         self,
@@ -100,70 +139,220 @@ class RowReduction:
         per_row: Sequence[Tensor] = (),
         outputs: Sequence[Tensor] = (),
         sums: Sequence[Tensor] = (),
+        *,
+        spread: Sequence[Tensor] = (),
+        keys: Keys | None = None,
     ) -> None:
         """Run it.
 
         Args:
-            elements: (..., element), with rows as `as_rows` gives them.
-            per_row: (...), or scalars that all rows share.
-            outputs: (..., element), receive the outputs.
+            elements: (..., element), as `as_rows` gives them.
+            per_row: (...), as `as_numbers` gives them, or scalars that all rows share.
+            outputs: As elements, receive the outputs.
             sums: (...), or scalars for sums over all elements; receive the sums.
+            spread: As outputs, of one precision.
+            keys: Of the noise of (sample, example, element).
         """
-        _run(self, tuple(elements), tuple(per_row), tuple(outputs), tuple(sums))
+        _run(self, elements, per_row, outputs, sums, spread, keys)
 
     def lower(
         self,
         elements: Sequence[Tensor],
-        per_row: Sequence[Tensor],
-        outputs: Sequence[Tensor],
-        sums: Sequence[Tensor],
+        per_row: Sequence[Tensor] = (),
+        outputs: Sequence[Tensor] = (),
+        sums: Sequence[Tensor] = (),
+        spread: Sequence[Tensor] = (),
+        keys: Keys | None = None,
     ) -> Callable[[], object]:
         """The reduction of these tensors as a function without arguments."""
-        operands = [*elements, *per_row, *outputs, *sums]
-        num_columns = elements[0].shape[-1]
-        num_rows = elements[0].numel() // num_columns
-        distances = (
-            *map(_distance, elements),
-            *map(_distance_of_numbers, per_row),
-            *map(_distance, outputs),
-            *map(_distance_of_numbers, sums),
-        )
-        threads = 1 if self._across_rows else threads_for(num_rows * num_columns, SMALLEST_SHARED)
-        return self._loop((len(elements), len(per_row), len(outputs), len(sums))).bind(
+        *lead, num_columns = elements[0].shape
+        samples, examples = (math.prod(lead[:-1]), lead[-1]) if len(lead) > 1 else (math.prod(lead), 1)
+        of_elements, kinds = _places(elements)
+        of_outputs, kinds_of_outputs = _places(outputs)
+        of_spread, kind_of_spread = _places(spread) if spread else ([], kinds)
+        form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
+        places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
+        threads = 1 if self._across_rows else threads_for(samples * examples * num_columns, SMALLEST_SHARED)
+        if threads > 1 and keys is None and samples < examples and not spread:
+            # the first axis is divided
+            triples = zip(places[::3], places[1::3], places[2::3], strict=True)
+            places = [part for at, first, second in triples for part in (at, second, first)]
+            samples, examples = examples, samples
+        per_chunk = samples if threads == 1 else max(1, 8 // examples)
+        table = torch.tensor(of_spread, device="cpu") if spread else None
+        run = self._loop(form).bind(
             threads,
-            tuple(value.data_ptr() for value in operands),
-            distances,
-            num_rows,
+            tuple(places),
+            (0, 0) if table is None else (table.data_ptr(), len(spread)),
+            (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw),
+            samples,
+            examples,
             num_columns,
-            num_rows if threads == 1 else 8,
+            per_chunk,
         )
+        return run if table is None else partial(_run_keeping, run, table)
+
+    def _loop(self, form: tuple[str, int, str, int, str, bool]) -> ChunkLoop:
+        """The loop for operands of these kinds."""
+        if form not in self._loops:
+            step = self._step(_Form(*form))
+            module = sys.modules[self._body.__module__]
+
+            def make(chunks: Any) -> Callable[..., Any]:
+                def run(places, table, draw, samples, examples, num_columns, per_chunk):
+                    for chunk in chunks((samples + per_chunk - 1) // per_chunk):
+                        for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
+                            for example in range(examples):
+                                step(places, table, draw, sample, example, samples, examples, num_columns)
+                    return 0
+
+                # the cache's name of it
+                run.__qualname__ = f"{module.__name__}.{self._name} {' '.join(map(str, form))}"
+                return run
+
+            self._loops[form] = ChunkLoop(make, sources=(module,))
+        return self._loops[form]
+
+    def _step(self, form: _Form) -> Any:
+        """The intrinsic that works on one row."""
+        elements, per_row, outputs, sums, spread, noise = form
+        last_element, last_row, last_output, count = accumulate((len(elements), per_row, len(outputs), sums))
+        kinds = f"{elements}{'f' * per_row}{outputs}{'f' * sums}"
+
+        @builder_intrinsic()
+        def step(builder, places, table, draw, sample, example, samples, examples, num_columns):
+
+            def start(address, of_sample, of_example):
+                offset = builder.add(builder.mul(of_sample, sample), builder.mul(of_example, example))
+                return builder.add(address, offset)
+
+            given = unpacked(builder, places, 3 * count)
+            triples = [given[3 * index : 3 * index + 3] for index in range(count)]
+            starts = [start(*triple) for triple in triples]
+            rows = [
+                Numbers(builder, at, bfloat16=kind == "h") for at, kind in zip(starts, kinds, strict=True)
+            ]
+            singles = [builder.inttoptr(at, FLOAT32.as_pointer()) for at in starts]
+            ahead = [builder.mul(triple[2], constant(_AHEAD)) for triple in triples[:last_element]]
+            of_row = [splat(builder, builder.load(at), LANES) for at in singles[last_element:last_row]]
+            words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
+            first_place, num_places = unpacked(builder, table, 2)
+            totals, product = [Total(builder, LANES) for _ in range(sums)], Product(builder, LANES)
+            blocks = blocks_of(builder, num_columns)
+
+            def work(block: Any) -> None:
+                first, mask = block_of(builder, block, num_columns)
+                if self._prefetches:
+                    for read, distance in zip(rows, ahead, strict=False):
+                        read.prefetch(first, distance)
+                vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
+                words = () if words_of is None else (words_of(block),)
+                made = Block(*self._body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
+                for vector, write in zip(made.outputs, rows[last_row:last_output], strict=True):
+                    write.store_masked(vector, first, mask)
+                if made.spread is not None:
+                    with loop(builder, constant(0), num_places) as (index, _):
+                        place = start(*_row_of_table(builder, first_place, index))
+                        there = Numbers(builder, place, bfloat16=spread == "h")
+                        there.store_masked(made.spread, first, mask)
+                for total, term in zip(totals, made.terms, strict=True):
+                    total.add(term.where(Vector(builder, mask), 0.0))
+                for factor in made.factors:
+                    product.multiply(factor.where(Vector(builder, mask), 1.0))
+
+            if self._factors:
+                groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
+                with loop(builder, constant(0), groups) as (group, _):
+                    from_block = builder.mul(group, constant(_FACTORS))
+                    to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
+                    product.clear()
+                    with loop(builder, from_block, to_block) as (block, _):
+                        work(block)
+                    totals[0].add(-log(product.value()))
+            else:
+                with loop(builder, constant(0), blocks) as (block, _):
+                    work(block)
+            found = [total_of(total.value()) for total in totals]
+            before = [splat(builder, builder.load(at), LANES) for at in singles[last_output:]]
+            if self._adds:
+                found = [old + new for old, new in zip(before, found, strict=True)]
+            number = builder.add(builder.mul(sample, examples), example)
+            if self._across_rows:
+                at_start = builder.icmp_signed("==", number, constant(0))
+                found = [
+                    Vector(builder, builder.select(at_start, new.value, (old + new).value))
+                    for old, new in zip(before, found, strict=True)
+                ]
+            if self._finish is not None:
+                last = builder.sub(builder.mul(samples, examples), constant(1))
+                at_end = builder.icmp_signed("==", number, last)
+                finished = self._finish(found, of_row)
+                found = [
+                    Vector(builder, builder.select(at_end, end.value, vector.value))
+                    if self._across_rows
+                    else end
+                    for end, vector in zip(finished, found, strict=True)
+                ]
+            for vector, at in zip(found, singles[last_output:], strict=True):
+                builder.store(vector.element(0), at)
+
+        return step
 
 
-@custom_op(only_read=("elements", "per_row"))
+@custom_op(only_read=("elements", "per_row", "keys"))
 def _run(
     reduction: RowReduction,
     elements: Sequence[Tensor],
     per_row: Sequence[Tensor],
     outputs: Sequence[Tensor],
     sums: Sequence[Tensor],
+    spread: Sequence[Tensor],
+    keys: Keys | None,
 ) -> Callable[[], object]:
-    return reduction.lower(elements, per_row, outputs, sums)
+    return reduction.lower(elements, per_row, outputs, sums, spread, keys)
+
+
+def _run_keeping(run: Callable[[], object], _kept: object) -> None:
+    """Run, and keep memory alive until then."""
+    run()
+
+
+def _places(tensors: Sequence[Tensor]) -> tuple[list[int], str]:
+    """Of each tensor (..., element) its address and the distances in bytes of samples and examples; and its letter."""
+    found, kinds = [], ""
+    for value in tensors:
+        size, axes = value.element_size(), value.dim()
+        if axes > 3:
+            value, axes = value.view(-1, *value.shape[-2:]), 3
+        first = value.stride(0) * size if axes > 1 else 0
+        found += (value.data_ptr(), first, value.stride(1) * size if axes > 2 else first)
+        kinds += "f" if size == 4 else "h"
+    return found, kinds
+
+
+def _places_of_numbers(tensors: Sequence[Tensor]) -> list[int]:
+    """Likewise of float32 tensors (...) or scalars, in which rows do not move."""
+    found = []
+    for value in tensors:
+        if value.numel() == 1:
+            found += (value.data_ptr(), 0, 0)
+            continue
+        if value.dim() > 2:
+            value = value.view(-1, value.shape[-1])
+        first = value.stride(0) * 4
+        found += (value.data_ptr(), first, value.stride(1) * 4 if value.dim() > 1 else first)
+    return found
 
 
 def as_rows(value: Tensor) -> Tensor:
-    """The tensor (..., element) itself if its rows lie at equal distances and hold one element after the other.
-
-    Else a copy of it that does.
-    """
-    if value.is_contiguous():
-        return value
+    """The tensor (..., element) itself if a reduction can read it where it is, else a contiguous copy."""
     consecutive = value.stride(-1) == 1 or value.shape[-1] == 1
-    return value if consecutive and _distance(value) is not None else value.contiguous()
+    return value if consecutive and value.dim() <= 3 else value.contiguous()
 
 
 def as_numbers(value: Tensor) -> Tensor:
-    """The tensor (...) itself if its numbers lie at equal distances, else a copy of which that holds."""
-    return value if _distance(value.unsqueeze(-1)) is not None else value.contiguous()
+    """The tensor (...) itself if a reduction can read it where it is, else a contiguous copy."""
+    return value if value.dim() <= 2 else value.contiguous()
 
 
 def discarded(shape: Sequence[int], count: int) -> list[Tensor]:
@@ -172,78 +361,6 @@ def discarded(shape: Sequence[int], count: int) -> list[Tensor]:
         place.expand(shape)
         for place in torch.empty(count, shape[-1], dtype=torch.float32, device="cpu").unbind()
     ]
-
-
-def _distance(value: Tensor) -> int | None:
-    """The distance in memory of a tensor's rows (..., element), if it is the same for all."""
-    if value.is_contiguous():
-        return value.shape[-1]
-    distance = count = None
-    for size, stride in zip(reversed(value.shape[:-1]), reversed(value.stride()[:-1]), strict=True):
-        if size == 1:
-            continue
-        if distance is None or count is None:
-            distance, count = stride, size
-        elif stride == distance * count:
-            count *= size
-        else:
-            return None
-    return 0 if distance is None else distance
-
-
-def _distance_of_numbers(value: Tensor) -> int | None:
-    """The distance in memory of numbers (...); 0 for a single one."""
-    return 0 if value.numel() == 1 else _distance(value.unsqueeze(-1))
-
-
-def _step(body: Body, form: tuple[int, ...], across_rows: bool, finish: Any) -> Any:
-    """The intrinsic that works on one row."""
-    last_element, last_row, last_output, count = accumulate(form)
-
-    @builder_intrinsic()
-    def step(builder, pointers, strides, row, num_rows, num_columns):
-        starts = [
-            builder.add(start, builder.mul(builder.mul(stride, row), constant(4)))
-            for start, stride in zip(
-                unpacked(builder, pointers, count), unpacked(builder, strides, count), strict=True
-            )
-        ]
-        rows = [Numbers(builder, start) for start in starts]
-        places = [builder.inttoptr(start, FLOAT32.as_pointer()) for start in starts]
-        of_row = [splat(builder, builder.load(place), LANES) for place in places[last_element:last_row]]
-        totals = [Total(builder, LANES) for _ in range(count - last_output)]
-        with loop(builder, constant(0), blocks_of(builder, num_columns)) as (block, _):
-            first, mask = block_of(builder, block, num_columns)
-            vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
-            made, terms = body(vectors, of_row)
-            for vector, write in zip(made, rows[last_row:last_output], strict=True):
-                write.store_masked(vector, first, mask)
-            for total, term in zip(totals, terms, strict=True):
-                total.add(term.where(Vector(builder, mask), 0.0))
-        found = [total_of(total.value()) for total in totals]
-        if across_rows:
-            found = [
-                _added(vector, place, row) for vector, place in zip(found, places[last_output:], strict=True)
-            ]
-        if finish is not None:
-            at_end = builder.icmp_signed("==", row, builder.sub(num_rows, constant(1)))
-            finished = finish(found, of_row)
-            found = [
-                Vector(builder, builder.select(at_end, end.value, vector.value)) if across_rows else end
-                for end, vector in zip(finished, found, strict=True)
-            ]
-        for vector, place in zip(found, places[last_output:], strict=True):
-            builder.store(vector.element(0), place)
-
-    return step
-
-
-def _added(vector: Vector, place: Any, row: Any) -> Vector:
-    """A row's sum, added to what the rows before it came to."""
-    builder = vector.builder
-    before = splat(builder, builder.load(place), LANES)
-    first = builder.icmp_signed("==", row, constant(0))
-    return Vector(builder, builder.select(first, vector.value, (before + vector).value))
 
 
 def blocks_of(builder: Any, num_columns: Any) -> Any:
@@ -267,213 +384,6 @@ def total_of(vector: Vector) -> Vector:
     return vector
 
 
-# Rows of samples, for importance sampling: rows lie in two axes, sample and example, so that what all samples share is
-# read where it is; operands may be bfloat16; results go into the inputs of several networks at once; and noise is made
-# where it is used, from the sample's number and the example's key, so that it does not depend on how samples and
-# examples are divided.
-
-
-KEY = 0x6469736372657465
-"""Key of the words; examples, samples and draws are told apart by the counters."""
-
-_COUNTERS = LANES // 4  # of a block; each gives four words
-_AHEAD = 2  # rows that are asked for before they are read; waiting for them would take as long as the work
-_FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a logarithm is taken
-
-
-@dataclass(frozen=True)
-class BlockResults:
-    """Results of a body for a block of columns.
-
-    Attributes:
-        outputs: Vectors that are written, in the order of the operands.
-        spread: A vector that is written to all places of a table; None without a table.
-        terms: What is added to the row's total.
-        factors: Numbers from 1 to 2 whose logarithms are subtracted from it.
-    """
-
-    outputs: Sequence[Vector] = ()
-    spread: Vector | None = None
-    terms: Sequence[Vector] = ()
-    factors: Sequence[Vector] = field(default=())
-
-
-SampleBody = Callable[[list[Vector], list[Vector], list[Vector]], BlockResults]
-
-
-class _Form(NamedTuple):
-    """Of each operand that is read or written, and of the table, whether it is bfloat16; and whether there is noise."""
-
-    elements: tuple[bool, ...]
-    outputs: tuple[bool, ...]
-    spread: bool
-    noise: bool
-
-
-def _are_bfloat16(tensors: Sequence[Tensor]) -> tuple[bool, ...]:
-    return tuple(tensor.dtype == torch.bfloat16 for tensor in tensors)
-
-
-class Keys(NamedTuple):
-    """Keys of the noise of some rows.
-
-    Attributes:
-        of_example: A number of 64 bits per example, (example,) int64.
-        first_sample: Number of the first sample, from 0; the last must be below 2^32.
-        draw: Number of the draw, below 2^16: what is drawn with the same number is the same noise.
-    """
-
-    of_example: Tensor
-    first_sample: int
-    draw: int
-
-
-class SampleReduction:
-    """A fused reduction over rows (sample, example) of float32 or bfloat16 tensors, compiled at its first call.
-
-    Args:
-        name: Tells it apart from all others that share the body's module.
-        body: Takes vectors of elements, the numbers of the call, repeated, and the random words, two vectors of 16
-            32-bit integers, or none.
-    """
-
-    def __init__(self, name: str, body: SampleBody) -> None:
-        self._name, self._body = name, body
-        self._loops: dict[_Form, ChunkLoop] = {}
-
-    def _loop(self, form: _Form) -> ChunkLoop:
-        if form not in self._loops:
-            step = _sample_step(self._body, form)
-            module = sys.modules[self._body.__module__]
-
-            def make(chunks: Any) -> Callable[..., Any]:
-                def run(operands, table, of_call, draw, samples, examples, num_columns, per_chunk):
-                    for chunk in chunks((samples + per_chunk - 1) // per_chunk):
-                        for sample in range(chunk * per_chunk, min((chunk + 1) * per_chunk, samples)):
-                            for example in range(examples):
-                                step(operands, table, of_call, draw, sample, example, num_columns)
-                    return 0
-
-                name = f"{module.__name__}.{self._name}"
-                run.__qualname__ = f"{name} {form.elements}{form.outputs}{form.spread}{form.noise}"
-                return run
-
-            self._loops[form] = ChunkLoop(make, sources=(module,))
-        return self._loops[form]
-
-    def __call__(self, elements: Sequence[Tensor], outputs: Sequence[Tensor] = (), **more: Any) -> None:
-        """Run it; see `lower`."""
-        self.lower(elements, outputs, **more)()
-
-    def lower(
-        self,
-        elements: Sequence[Tensor],
-        outputs: Sequence[Tensor] = (),
-        *,
-        total: Tensor | None = None,
-        spread: Sequence[Tensor] = (),
-        numbers: Sequence[float] = (0.0,),
-        keys: Keys | None = None,
-    ) -> Callable[[], object]:
-        """The reduction of these tensors as a function without arguments.
-
-        Args:
-            elements: (sample, example, column) each, with consecutive columns; other axes may be expanded.
-            outputs: Likewise, receive the outputs.
-            total: (sample, example), float32; the terms are added to it. None where there are none.
-            spread: Places of the table, as outputs.
-            numbers: Of the call, at least one.
-            keys: Of the noise.
-        """
-        samples, examples, columns = elements[0].shape
-        if total is None:
-            total = torch.zeros((), dtype=torch.float32, device="cpu").expand(samples, examples)
-        operands = tuple(map(_place, (*elements, *outputs, total[..., None])))
-        table = torch.tensor([_place(value) for value in spread] or [(0, 0, 0)], device="cpu")
-        draw = (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw)
-        threads = threads_for(samples * examples * columns, SMALLEST_SHARED)
-        per_chunk = samples if threads == 1 else max(1, 8 // examples)
-        places, shape = (table.data_ptr(), len(spread)), (samples, examples, columns, per_chunk)
-        spread_form = _are_bfloat16(spread or elements)[0]
-        form = _Form(_are_bfloat16(elements), _are_bfloat16(outputs), spread_form, keys is not None)
-        run = self._loop(form).bind(threads, operands, places, tuple(numbers), draw, *shape)
-        return partial(_run_keeping, run, (table, total))
-
-
-def _run_keeping(run: Callable[[], object], _kept: object) -> None:
-    """Run, and keep memory alive until then."""
-    run()
-
-
-def _place(value: Tensor) -> tuple[int, int, int]:
-    """Address of a tensor (sample, example, column), and the distances of samples and of examples in bytes."""
-    sample, example, _ = value.stride()
-    return value.data_ptr(), sample * value.element_size(), example * value.element_size()
-
-
-def _sample_step(body: SampleBody, form: _Form) -> Any:
-    """The intrinsic that works on one row."""
-    elements, outputs, spread, noise = form
-    count = len(elements) + len(outputs) + 1
-
-    @builder_intrinsic()
-    def step(builder, operands, table, of_call, draw, sample, example, num_columns):
-
-        def start(place):
-            return builder.add(
-                place[0], builder.add(builder.mul(place[1], sample), builder.mul(place[2], example))
-            )
-
-        places = [unpacked(builder, place, 3) for place in unpacked(builder, operands, count)]
-        starts = [start(place) for place in places]
-        ahead = [builder.mul(place[2], constant(_AHEAD)) for place in places[: len(elements)]]
-        inputs = [
-            Numbers(builder, address, bfloat16=half) for address, half in zip(starts, elements, strict=False)
-        ]
-        results = [
-            Numbers(builder, address, bfloat16=half)
-            for address, half in zip(starts[len(elements) :], outputs, strict=False)
-        ]
-        numbers_of_call = [
-            splat(builder, builder.fptrunc(value, FLOAT32), LANES)
-            for value in unpacked(builder, of_call, of_call.type.count)
-        ]
-        words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
-        first_place, num_places = unpacked(builder, table, 2)
-        total, product = Total(builder, LANES), Product(builder, LANES)
-        blocks = blocks_of(builder, num_columns)
-        groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
-        with loop(builder, constant(0), groups) as (group, _):
-            from_block = builder.mul(group, constant(_FACTORS))
-            to_block = minimum(builder, builder.add(from_block, constant(_FACTORS)), blocks)
-            product.clear()
-            with loop(builder, from_block, to_block) as (block, _):
-                first, mask = block_of(builder, block, num_columns)
-                for read, distance in zip(inputs, ahead, strict=True):
-                    read.prefetch(first, distance)
-                vectors = [read.load_masked(first, mask) for read in inputs]
-                words = [] if words_of is None else words_of(block)
-                made = body(vectors, numbers_of_call, words)
-                for vector, write in zip(made.outputs, results, strict=True):
-                    write.store_masked(vector, first, mask)
-                if made.spread is not None:
-                    with loop(builder, constant(0), num_places) as (index, _):
-                        place = _row_of_table(builder, first_place, index)
-                        there = Numbers(builder, start(place), bfloat16=spread)
-                        there.store_masked(made.spread, first, mask)
-                for term in made.terms:
-                    total.add(term.where(Vector(builder, mask), 0.0))
-                for factor in made.factors:
-                    product.multiply(factor.where(Vector(builder, mask), 1.0))
-            if made.factors:
-                total.add(-log(product.value()))
-        place = builder.inttoptr(starts[-1], FLOAT32.as_pointer())
-        before = builder.load(place)
-        builder.store(builder.fadd(before, total_of(total.value()).element(0)), place)
-
-    return step
-
-
 def _row_of_table(builder: Any, address: Any, index: Any) -> list[Any]:
     """Three int64 of a table."""
     table = builder.inttoptr(address, INT64.as_pointer())
@@ -485,15 +395,10 @@ def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable
     """The maker of a block's random words: Philox of the counters (draw and place, sample, key of the example)."""
     keys, first_sample, number = draw
     of_example = builder.load(builder.gep(builder.inttoptr(keys, INT64.as_pointer()), [example]))
-    fixed = [
-        splat(builder, value, _COUNTERS)
-        for value in (
-            builder.add(first_sample, sample),
-            builder.and_(of_example, constant(LOW)),
-            builder.lshr(of_example, constant(32)),
-        )
-    ]
-    of_sample, low_key, high_key = fixed
+    halves = builder.and_(of_example, constant(LOW)), builder.lshr(of_example, constant(32))
+    of_sample, low_key, high_key = (
+        splat(builder, value, _COUNTERS) for value in (builder.add(first_sample, sample), *halves)
+    )
     start = builder.shl(number, constant(16))
 
     def of_block(block: Any) -> list[Vector]:
@@ -533,19 +438,11 @@ def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
     return _drawn(_NORMALS, shape, keys)
 
 
-def _drawn(run: SampleReduction, shape: tuple[int, int, int], keys: Keys) -> Tensor:
+def _drawn(run: RowReduction, shape: tuple[int, int, int], keys: Keys) -> Tensor:
     found = torch.empty(shape, dtype=torch.float32, device="cpu")
-    run([found], [found], keys=keys)
+    run([found], outputs=[found], keys=keys)
     return found
 
 
-def _uniform_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
-    return BlockResults([uniforms(words)])
-
-
-def _normal_body(_elements: list[Vector], _numbers: list[Vector], words: list[Vector]) -> BlockResults:
-    return BlockResults([normals(words)])
-
-
-_UNIFORMS = SampleReduction("uniforms", _uniform_body)
-_NORMALS = SampleReduction("normals", _normal_body)
+_UNIFORMS = RowReduction("uniforms", lambda _elements, _per_row, words: Block([uniforms(words)]))
+_NORMALS = RowReduction("normals", lambda _elements, _per_row, words: Block([normals(words)]))

@@ -1,7 +1,7 @@
 from .convolutional import ConvolutionalDecoder as ConvolutionalDecoder
 from .convolutional import ConvolutionalEncoder as ConvolutionalEncoder
-from .convolutional import FlattenEncoder as FlattenEncoder
 from .mlp import MLP as MLP
+from .mlp import FlattenEncoder as FlattenEncoder
 from .mlp import MLPDecoder as MLPDecoder
 from .mlp import NetworkFactory as NetworkFactory
 from .precision import gains_by_bfloat16 as gains_by_bfloat16

@@ -1,4 +1,4 @@
-"""Encoders and decoders of images, and the encoder that flattens."""
+"""Encoders and decoders of images."""
 
 from __future__ import annotations
 
@@ -13,19 +13,6 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.weights import MixedPrecisionLayer
-
-
-class FlattenEncoder(nn.Module):
-    """The values of x in one row: nothing is computed before the networks of the posterior."""
-
-    def __init__(self, input_shape: Sequence[int]) -> None:
-        super().__init__()
-        self.num_features = math.prod(input_shape)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(batch, *input_shape) -> (batch, feature)."""
-        return x.flatten(1)
-
 
 DEFAULT_WIDTHS = (16, 32, 64)
 """Cheap enough for two cores."""
@@ -184,7 +171,5 @@ def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> lis
     if min(shape[1:]) < needed:
         rule = f"must have at least {needed} rows and columns for {len(widths)} widths"
         raise InvalidInputError(name, rule, tuple(shape), "Give fewer widths.")
-    sizes = [(shape[1], shape[2])]
-    for _ in widths:
-        sizes.append((math.ceil(sizes[-1][0] / 2), math.ceil(sizes[-1][1] / 2)))
-    return sizes
+    halvings = [1 << index for index in range(len(widths) + 1)]
+    return [(math.ceil(shape[1] / each), math.ceil(shape[2] / each)) for each in halvings]

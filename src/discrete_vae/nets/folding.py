@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.kernels.registry import compiled_by, has_hooks, is_eager
+from discrete_vae.kernels.registry import compiled_by, is_eager
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.weights import check_finite_weights, row_products
 
@@ -35,9 +35,8 @@ class FoldedMLP:
             assert isinstance(linear, ConcatLinear)
             weight, bias = linear.weight.detach(), linear.bias
             if isinstance(norm, L1BatchNorm):
-                scale, offset = norm.used_parameters()
-                factor = scale / (norm.running_deviation + norm.eps)
-                weight, bias = weight * factor[:, None], offset - norm.running_mean * factor
+                factor, bias = norm.affine()
+                weight = weight * factor[:, None]
             self._weights.append(weight)
             self._biases.append(weight.new_zeros(len(weight)) if bias is None else bias.detach())
         first = self._weights[0]
@@ -150,11 +149,10 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
 
 
 def _folds(network: MLP) -> bool:
-    layers = [*network.layers, network.output]
+    layers = network.plain_layers()
     return (
         network.folded is None
         and is_eager()
-        and not has_hooks(layers)
-        and all(type(layer) is ConcatLinear for layer in layers[::2])
-        and all(type(layer) is L1BatchNorm and not layer.training for layer in layers[1::2])
+        and layers is not None
+        and not any(norm.training for norm in layers[1])
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import groupby
-from typing import Any, Protocol
+from itertools import accumulate, groupby
+from typing import Any, NamedTuple, Protocol
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -19,7 +18,6 @@ from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
 from discrete_vae.kernels.registry import are_plain, compiled_by, has_hooks, is_eager
 from discrete_vae.nets.weights import MixedPrecisionLayer, row_products
 from discrete_vae.numerics import bounded, differentiable_once, project_, row_sum
-from discrete_vae.records import ShowsShapes
 from discrete_vae.system import allocating
 
 
@@ -98,8 +96,14 @@ class L1BatchNorm(nn.Module):
         limit = scale.detach()
         return scale, bounded(self.offset, -limit, limit)
 
+    def affine(self) -> tuple[Tensor, Tensor]:
+        """Factor and offset of the map of x that the norm is in evaluation, each (feature,)."""
+        scale, offset = self.used_parameters()
+        factor = scale / (self.running_deviation + self.eps)
+        return factor, offset - self.running_mean * factor
+
     def form(self, *, rectify: bool) -> Form:
-        """Settings of this norm for the compiled pass, with or without a rectifier behind it."""
+        """Settings of the norm for the compiled pass."""
         return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
 
     def check_rows(self, num_rows: int) -> None:
@@ -240,34 +244,51 @@ class MLP(nn.Module):
         """
         if self.folded is not None:
             return self.folded(*inputs)
-        parts = self._fused_parts(inputs)
-        if parts is not None:
-            return fused_mlp(parts, inputs, centred=centred)
+        plan = self._fused_plan(inputs, centred)
+        if plan is not None:
+            return _fused(plan, inputs)
         for index in range(0, len(self.layers), 2):
             inputs = (torch.relu(normalized(self.layers[index], self.layers[index + 1], *inputs)),)
         out = self.output(*inputs, centred=centred) if centred else self.output(*inputs)
         return out if self.output.mixed_precision is None else out.to(self.output.weight.dtype)
 
-    def _fused_parts(self, inputs: tuple[Tensor, ...]) -> MLPParts | None:
-        """The parts of the network for one fused operation; None where that cannot be used, or does not gain."""
-        if not is_eager() or not are_plain(inputs):
-            return None
-        layers = [*self.layers._modules.values()]  # slices of a ModuleList are modules, made anew
-        linears, norms, training = [*layers[::2], self.output], layers[1::2], self.training
+    def plain_layers(self) -> tuple[list[ConcatLinear], list[L1BatchNorm]] | None:
+        """Linear maps and norms; None where hooks or layers of other classes may compute something else."""
+        layers = [
+            *self.layers._modules.values(),
+            self.output,
+        ]  # slices of a ModuleList are modules, made anew
+        linears, norms = layers[::2], layers[1::2]
         for linear in linears:
             if type(linear) is not ConcatLinear:
                 return None
         for norm in norms:
-            if type(norm) is not L1BatchNorm or norm.training != training:
+            if type(norm) is not L1BatchNorm:
                 return None
-        if not training:
+        return None if has_hooks(layers) else (linears, norms)  # pyright: ignore[reportReturnType]
+
+    def _fused_plan(self, inputs: tuple[Tensor, ...], centred: bool) -> _Plan | None:
+        """The network as one fused operation; None where that cannot be used, or does not gain."""
+        if not is_eager() or not are_plain(inputs) or (layers := self.plain_layers()) is None:
+            return None
+        linears, norms = layers
+        others: list[Tensor] = [] if self.output.bias is None else [self.output.bias]
+        for norm in norms:
+            if norm.training != self.training:
+                return None
+            others += norm.tensors()
+        if not self.training:
             rows = max(value.numel() // max(value.shape[-1], 1) for value in inputs)
             if rows * linears[0].out_features < SMALLEST_FUSED:
                 return None
-        if has_hooks(layers) or has_hooks((self.output,)):
+        weights = [linear.product_weight() for linear in linears]
+        if not (
+            are_plain(weights) and are_plain(weights, weights[0].dtype) and are_plain(others, torch.float32)
+        ):
             return None
-        parts = MLPParts.of(linears, norms, training)  # pyright: ignore[reportArgumentType]
-        return parts if parts.are_plain() and kernel.batch_norm.is_usable() else None
+        if not kernel.batch_norm.is_usable():
+            return None
+        return _Plan(linears, norms, weights, self.training, centred, *_joined(inputs))
 
     @torch.no_grad()
     def initialize_output_(self, start: Tensor | float, scale: float = 1.0) -> None:
@@ -284,6 +305,18 @@ def normalized(network: nn.Module, norm: nn.Module, *inputs: Tensor) -> Tensor:
 
 
 _KNOW_NORMS = (MLP.forward, ConcatLinear.forward)  # whoever puts another one in its place need not
+
+
+class FlattenEncoder(nn.Module):
+    """The values of x in one row: nothing is computed before the networks of the posterior."""
+
+    def __init__(self, input_shape: Sequence[int]) -> None:
+        super().__init__()
+        self.num_features = math.prod(input_shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, *input_shape) -> (batch, feature)."""
+        return x.flatten(1)
 
 
 class MLPDecoder(nn.Module):
@@ -321,53 +354,7 @@ class MLPDecoder(nn.Module):
 # gradient of an input that wants none is not computed.
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MLPParts(ShowsShapes):
-    """The parts of a network at one call.
-
-    Attributes:
-        weights: Read by the products, the output layer's last.
-        memories: Functions that give memory for the gradient of each of them, where some is kept and free.
-        norms: Of the hidden layers.
-        norm_tensors: Scale, offset, running mean and running deviation of each of them.
-        bias: The output's.
-        training: True if the norms use the statistics of the batch.
-    """
-
-    weights: list[Tensor]
-    memories: list[Callable[[], Tensor | None]]
-    norms: Sequence[L1BatchNorm]
-    norm_tensors: list[tuple[Tensor, Tensor, Tensor, Tensor]]
-    bias: Tensor | None
-    training: bool
-
-    @classmethod
-    def of(cls, linears: Sequence[ConcatLinear], norms: Sequence[L1BatchNorm], training: bool) -> MLPParts:
-        return cls(
-            [linear.product_weight() for linear in linears],
-            [linear.gradient_memory for linear in linears],
-            norms,
-            [norm.tensors() for norm in norms],
-            linears[-1].bias,
-            training,
-        )
-
-    def are_plain(self) -> bool:
-        """Tell whether the fused pass takes them: weights of one precision, all else float32, all on the CPU."""
-        dtype, others = self.weights[0].dtype, [tensor for norm in self.norm_tensors for tensor in norm]
-        if self.bias is not None:
-            others.append(self.bias)
-        for tensor in others:
-            if tensor.dtype != torch.float32:
-                return False
-        for weight in self.weights:
-            if weight.dtype != dtype:
-                return False
-        return are_plain(self.weights) and are_plain(others)
-
-
-@dataclass(frozen=True)
-class _Joint:
+class _Joint(NamedTuple):
     """Consecutive inputs with the same leading axes.
 
     Attributes:
@@ -375,67 +362,70 @@ class _Joint:
         sizes: Length of each one's last axis.
         start: Column of the weight that the first of them meets.
         stop: Column after the last.
-        inputs: Index of the first of them, and the one after the last.
+        inputs: Which inputs they are.
     """
 
     lead: torch.Size
     sizes: tuple[int, ...]
     start: int
     stop: int
-    inputs: tuple[int, int]
+    inputs: range
 
 
-@dataclass(frozen=True)
-class _Plan:
-    """Everything but the tensors of one call.
+class _Plan(NamedTuple):
+    """One call of a network, but for its inputs.
 
     Attributes:
-        parts: The network.
-        joints: How its inputs are joined.
-        lead: Leading axes of the output.
+        linears: Of the hidden layers and of the output.
+        norms: Of the hidden layers.
+        weights: What the products of the linear maps read.
+        training: Whether norms use the statistics of the batch.
         centred: Whether a norm takes the mean over the batch away behind the output layer too.
+        joints: How the inputs are joined.
+        lead: Leading axes of the output.
     """
 
-    parts: MLPParts
-    joints: tuple[_Joint, ...]
-    lead: torch.Size
+    linears: list[ConcatLinear]
+    norms: list[L1BatchNorm]
+    weights: list[Tensor]
+    training: bool
     centred: bool
+    joints: list[_Joint]
+    lead: torch.Size
 
     def centres(self, layer: int) -> bool:
         """True if a norm takes the mean over the batch away behind a layer."""
-        return self.parts.training if layer < len(self.parts.norms) else self.centred
+        return self.training if layer < len(self.norms) else self.centred
 
 
-def fused_mlp(parts: MLPParts, inputs: Sequence[Tensor], *, centred: bool = False) -> Tensor:
-    """Output of the network for float32 or bfloat16 inputs on the CPU; see `MLP.forward`."""
-    joints = tuple(_joints(inputs))
-    lead = joints[0].lead if len(joints) == 1 else torch.broadcast_shapes(*(each.lead for each in joints))
-    plan = _Plan(parts, joints, lead, centred)
-    parameters = [*parts.weights]
-    for scale, offset, _, _ in parts.norm_tensors:
-        parameters += [scale, offset]
-    if parts.bias is not None:
-        parameters.append(parts.bias)
-    if torch.is_grad_enabled():
-        return _FusedMLP.apply(plan, *inputs, *parameters)
-    return _forward(plan, inputs, parameters, None)
+def _fused(plan: _Plan, inputs: Sequence[Tensor]) -> Tensor:
+    """Output of the network for float32 or bfloat16 inputs on the CPU."""
+    if not torch.is_grad_enabled():
+        return _forward(plan, inputs, None)
+    parameters = [*plan.weights]
+    for norm in plan.norms:
+        parameters += norm.tensors()[:2]
+    bias = plan.linears[-1].bias
+    return _FusedMLP.apply(plan, *inputs, *parameters, *([] if bias is None else [bias]))
 
 
-def _joints(inputs: Sequence[Tensor]) -> list[_Joint]:
+def _joined(inputs: Sequence[Tensor]) -> tuple[list[_Joint], torch.Size]:
+    """The joints of some inputs, and the leading axes of all together."""
     found, column, index = [], 0, 0
     for lead, group in groupby(inputs, key=lambda value: value.shape[:-1]):
-        sizes = tuple(value.shape[-1] for value in group)
+        sizes = tuple([value.shape[-1] for value in group])
         stop = column + sum(sizes)
-        found.append(_Joint(lead, sizes, column, stop, (index, index + len(sizes))))
+        found.append(_Joint(lead, sizes, column, stop, range(index, index + len(sizes))))
         column, index = stop, index + len(sizes)
-    return found
+    lead = found[0].lead if len(found) == 1 else torch.broadcast_shapes(*[each.lead for each in found])
+    return found, lead
 
 
 def _matrix(joint: _Joint, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     """The joined inputs, (row, column), contiguous."""
     rows = math.prod(joint.lead)
     # cast before they are joined: a recording casts once what many networks read
-    parts = [part.to(dtype).reshape(rows, -1) for part in inputs[slice(*joint.inputs)]]
+    parts = [inputs[index].to(dtype).reshape(rows, -1) for index in joint.inputs]
     return parts[0].contiguous() if len(parts) == 1 else torch.cat(parts, 1)
 
 
@@ -454,45 +444,42 @@ def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> T
     return total.expand(*plan.lead, -1).reshape(-1, len(weight))
 
 
-def _forward(
-    plan: _Plan, inputs: Sequence[Tensor], parameters: Sequence[Tensor], keep: list[Tensor] | None
-) -> Tensor:
+def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -> Tensor:
     """The output; what the gradients need is added to ``keep``, without it memory is written over."""
-    parts = plan.parts
-    weights = parameters[: len(parts.weights)]
+    weights, bias = plan.weights, plan.linears[-1].bias
     matrices = [_matrix(joint, inputs, weights[0].dtype) for joint in plan.joints]
     hidden = _first_product(plan, matrices, weights[0])
     saved = list(matrices)
-    for norm, tensors, weight in zip(parts.norms, parts.norm_tensors, weights[1:], strict=True):
-        scale, offset, *running = tensors
+    for norm, weight in zip(plan.norms, weights[1:], strict=True):
+        scale, offset, mean, deviation = norm.tensors()
         out = hidden if keep is None else torch.empty_like(hidden)
-        if parts.training:
+        if plan.training:
             norm.check_rows(len(hidden))
             form = norm.form(rectify=True)
-            statistics = kernel.normalize(hidden, out, (scale, offset), (running[0], running[1]), form)
+            statistics = kernel.normalize(hidden, out, (scale, offset), (mean, deviation), form)
         else:
-            statistics = torch.stack(running)
+            statistics = torch.stack([mean, deviation])
             scale, offset = norm.used_parameters()
-            kernel.apply_fixed(hidden, out, running[0], scale / (running[1] + norm.eps), offset, True)
+            kernel.apply_fixed(hidden, out, mean, scale / (deviation + norm.eps), offset, True)
         saved += [hidden, out, statistics]
         hidden = torch.mm(out, weight.t())
     if keep is not None:
         keep += saved
     hidden = hidden.to(torch.float32)
-    if parts.bias is not None:
-        hidden.add_(parts.bias)
+    if bias is not None:
+        hidden.add_(bias)
     return hidden if len(plan.lead) == 1 else hidden.view(*plan.lead, -1)
 
 
 class _FusedMLP(torch.autograd.Function):
-    """See `fused_mlp`."""
+    """See `_fused`: the gradients by inputs, weights, scale and offset of each norm, and the bias."""
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
-        count = plan.joints[-1].inputs[1]
+        count = plan.joints[-1].inputs.stop
         inputs, parameters = tensors[:count], tensors[count:]
         keep: list[Tensor] = []
-        out = _forward(plan, inputs, parameters, keep)
+        out = _forward(plan, inputs, keep)
         ctx.plan, ctx.num_inputs, ctx.num_parameters = plan, count, len(parameters)
         ctx.dtypes = [value.dtype for value in inputs]
         ctx.save_for_backward(*parameters, *keep)
@@ -504,21 +491,21 @@ class _FusedMLP(torch.autograd.Function):
         ctx: Any, *gradients: Tensor
     ) -> tuple[Tensor | None, ...]:
         plan: _Plan = ctx.plan
-        parts, tensors = plan.parts, ctx.saved_tensors
+        tensors = ctx.saved_tensors
         parameters, keep = tensors[: ctx.num_parameters], tensors[ctx.num_parameters :]
         wanted = ctx.needs_input_grad[1:]
         wants_input, wants_parameter = wanted[: ctx.num_inputs], wanted[ctx.num_inputs :]
         found: list[Tensor | None] = [None] * ctx.num_parameters
-        weights, matrices = parameters[: len(parts.weights)], keep[: len(plan.joints)]
+        weights, matrices = parameters[: len(plan.weights)], keep[: len(plan.joints)]
 
         gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
-        if parts.bias is not None and wants_parameter[-1]:
+        if plan.linears[-1].bias is not None and wants_parameter[-1]:
             found[-1] = row_sum(gradient)
         gradient = gradient.to(weights[0].dtype).contiguous()
-        for index in reversed(range(len(parts.norms))):
+        for index in reversed(range(len(plan.norms))):
             hidden, out, statistics = keep[len(matrices) + 3 * index :][:3]
             if wants_parameter[index + 1]:
-                by_weight = _product(gradient, out, parts.memories[index + 1]())
+                by_weight = _product(gradient, out, plan.linears[index + 1].gradient_memory())
                 found[index + 1] = by_weight
                 if plan.centres(index + 1):
                     kernel.clear_constant(out, by_weight)
@@ -530,11 +517,11 @@ class _FusedMLP(torch.autograd.Function):
                 gradient,
                 parameters[place : place + 2],
                 statistics,
-                parts.norms[index].form(rectify=True),
-                of_batch=parts.training,
+                plan.norms[index].form(rectify=True),
+                of_batch=plan.training,
             )
         by_inputs: list[Tensor | None] = []
-        memory = parts.memories[0]() if wants_parameter[0] else None
+        memory = plan.linears[0].gradient_memory() if wants_parameter[0] else None
         for joint, matrix in zip(plan.joints, matrices, strict=True):
             share = gradient
             if len(matrices) > 1:
@@ -561,17 +548,16 @@ def _by_inputs(
     joint: _Joint, gradient: Tensor, weight: Tensor, wanted: Sequence[bool], dtypes: Sequence[torch.dtype]
 ) -> list[Tensor | None]:
     """The gradients by the inputs of a joint: one product for the columns from the first to the last that want one."""
-    first, last = joint.inputs
-    asked = [index for index in range(first, last) if wanted[index]]
-    found: list[Tensor | None] = [None] * (last - first)
+    asked = [place for place, index in enumerate(joint.inputs) if wanted[index]]
+    found: list[Tensor | None] = [None] * len(joint.inputs)
     if not asked:
         return found
-    places = [joint.start + sum(joint.sizes[:index]) for index in range(last - first + 1)]
-    start, stop = places[asked[0] - first], places[asked[-1] - first + 1]
-    product = torch.mm(gradient, weight[:, start:stop])
-    if product.dtype != dtypes[asked[0]]:
-        product = product.to(dtypes[asked[0]])
-    for index in asked:
-        part = product.narrow(1, places[index - first] - start, joint.sizes[index - first])
-        found[index - first] = part if len(joint.lead) == 1 else part.reshape(*joint.lead, -1)
+    places = list(accumulate(joint.sizes, initial=joint.start))
+    start, stop = places[asked[0]], places[asked[-1] + 1]
+    product, dtype = torch.mm(gradient, weight[:, start:stop]), dtypes[joint.inputs[asked[0]]]
+    if product.dtype != dtype:
+        product = product.to(dtype)
+    for place in asked:
+        part = product.narrow(1, places[place] - start, joint.sizes[place])
+        found[place] = part if len(joint.lead) == 1 else part.reshape(*joint.lead, -1)
     return found
