@@ -1,6 +1,7 @@
 """Configuration of the documentation build (`make docs`)."""
 
 import re
+import shutil
 from pathlib import Path
 
 import discrete_vae
@@ -70,5 +71,6 @@ def keep_stars(app, what, name, obj, options, lines):
 
 
 def setup(app):
+    shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # pages of modules that are gone
     app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-process-docstring", keep_stars)

@@ -169,7 +169,7 @@ def unknown_dotted_names(text: str) -> set[str]:
 
 
 def unknown_options(text: str, options: set[str]) -> set[str]:
-    return set(re.findall(r"(?<![\w-])--[a-z][a-z\d.-]*[a-z\d]", text)) - options - FOREIGN
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z\d.-]*[a-z\d](?![.\w-])", text)) - options - FOREIGN
 
 
 def unknown_targets(text: str) -> set[str]:

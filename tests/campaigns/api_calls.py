@@ -71,7 +71,7 @@ def prepare(folder: Path) -> list[tuple[Call, Any]]:
 @campaign(
     "api-calls",
     "a public function with one wrong argument",
-    bounded=250,
+    bounded=120,
     long=2000,
     prepare=prepare,
     limit=30.0,

@@ -26,7 +26,7 @@ from tests.campaigns.tiny_runs import (
 @campaign(
     "run-folders",
     "a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
-    bounded=4,
+    bounded=2,
     long=1000,
     prepare=prepare,
 )

@@ -9,9 +9,11 @@ from inspect import isabstract
 import pytest
 
 import discrete_vae
+from discrete_vae.cli.options import VERBS
 from tests.campaigns.__main__ import CAMPAIGNS
 from tests.campaigns.engine import FAULTS
 from tests.campaigns.planted import EXPECTED
+from tests.campaigns.processes import VERBS as STOPPED_VERBS
 from tests.campaigns.public_calls import public_calls
 
 
@@ -43,6 +45,10 @@ def test_no_fault(carry_out, name):
         for n, what, detail in report["faults"]
     ]
     assert not shown, "\n\n".join(shown)
+
+
+def test_every_verb_is_stopped_among_processes():
+    assert set(STOPPED_VERBS) == VERBS.keys() - {"train"}  # every fourth case trains
 
 
 def test_planted_faults_are_found(carry_out):

@@ -44,7 +44,7 @@ from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
 _TINY = 2.0**-126
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Spike:
     """A smoothing's class, and what a reduction must know of its parameters as they are."""
 
