@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
-from operator import is_, itemgetter
+from operator import attrgetter, call, is_, itemgetter
 from typing import Any
 
 import torch
@@ -256,8 +256,9 @@ class _Structure:
         names = [sorted(each.keys() - _OF_EVERY_MODULE) for each in self._attributes]
         self._settings = [itemgetter("training", *each) for each in names]
         self._tensors_then = self._tensors()
-        self.is_frozen = not any(each.requires_grad for each in self._tensors_then if each is not None)
-        self._then = self._now(self._tensors_then)
+        self._present = [each for each in self._tensors_then if each is not None]
+        self.is_frozen = not any(each.requires_grad for each in self._present)
+        self._then = self._now()
         self._modules_then = [dict(each) for each in self._modules]
 
     def holds(self) -> bool:
@@ -268,7 +269,7 @@ class _Structure:
                 len(tensors) == len(self._tensors_then)
                 and all(map(is_, tensors, self._tensors_then))
                 and self._modules == self._modules_then
-                and self._now(tensors) == self._then
+                and self._now() == self._then
             )
         except Exception:  # a setting is missing, or an array, whose comparison has no single answer
             return False
@@ -276,13 +277,21 @@ class _Structure:
     def _tensors(self) -> list[Tensor | None]:
         return [*chain.from_iterable(map(dict.values, self._holders))]
 
-    def _now(self, tensors: Sequence[Tensor | None]) -> tuple[list[Any], ...]:
-        """Places in memory, what is frozen, settings, how many attributes there are, and the methods."""
-        places = [(each.data_ptr(), each.requires_grad) for each in tensors if each is not None]
-        settings = [get(attributes) for get, attributes in zip(self._settings, self._attributes, strict=True)]
-        return places, settings, [*map(len, self._attributes)], [each.forward for each in self._classes]
+    def _now(self) -> tuple[list[Any], ...]:
+        """Places in memory, what is frozen, settings, how many attributes there are, and the methods.
+
+        Each of these is one pass without Python between its items: a step waits for it.
+        """
+        return (
+            [*map(Tensor.data_ptr, self._present)],
+            [*map(_REQUIRES_GRAD, self._present)],
+            [*map(call, self._settings, self._attributes)],
+            [*map(len, self._attributes)],
+            [*map(_FORWARD, self._classes)],
+        )
 
 
+_REQUIRES_GRAD, _FORWARD = attrgetter("requires_grad"), attrgetter("forward")
 _OF_EVERY_MODULE = vars(nn.Module()).keys()
 
 
