@@ -428,7 +428,7 @@ LIBRARY = f"""% This library
 @cache
 def references() -> dict[str, str]:
     """Every reference by its key, as BibTeX."""
-    text = files("discrete_vae").joinpath("references.bib").read_text(encoding="utf-8")
+    text = files("discrete_vae.config").joinpath("references.bib").read_text(encoding="utf-8")
     return {re.findall(r"@\w+\{([^,]+),", entry)[0]: entry for entry in text.strip().split("\n\n")}
 
 
