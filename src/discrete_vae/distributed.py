@@ -116,9 +116,7 @@ def broadcast(values: Tensor) -> Tensor:
 def average_(tensors: Sequence[Tensor], memory: Tensor) -> None:
     """Replace tensors by their means over the processes, in one message; the same bits in every process.
 
-    Args:
-        tensors: Of one shape in every process, changed in place.
-        memory: A vector of as many entries as all of them have, whose dtype is what is added up in.
+    The memory is a vector of as many entries as all of them have, whose dtype is what is added up in.
     """
     if not _active():
         return

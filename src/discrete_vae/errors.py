@@ -113,14 +113,7 @@ def _on_one_line(text: str) -> str:
 
 
 class NonFiniteLossError(DiscreteVAEError):
-    """Training met a loss that is not finite.
-
-    Args:
-        step: Number of the step, from 0.
-        term: The term of the loss that is not finite.
-        value: What it was.
-        last_checkpoint: Step of the last checkpoint, all of whose tensors are finite; None if there is none.
-    """
+    """Training met a loss that is not finite, at a step counted from 0; all tensors of the last checkpoint are."""
 
     def __init__(self, step: int, term: str, value: float, last_checkpoint: int | None) -> None:
         self.step, self.term, self.value, self.last_checkpoint = step, term, value, last_checkpoint
@@ -140,13 +133,7 @@ class NonFiniteLossError(DiscreteVAEError):
 
 
 class PeerLostError(DiscreteVAEError):
-    """Another process of the same command has ended, or cannot be reached.
-
-    Args:
-        rank: Number of the process that noticed.
-        num_processes: Processes of the command.
-        reason: What the library of messages says.
-    """
+    """Another process of the same command has ended, or cannot be reached."""
 
     def __init__(self, rank: int, num_processes: int, reason: str) -> None:
         self.rank, self.num_processes, self.reason = rank, num_processes, reason

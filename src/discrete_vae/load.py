@@ -130,9 +130,6 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         name: One of `pretrained_names`; `dvae list` says what each is and how good.
         device: Where the model and the chains are wanted.
 
-    Raises:
-        InvalidInputError: If there is no such model, or the device is not there.
-
     Examples:
         >>> run = load_pretrained("digits")
         >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape

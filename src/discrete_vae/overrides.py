@@ -25,32 +25,20 @@ _FIXED = {"kind", "name", "size"}  # not settings: the slot's own option, and wh
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of the config where one component can be swapped for another.
+    """A place of the config where one component can be swapped for another."""
 
-    Attributes:
-        path: Its option without dashes, "model.smoothing".
-        members: The configs that fit there, by name.
-        owner: The slot and the component that it belongs to; None for what every experiment has.
-    """
-
-    path: str
-    members: dict[str, type[ComponentConfig]]
-    owner: tuple[str, str] | None
+    path: str  # its option without dashes, "model.smoothing"
+    members: dict[str, type[ComponentConfig]]  # the configs that fit there, by name
+    owner: tuple[str, str] | None  # slot and component that it belongs to; None for what all have
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of the config.
+    """One value of the config."""
 
-    Attributes:
-        path: Its option without dashes, "model.smoothing.beta".
-        field: Its type, rule and description.
-        owner: The slot and the component that it belongs to; None for what every experiment has.
-    """
-
-    path: str
-    field: FieldInfo
-    owner: tuple[str, str] | None
+    path: str  # its option without dashes, "model.smoothing.beta"
+    field: FieldInfo  # its type, rule and description
+    owner: tuple[str, str] | None  # slot and component that it belongs to; None for what all have
 
     @property
     def many(self) -> bool:

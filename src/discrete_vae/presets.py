@@ -50,15 +50,10 @@ class BySize(NamedTuple):
 
 
 class Experiment(NamedTuple):
-    """One row of the table.
+    """One row of the table."""
 
-    Attributes:
-        about: A line about the model, in size short unless it says otherwise; `dvae list` shows it.
-        settings: Values by path in the config, or `BySize`; what is not named has the default of its config.
-    """
-
-    about: str
-    settings: Mapping[str, Any]
+    about: str  # a line about the model, in size short unless it says otherwise; `dvae list` shows it
+    settings: Mapping[str, Any]  # values by path in the config, or `BySize`; else its default holds
 
 
 def _epochs(smoke: int, short: int, cpu: int, paper: int, *, rise: float = 5.0) -> dict[str, BySize]:
@@ -295,9 +290,6 @@ def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:
         size: "smoke" (under a minute), "short" (minutes to an hour on two cores), "cpu" (an hour or two on two cores)
             or "paper".
 
-    Raises:
-        InvalidInputError: If the name or the size is unknown.
-
     Examples:
         >>> load_experiment("digits").model.prior.num_units
         32
@@ -359,17 +351,6 @@ def own_data(
     Up to 24 + 24 units keep log Z exact. Real values vary within a class: one layer of Gaussian latents tells how, so
     that the bits are left to the classes. Size smoke takes a minute at most however large the file is: it sees a fixed
     random choice of the examples, and takes fewer steps where there are very many features.
-
-    Args:
-        path: The file.
-        event_shape: Shape of an example, (feature,) or (channel, row, column).
-        num_train: Examples of its training part.
-        num_valid: Examples of its validation part.
-        num_test: Examples of its test part.
-        size: "smoke", "short", "cpu" or "paper".
-        likelihood: How values are read; None is as bits.
-        binarize: True if values are probabilities of bits.
-        missing: True if values are missing.
     """
     num_steps, width, units = _OWN_DATA[size]
     num_features, batch_size = prod(event_shape), min(_BATCH_SIZE, num_train)

@@ -168,11 +168,7 @@ def available_memory() -> int | None:
 def check_memory(argument: str, needed: int, repair: str, *, what: str = "") -> None:
     """Refuse what cannot fit this machine; does nothing where the system does not say what it has.
 
-    Args:
-        argument: What asks for the memory.
-        needed: Bytes that it takes at least.
-        repair: What to lower.
-        what: What the memory is for, "for weights" say.
+    What is needed is in bytes, at least; `what` says what for, "for weights".
     """
     free = available_memory()
     if free is not None and needed > free:

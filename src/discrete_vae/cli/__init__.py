@@ -33,16 +33,7 @@ def entry_point() -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command.
-
-    Args:
-        argv: Its words without the program's name; None means the process's own.
-
-    Returns:
-        The exit status: 0; 1 where training stopped on a loss that is not finite; 2 for wrong input, a damaged file,
-        a disk that refuses or too little memory; 70 for a fault of dvae itself; 130 after an interrupt, 143 after
-        SIGTERM.
-    """
+    """Run one command, of these words or the process's own; returns the exit status, which `dvae --help` explains."""
     words = list(sys.argv[1:] if argv is None else argv)
     with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
         warnings.showwarning = _show_warning

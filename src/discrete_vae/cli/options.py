@@ -64,20 +64,14 @@ class _Command(click.Command):
 
 
 class Verb(_Command):
-    """One verb.
-
-    Args:
-        takes_settings: Whether it takes settings of an experiment too; they come as `overrides`.
-        divides: Whether the processes of torchrun share its work; else the first does it alone, and the others end.
-        typed: What the user types for arguments of the library that are called otherwise, by their names there.
-    """
+    """One verb."""
 
     def __init__(
         self,
         *args: Any,
-        takes_settings: bool = False,
-        divides: bool = False,
-        typed: Mapping[str, str] | None = None,
+        takes_settings: bool = False,  # of an experiment, which come as `overrides`
+        divides: bool = False,  # its work among the processes of torchrun; else the first does it alone
+        typed: Mapping[str, str] | None = None,  # what the user types, by arguments of the library
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
@@ -237,14 +231,10 @@ Reader = Callable[[str, str], Any]
 
 
 def option(declared: str, meaning: str, read: Reader | None = None, **attributes: Any) -> Any:
-    """An option of a verb.
+    """An option of a verb, with further keywords of `click.option`.
 
-    Args:
-        declared: Its name and what its value is called, "--repeats R"; without the latter it is a flag. A value called
-            "mean|mode" is one of these words.
-        meaning: What its help says; a default that it does not name is added.
-        read: What reads its value; None leaves it the word that it is.
-        attributes: Further keywords of `click.option`.
+    It is declared by its name and what its value is called, "--repeats R"; without the latter it is a flag. A value
+    called "mean|mode" is one of these words. A default that the meaning does not name is added to the help.
     """
     name, _, value = declared.partition(" ")
     kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}

@@ -75,24 +75,17 @@ RUN_OPTION_NAMES = ("pretrained", "checkpoint", "seed", "device", "accept_change
 
 @dataclass(eq=False)
 class TrainedRun:
-    """The run that the command line names.
-
-    Attributes:
-        pretrained: Its name, if it is a model that comes with the library, into whose folder nothing may be written.
-        row_options: Values of the options of `takes_rows`, by the keywords of `rows_of_run`.
-        out: The file of --out, for verbs of `takes_rows`.
-        picture: The file of --picture, for these.
-    """
+    """The run that the command line names."""
 
     directory: RunDirectory
     device: torch.device
     checkpoint: int | Literal["best", "last"]
     accept_changed_config: bool
     given_seed: int | None
-    pretrained: str | None
-    row_options: dict[str, Any] = field(default_factory=dict)
-    out: str | None = None
-    picture: str | None = None
+    pretrained: str | None  # a model that comes with the library, into whose folder nothing may be written
+    row_options: dict[str, Any] = field(default_factory=dict)  # of `takes_rows`, by keywords of `rows_of_run`
+    out: str | None = None  # the file of --out, for verbs of `takes_rows`
+    picture: str | None = None  # that of --picture, for these
     _is_device_said: bool = field(default=False, init=False)
 
     @property
@@ -174,9 +167,8 @@ class TrainedRun:
     def progress(self, total: int, what: str) -> Iterator[Callable[..., None]]:
         """A bar on a terminal, elsewhere a line that says how long it takes; of the first process of torchrun alone.
 
-        Yields:
-            A function of the number of examples done, and a few words to stand beside it. Its first call says where it
-            computes: by then all that is wrong has been found.
+        It is a function of the number of examples done, and a few words to stand beside it. Its first call says where
+        it computes: by then all that is wrong has been found.
         """
         from discrete_vae.runs.progress import TrainingProgress
 
@@ -376,12 +368,8 @@ def write_rows(
 ) -> None:
     """Write a result with a row per example, under its number and label, and say where it is.
 
-    Args:
-        output: The file; None is nowhere.
-        rows: The examples.
-        arrays: What a .npz file holds.
-        array: What a .npy file holds; None is all columns side by side.
-        columns: What a table holds; None is the array's values alone, under the names of the features.
+    A .npz file holds the arrays, a .npy file the array, else all columns side by side, and a table the columns, else
+    the array's values under the names of the features.
     """
     if output is None:
         return

@@ -27,17 +27,11 @@ _FLATTENED = 1.5  # ... and the range would grow by more than this factor with i
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """One quantity over a run; empty if the run did not log it.
+    """One quantity over a run; empty if the run did not log it."""
 
-    Attributes:
-        step: Steps done, (point,) int64.
-        epoch: Passes over the training part, (point,) float64.
-        value: The quantity, (point,) float64.
-    """
-
-    step: np.ndarray
-    epoch: np.ndarray
-    value: np.ndarray
+    step: np.ndarray  # steps done, (point,) int64
+    epoch: np.ndarray  # passes over the training part, (point,) float64
+    value: np.ndarray  # the quantity, (point,) float64
 
     @property
     def late(self) -> np.ndarray:
@@ -91,9 +85,6 @@ def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurve
 
     Args:
         records: Lines of ``metrics.jsonl``, as ``run.metrics().read()`` gives them.
-
-    Returns:
-        The table.
 
     Raises:
         InvalidInputError: If no record holds an ELBO, or one that does lacks its epoch.
@@ -225,12 +216,7 @@ def _nats(value: float) -> str:
 
 
 def _epoch(epoch: float) -> str:
-    """An epoch with three digits at least, and all that it has before the point.
-
-    Examples:
-        >>> _epoch(1200.0), _epoch(31.25), _epoch(0.5)
-        ('1200', '31.2', '0.5')
-    """
+    """An epoch with three digits at least, and all that it has before the point."""
     return f"{epoch:.0f}" if epoch >= 100 else f"{epoch:.3g}"
 
 
@@ -299,13 +285,6 @@ def log_partition_histogram_table(
         values: Estimates of log Z, nats.
         std_errors: Their standard errors.
         exact: The true value, where it is known.
-
-    Raises:
-        InvalidInputError: If there is no estimate, or the lengths differ.
-
-    Examples:
-        >>> log_partition_histogram_table([1.0, 1.1], [0.05, 0.05]).value
-        array([1. , 1.1])
     """
     value, error = np.asarray(values, np.float64), np.asarray(std_errors, np.float64)
     if len(value) == 0 or value.shape != error.shape:

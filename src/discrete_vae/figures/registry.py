@@ -23,11 +23,7 @@ class FigureEntry:
     about: str
 
     def make(self, request: FigureRequest) -> Drawing:
-        """Make the table and the picture.
-
-        Raises:
-            InvalidInputError: If what the figure is drawn of is missing or damaged.
-        """
+        """Make the table and the picture."""
         module, _, function = self.place.partition(":")
         return getattr(importlib.import_module(f"discrete_vae.figures.{module}"), function)(request)
 

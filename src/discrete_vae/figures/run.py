@@ -104,9 +104,6 @@ def evolution_table(
         num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
         seed: Seed of zeta and of the continuous layers; the chains have their own.
 
-    Returns:
-        The table, on the CPU.
-
     Raises:
         InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
             belong to another machine than the model's prior; the chains have not moved then.
@@ -144,9 +141,6 @@ def draw_evolution(
         table: What `evolution_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
         grayscale: The scale of gray, for example that of the data; None makes one for the means.
-
-    Raises:
-        InvalidInputError: If the image shape does not fit the examples.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
@@ -202,17 +196,6 @@ def generated_examples(
 
     Returns:
         (row, chain, feature) on the CPU, values that x can have.
-
-    Raises:
-        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
-            belong to another machine than the model's prior; the chains have not moved then.
-
-    Examples:
-        >>> from discrete_vae import BlockGibbs, DiscreteVAE
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> generated_examples(model, BlockGibbs(model.prior, 3, seed=0), num_rows=4).shape
-        torch.Size([4, 3, 6])
     """
     used = chains.num_chains if num_chains is None else num_chains
     check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
@@ -243,17 +226,11 @@ _BLOCKS = 20  # of samples, at most, whose spread gives their error
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """One kind of quantity, estimated from the data and from the samples.
+    """One kind of quantity, estimated from the data and from the samples."""
 
-    Attributes:
-        data: (quantity,) float64.
-        samples: (quantity,) float64.
-        std_error: Of the difference, if the model were right, (quantity,) float64.
-    """
-
-    data: np.ndarray
-    samples: np.ndarray
-    std_error: np.ndarray
+    data: np.ndarray  # (quantity,) float64
+    samples: np.ndarray  # (quantity,) float64
+    std_error: np.ndarray  # of the difference, if the model were right, (quantity,) float64
 
     @property
     def distance(self) -> float:
@@ -304,9 +281,6 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
     Args:
         x: Data that the model was not trained on, (example, feature); NaN marks missing values.
         samples: Draws of x, (row, chain, feature), as those of `generated_examples`; chains are independent.
-
-    Returns:
-        The table.
 
     Raises:
         InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
@@ -496,18 +470,8 @@ def reconstructions_table(
             None means 100, or all where there are fewer.
         seed: Seed of the posterior's noise.
 
-    Returns:
-        The table, on the CPU.
-
     Raises:
         InvalidInputError: If x breaks the rules of `DiscreteVAE.encode`, or holds fewer examples than asked for.
-
-    Examples:
-        >>> from discrete_vae import DiscreteVAE
-        >>> from discrete_vae.config import ModelConfig, RBMConfig
-        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
-        >>> reconstructions_table(model, torch.zeros(50, 6), num_examples=5).indices
-        tensor([ 0, 10, 20, 30, 40])
     """
     count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
     if check_positive_int("num_examples", count) > len(x):
@@ -527,9 +491,6 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
     Args:
         table: What `reconstructions_table` returned.
         image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-
-    Raises:
-        InvalidInputError: If the image shape does not fit the examples.
     """
     num_examples, num_features = table.examples.shape
     _, width = cell_shape(num_features, image_shape)

@@ -35,17 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Grayscale:
-    """A scale of gray for values of some range.
+    """A scale of gray for values of some range."""
 
-    Attributes:
-        low: What is white, a value or one per feature.
-        high: What is black, likewise.
-        words: What black is, for captions.
-    """
-
-    low: Tensor
-    high: Tensor
-    words: str
+    low: Tensor  # what is white, a value or one per feature
+    high: Tensor  # what is black, likewise
+    words: str  # what black is, for captions
 
     def __call__(self, values: Tensor) -> Tensor:
         """Grayscale in [0, 1], values beyond the range cut off, (..., feature); NaN stays."""
@@ -56,14 +50,11 @@ class Grayscale:
 def grayscale_for(x: Tensor, *, per_feature: bool) -> Grayscale:
     """The scale for given examples: as they are where all lie in [0, 1], otherwise from the least to the greatest.
 
-    Args:
-        x: (example, feature); NaN marks missing values.
-        per_feature: Whether each feature has a scale of its own, as those of a table need.
+    They are (example, feature), NaN for what is missing; features of a table need a scale each.
 
     Examples:
-        >>> gray = grayscale_for(torch.tensor([[-1.0], [3.0]]), per_feature=False)
-        >>> gray(torch.tensor([[1.0], [7.0]])).flatten().tolist(), gray.words
-        ([0.5, 1.0], 'white is -1, black is 3')
+        >>> grayscale_for(torch.tensor([[-1.0], [3.0]]), per_feature=False)(torch.tensor([1.0, 7.0]))
+        tensor([0.5000, 1.0000])
     """
     low = torch.where(x.isnan(), torch.inf, x)
     high = torch.where(x.isnan(), -torch.inf, x)
@@ -107,29 +98,16 @@ _PALETTE = np.array([[gray] * 3 for gray in range(_GAP)] + [(205, 218, 234)], np
 
 @dataclass(frozen=True, eq=False)
 class RasterGrid:
-    """A painted grid.
+    """A painted grid."""
 
-    Attributes:
-        canvas: (height, width, 3) uint8.
-        rows: Where the centers of rows are, in pixels from the top.
-        lines: The same for the lines of all rows.
-        groups: Where the centers of groups are, in pixels from the left.
-    """
-
-    canvas: np.ndarray
-    rows: list[float]
-    lines: list[float]
-    groups: list[float]
+    canvas: np.ndarray  # (height, width, 3) uint8
+    rows: list[float]  # where the centers of rows are, in pixels from the top
+    lines: list[float]  # the same for the lines of all rows
+    groups: list[float]  # where the centers of groups are, in pixels from the left
 
 
 def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[int, int]:
-    """Height and width of one example, in features.
-
-    Args:
-        num_features: Features of an example.
-        image_shape: (height, width) of an image; None for examples that are no images, which become a strip with a
-            new line every 256 features.
-    """
+    """Height and width of one example, in features; what is no image is a strip with 256 features in a line."""
     if image_shape is None:
         return -(-num_features // _STRIP_WIDTH), min(num_features, _STRIP_WIDTH)
     sides = tuple(image_shape)
@@ -152,8 +130,7 @@ def check_grid(
     Examples:
         >>> check_grid((2, 3, 40_000, 64), (8, 8))
         Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels per side; received
-        1080021 x 32. Show fewer rows, groups or members of a group.
+        discrete_vae.errors.InvalidInputError: images must make a picture of at most 50000 pixels per side; ...
     """
     num_rows, num_groups, num_members, num_features = shape
     cell = cell_shape(num_features, image_shape)
@@ -168,13 +145,7 @@ def check_grid(
 
 
 def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool = False) -> RasterGrid:
-    """Paint examples, as large as the bounds of a grid allow: 0 is white, 1 is black.
-
-    Args:
-        images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
-        image_shape: (height, width) of an example; None makes strips.
-        stacked: Whether the members of a group lie below each other; those of strips always do.
-    """
+    """Paint examples, as large as the bounds of a grid allow; the arguments are those of `draw_image_grid`."""
     num_rows, num_groups, num_members, num_features = images.shape
     strips, cell = image_shape is None, cell_shape(num_features, image_shape)
     lines, columns = (num_members, 1) if stacked or strips else (1, num_members)
@@ -222,19 +193,12 @@ _PAD = 8  # pixels
 
 @dataclass(frozen=True)
 class GridText:
-    """The text around a grid.
+    """The text around a grid."""
 
-    Attributes:
-        caption: What rows and columns are, in a sentence or two; stands above.
-        row_title: What the row labels count, written upwards at the left.
-        row_labels: One per row, or one per line of a row; none leaves them out.
-        group_labels: One per group; none leaves them out.
-    """
-
-    caption: str
-    row_title: str = ""
-    row_labels: Sequence[str] = ()
-    group_labels: Sequence[str] = ()
+    caption: str  # what rows and columns are, in a sentence or two; stands above
+    row_title: str = ""  # what the row labels count, written upwards at the left
+    row_labels: Sequence[str] = ()  # one per row, or one per line of a row; none leaves them out
+    group_labels: Sequence[str] = ()  # one per group; none leaves them out
 
     def check(self, grid: RasterGrid) -> None:
         """Check that there are as many labels as places."""
@@ -389,29 +353,17 @@ class FigureTable(Protocol):
 
 
 def picture_file(path: str | Path, *, argument: str = "path") -> OutputFile:
-    """The file of a picture, if one can be written there.
-
-    Args:
-        path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory. Folders that do not exist are
-            made when the picture is written.
-        argument: What messages call it.
-    """
+    """The file of a picture, .png, .pdf or .svg, if one can be written there; it makes its folders."""
     return OutputFile(path, argument=argument, endings=tuple(_METADATA))
 
 
 def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) -> Path:
-    """Write a figure so that the file is either the old one or the new one, never a part.
+    """Write a figure so that the file is either the old one or the new one, never a part; returns the path.
 
     Args:
         figure: The figure, any of matplotlib's; its own dots per inch are used.
-        path: As in `picture_file`.
+        path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory.
         note: A sentence for the file's metadata.
-
-    Returns:
-        The path.
-
-    Raises:
-        InvalidInputError: If `picture_file` refuses the path, or it cannot be written.
     """
     import matplotlib  # here, since it takes a while
 
@@ -427,18 +379,7 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
 
 
 def save_table(table: FigureTable, path: str | Path) -> Path:
-    """Write the numbers that a picture shows.
-
-    Args:
-        table: The table of a figure.
-        path: A file name that ends in .csv or .npz; ``~`` is the home directory.
-
-    Returns:
-        The path.
-
-    Raises:
-        InvalidInputError: If the path has another ending or cannot be written.
-    """
+    """Write the numbers that a picture shows to a .csv or .npz file; returns the path."""
     return write_columns(path, table.columns())
 
 
@@ -461,13 +402,7 @@ class Drawing:
 
 
 class FigureRun:
-    """A run that a figure is drawn of; model and data are loaded once, when a figure wants them.
-
-    Args:
-        directory: Its folder.
-        load: Gives the model.
-        data_dir: The folder of the data sets, if one was given.
-    """
+    """A run that a figure is drawn of; model and data are loaded once, when a figure wants them."""
 
     def __init__(
         self, directory: RunDirectory, load: Callable[[], LoadedRun], *, data_dir: str | None = None

@@ -110,14 +110,7 @@ class Chart:
 
 
 class Drawn:
-    """A chart in one width; all lengths in pixels.
-
-    Attributes:
-        name: Of the width.
-        x_ticks: Places and labels on the horizontal axis.
-        y_ticks: Likewise on the vertical one.
-        paths: Class, outline and width of the pen, 0 for that of the style sheet, of each stroke.
-    """
+    """A chart in one width; all lengths in pixels."""
 
     def __init__(self, chart: Chart, name: str, width: int) -> None:
         self.name, self.width = name, width
@@ -128,7 +121,7 @@ class Drawn:
         x_ticks = chart.x.ticks(max(2, int((self.right - self.left) / _PIXELS_PER_X_TICK)))
         self.x_ticks = [(self._across(value), text) for value, text in x_ticks]
         self.y_ticks = [(self._down(value), text) for value, text in y_ticks]
-        self.paths = [
+        self.paths = [  # class, outline and width of the pen, 0 for that of the style sheet
             (mark.kind, self._outline(mark, *stroke), 2 * mark.radius)
             for mark in chart.marks
             for stroke in mark.strokes
@@ -194,12 +187,7 @@ def signed(values: np.ndarray, most: float) -> np.ndarray:
 
 
 def grid(raster: np.ndarray) -> np.ndarray:
-    """Images (row, column, height, width, 4) as one, with clear gaps of a fourteenth of their height.
-
-    Examples:
-        >>> grid(np.ones((2, 3, 4, 4, 4), np.uint8)).shape
-        (9, 14, 4)
-    """
+    """Images (row, column, height, width, 4) as one, with clear gaps of a fourteenth of their height."""
     rows, columns, height, width, _ = raster.shape
     gap = max(1, height // 14)
     padded = np.pad(raster, ((0, 0), (0, 0), (0, gap), (0, gap), (0, 0)))

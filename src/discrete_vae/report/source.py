@@ -166,19 +166,12 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page.
+    """A part of the page."""
 
-    Attributes:
-        key: Its name in links, and of the macro of ``sections.html.j2`` that shows it.
-        title: Its heading.
-        values: What the macro shows.
-        verdict: Its judgement, if it judges.
-    """
-
-    key: str
-    title: str
-    values: dict[str, Any] = field(default_factory=dict)
-    verdict: Verdict | None = None
+    key: str  # its name in links, and of the macro of ``sections.html.j2`` that shows it
+    title: str  # its heading
+    values: dict[str, Any] = field(default_factory=dict)  # what the macro shows
+    verdict: Verdict | None = None  # its judgement, if it judges
 
 
 # Numbers as readers want them.
@@ -226,12 +219,7 @@ def error_digits(std_error: float | None) -> int:
 
 
 def plus_minus(value: float, std_error: float | None) -> str:
-    """A value with its standard error, if that is known.
-
-    Examples:
-        >>> plus_minus(0.5, 0.012)
-        '0.500 ± 0.012'
-    """
+    """A value with its standard error, if that is known."""
     digits = error_digits(std_error)
     if std_error is None or math.isnan(std_error):
         return shown(value, digits)

@@ -110,21 +110,13 @@ class CheckpointWriteError(InvalidInputError):
 
 @dataclass(frozen=True)
 class CheckpointRecord:
-    """The plain values of a checkpoint.
+    """The plain values of a checkpoint."""
 
-    Attributes:
-        step: Number of steps done when it was saved.
-        meta: Those that were saved with it.
-        best: Step of the best checkpoint at that time and what made it the best; None if there was none.
-        interim: Whether it only bridges an interruption.
-        sha256: Sum of the file with the tensors; empty as long as there is none.
-    """
-
-    step: int
-    meta: dict[str, Any]
-    best: dict[str, Any] | None = None
-    interim: bool = False
-    sha256: str = field(default="", compare=False)
+    step: int  # number of steps done when it was saved
+    meta: dict[str, Any]  # those that were saved with it
+    best: dict[str, Any] | None = None  # the best at that time: its step and what made it so
+    interim: bool = False  # whether it only bridges an interruption
+    sha256: str = field(default="", compare=False)  # of the tensors; empty while there are none
 
     @property
     def sums(self) -> tuple[str, ...]:
@@ -306,7 +298,7 @@ class CheckpointStore:
         best: Mapping[str, Any] | None = None,
         interim: bool = False,
     ) -> Path:
-        """Save a checkpoint, then remove those that are neither among the newest nor the best.
+        """Save a checkpoint and return its folder; remove those that are neither among the newest nor the best.
 
         A checkpoint of the same step is replaced. A damaged one of another step is never removed: it may be the best.
 
@@ -317,9 +309,6 @@ class CheckpointStore:
             best: If given, this checkpoint becomes the best one, and these values are kept beside its step.
             interim: Whether it only bridges an interruption: it is not counted among the newest, and the next save
                 removes it, so a run that was interrupted leaves the same checkpoints as one that was not.
-
-        Returns:
-            The checkpoint's folder.
         """
         steps = self.steps()
         least = steps[-1] if steps else 0

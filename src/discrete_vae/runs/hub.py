@@ -15,12 +15,7 @@ FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproduction" / "models")
 
 
 def pretrained_names() -> tuple[str, ...]:
-    """Names of the trained models that come with the library, for `load_pretrained` and `dvae VERB --pretrained`.
-
-    Examples:
-        >>> "digits" in pretrained_names()
-        True
-    """
+    """Names of the trained models that come with the library, for `load_pretrained` and `dvae VERB --pretrained`."""
     folder = next((each for each in FOLDERS if each.is_dir()), None)
     names = [] if folder is None else [path.parent.name for path in folder.glob("*/config.json")]
     return tuple(sorted(name for name in names if not name.startswith(".")))  # as a killed export leaves them

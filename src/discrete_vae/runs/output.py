@@ -43,10 +43,6 @@ class OutputFile:
         argument: The argument that messages name.
         endings: Those that it may have.
         others: Files that are read, or written besides, none of which it may replace.
-
-    Attributes:
-        path: The file.
-        ending: Its ending, in small letters.
     """
 
     def __init__(

@@ -35,12 +35,8 @@ class ResultStore:
     The same settings give the same name, so repeating a computation replaces its own file and no other. A result is
     kept with the SHA-256 of its own values, and refused when they are others; those of earlier versions have none.
 
-    Args:
-        most_complete_path: The copy, FOLDER/evaluation.json for example.
-        folder: All results, FOLDER/evaluations for example.
-        schema: The form of a result.
-        name: The name of a result's file without its ending, made from the settings in it.
-        completeness: The key that results are compared by; the greatest is copied.
+    `name` makes the name of a result's file, without its ending, of the settings in it. Results are compared by
+    `completeness`; the greatest is copied.
     """
 
     def __init__(

@@ -25,19 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """A network, or a tensor that belongs to none.
+    """A network, or a tensor that belongs to none."""
 
-    Attributes:
-        part: The part of the model: prior, posterior, hierarchy.prior, hierarchy.posterior, likelihood.
-        name: Its dotted name.
-        shape: Widths from input to output, or the tensor's shape.
-        count: Its parameters.
-    """
-
-    part: str
-    name: str
-    shape: str
-    count: int
+    part: str  # the part of the model: prior, posterior, hierarchy.prior, hierarchy.posterior, likelihood
+    name: str  # its dotted name
+    shape: str  # widths from input to output, or the tensor's shape
+    count: int  # its parameters
 
 
 def parameter_rows(model: nn.Module) -> list[ParameterRow]:
@@ -66,52 +59,28 @@ _WITH_ADAM = 16  # bytes per parameter: weight, gradient and two moments in floa
 
 @dataclass(frozen=True)
 class ExperimentDescription:
-    """Sizes, parameters, memory and pace of an experiment.
+    """Sizes, parameters, memory and pace of an experiment."""
 
-    Attributes:
-        num_examples: Examples that training and validation see.
-        num_steps: Steps of the whole run.
-        steps_per_epoch: Steps of an epoch.
-        num_chains: Persistent chains.
-        num_units: Binary units of the prior.
-        num_groups: Groups of the posterior.
-        num_layers: Continuous layers.
-        units_per_layer: Units of each.
-        decoder_size: Values that the decoder reads.
-        parameters: The model's networks and tensors.
-        weight_bytes: Memory of weights, gradients and Adam.
-        data_bytes: Memory of the data.
-        peak_bytes: What the process, or on CUDA the device, has taken at most, libraries included; None where the
-            system does not tell.
-        seconds_per_step: The shortest time of a few real steps.
-    """
-
-    num_examples: tuple[int, int]
-    num_steps: int
-    steps_per_epoch: int
+    num_examples: tuple[int, int]  # examples that training and validation see
+    num_steps: int  # steps of the whole run
+    steps_per_epoch: int  # steps of an epoch
     num_chains: int
     num_units: int
     num_groups: int
-    num_layers: int
+    num_layers: int  # continuous layers
     units_per_layer: int
-    decoder_size: int
-    parameters: tuple[ParameterRow, ...]
-    weight_bytes: int
-    data_bytes: int
-    peak_bytes: int | None
-    seconds_per_step: float
+    decoder_size: int  # values that the decoder reads
+    parameters: tuple[ParameterRow, ...]  # the model's networks and tensors
+    weight_bytes: int  # memory of weights, gradients and Adam
+    data_bytes: int  # memory of the data
+    peak_bytes: int | None  # most that the process, or the CUDA device, has taken; None where it is not told
+    seconds_per_step: float  # the shortest time of a few real steps
 
 
 def describe_experiment(
     config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
 ) -> ExperimentDescription:
-    """Build the model of an experiment and take a few steps; nothing is written.
-
-    Args:
-        config: The experiment.
-        dataset: Its data.
-        device: Where to compute.
-    """
+    """Build the model of an experiment and take a few steps; nothing is written."""
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)

@@ -26,19 +26,11 @@ class MetricsLogger(Protocol):
     """A second place for lines of metrics.jsonl, for example `discrete_vae.interop.tensorboard.TensorBoardLogger`."""
 
     def begin(self, records: Sequence[Record]) -> None:
-        """Bring what is there to the lines that the run goes on from; called once, before the first step.
-
-        Args:
-            records: The lines; none for a new run. Lines of steps that will be taken again are not among them.
-        """
+        """Bring what is there to the lines that the run goes on from, none for a new run; called once, at the start."""
         ...
 
     def write(self, record: Record) -> None:
-        """Take one more line.
-
-        Args:
-            record: A mapping with the ``step``, and numbers.
-        """
+        """Take one more line: the ``step``, and numbers."""
         ...
 
     def close(self) -> None:
@@ -117,22 +109,12 @@ WARM_UP = 5  # steps before the first one of a trace: kernels compile, memory is
 
 
 class StepTrace:
-    """A Chrome trace of some steps of a run with every operation in them.
-
-    Args:
-        path: The file to write.
-        num_steps: Steps to record, after five that warm up.
-
-    Attributes:
-        path: The file.
-        recorded: Numbers of the steps recorded.
-        written: Whether `write` was called.
-    """
+    """A Chrome trace of some steps of a run, after five that warm up, with every operation in them."""
 
     def __init__(self, path: Path, num_steps: int) -> None:
         self.path = path
-        self.recorded: list[int] = []
-        self.written = False
+        self.recorded: list[int] = []  # numbers of steps
+        self.written = False  # whether `write` was called
         self._num_steps = check_positive_int("num_steps", num_steps)
         self._to_warm_up = WARM_UP
         self._profile: profile | None = None

@@ -177,13 +177,9 @@ def training_step(
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
-    Args:
-        state: What the step changes; its count of steps, which keys the noise, stays.
-        config: The experiment.
-        x: (batch, *event) or (batch, feature).
-        epoch: Epochs done, for warm-up and the bound of beta.
-        progress: Share of the run that is done, for the step size and the start of importance samples.
-        store: Where to look for the last good checkpoint if the step fails.
+    Epochs done count for warm-up and the bound of beta, the share of the run that is done for the step size and the
+    start of importance samples. The state's count of steps, which keys the noise, stays. An error names the last good
+    checkpoint of the store.
     """
     settings, model = config.training, state.model
     if not model.training:
@@ -293,22 +289,15 @@ def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict
 
 
 class RunCheckpoints:
-    """Brings a state to where the run was left, and saves it from there on.
-
-    Attributes:
-        store: The checkpoints.
-        best_step: Step of the best one; None before the first validation, as its ELBO and score.
-        best_elbo: Its validation ELBO, nats.
-        best_score: Its `validation_score`, nats.
-    """
+    """Brings a state to where the run was left, and saves it from there on."""
 
     def __init__(
         self, run: RunDirectory, state: TrainingState, *, num_steps: int, accept_changed_config: bool = False
     ) -> None:
         self.store: CheckpointStore = run.checkpoints()
-        self.best_step: int | None = None
-        self.best_elbo: float | None = None
-        self.best_score: float | None = None
+        self.best_step: int | None = None  # None before the first validation, as what follows
+        self.best_elbo: float | None = None  # its validation ELBO, nats
+        self.best_score: float | None = None  # its `validation_score`, nats
         self._state, self._run, self._num_steps = state, run, num_steps
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []

@@ -38,14 +38,10 @@ Below it, the operations of a step are so short that waking a second thread take
 
 @contextmanager
 def training_threads(config: ExperimentConfig, environment: dict[str, Any]) -> Iterator[None]:
-    """Within the block, torch has the number of threads of the run; afterwards the number that it had.
+    """Within the block, torch has the number of threads of the run, of which an environment.json may tell.
 
     A small model trains on one thread. A resumed run goes on with the number that it began with, since sums round
     differently for another one. ``OMP_NUM_THREADS`` is the user's word and goes before both.
-
-    Args:
-        config: The experiment.
-        environment: The resumed run's ``environment.json``; empty for a new run.
     """
     own = chosen = torch.get_num_threads()
     begun = environment.get("platform", {}).get("torch_threads")

@@ -326,12 +326,7 @@ class RunRefit:
     def run(self, report: Callable[[int, float], None] | None = None) -> Refit:
         """Fit the posterior and write the new run; the loaded model's posterior changes, and its chains are swept on.
 
-        Args:
-            report: Called after each step with the steps done and the loss, nats.
-
-        Raises:
-            InvalidInputError: If the folder has been filled meanwhile, or cannot be written.
-            NonFiniteLossError: If the loss is not finite; nothing is written.
+        `report` is called after each step with the steps done and the loss, nats.
         """
         if self.made is not None:
             return self.made

@@ -23,17 +23,9 @@ class ConstantRate:
 
 @dataclass(frozen=True)
 class ExponentialRate:
-    """f^t after a share t of the run.
+    """f^t after a share t of the run."""
 
-    Args:
-        final_fraction: f, what is left at the end.
-
-    Examples:
-        >>> round(ExponentialRate(0.01)(0.5), 6)
-        0.1
-    """
-
-    final_fraction: float
+    final_fraction: float  # f, what is left at the end
 
     def __call__(self, progress: float) -> float:
         """The share."""
@@ -42,17 +34,9 @@ class ExponentialRate:
 
 @dataclass(frozen=True)
 class CosineRate:
-    """f + (1 - f) (1 + cos pi t) / 2 after a share t of the run.
+    """f + (1 - f) (1 + cos pi t) / 2 after a share t of the run."""
 
-    Args:
-        final_fraction: f, what is left at the end.
-
-    Examples:
-        >>> round(CosineRate(0.5)(0.5), 6)
-        0.75
-    """
-
-    final_fraction: float
+    final_fraction: float  # f, what is left at the end
 
     def __call__(self, progress: float) -> float:
         """The share."""
@@ -102,14 +86,7 @@ def kl_weights(config: WarmUpConfig, epoch: float) -> KLWeights:
 
 
 def max_beta(config: BetaBoundConfig, epoch: float) -> float:
-    """The upper bound of beta at a time: a line.
-
-    Source: Rolfe 2017, section architecture.
-
-    Examples:
-        >>> max_beta(BetaBoundConfig(start=3.0, slope=0.5), 4.0)
-        5.0
-    """
+    """The upper bound of beta at a time, a line; Rolfe 2017, section architecture."""
     return config.start + config.slope * epoch
 
 

@@ -149,12 +149,7 @@ _TERMS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
 
 
 class ElboSums:
-    """Sums of the bound and its terms over the steps since the last line of the log; a checkpoint has them.
-
-    Examples:
-        >>> ElboSums().state()
-        {'parts': [0.0, 0.0, 0.0, 0.0], 'count': 0}
-    """
+    """Sums of the bound and its terms over the steps since the last line of the log; a checkpoint has them."""
 
     def __init__(self) -> None:
         self._parts = [0.0] * len(_TERMS)
@@ -339,39 +334,22 @@ _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a qu
 
 @dataclass
 class TrainingState:
-    """The parts of a run; all are saved but times, record, recorded and replicas.
-
-    Attributes:
-        model: The model.
-        optimizer: Adam over all of its parameters and the gradient's own, in `parameter_groups`.
-        chains: The persistent chains, those of this process if there are several.
-        gradient: What estimates the gradient of the bound, with what it has learned.
-        seed: The experiment's.
-        step: Steps done.
-        log_partition: log Z of the prior when it was last estimated, nats.
-        log_partition_std_error: Its standard error.
-        sums: What the next line of the log averages.
-        times: Where the time goes.
-        averages: Averaged weights, if the run has them; they are what a checkpoint's model is.
-        record: True where steps are recorded and repeated.
-        recorded: Takes the gradients.
-        replicas: What the processes of torchrun share.
-    """
+    """The parts of a run; all are saved but times, record, recorded and replicas."""
 
     model: DiscreteVAE
-    optimizer: Adam
-    chains: Sampler
-    gradient: GradientEstimator
-    seed: int
-    step: int = 0
-    log_partition: float = 0.0
-    log_partition_std_error: float = math.inf
-    sums: ElboSums = field(default_factory=ElboSums)
-    times: StepTimes = field(default_factory=StepTimes)
-    averages: AveragedWeights | None = None
-    record: bool = True
-    recorded: RecordedStep = field(init=False)
-    replicas: Replicas = field(init=False)
+    optimizer: Adam  # over all of its parameters and the gradient's own, in `parameter_groups`
+    chains: Sampler  # the persistent chains, those of this process if there are several
+    gradient: GradientEstimator  # what estimates the gradient of the bound, with what it has learned
+    seed: int  # the experiment's
+    step: int = 0  # steps done
+    log_partition: float = 0.0  # log Z of the prior when it was last estimated, nats
+    log_partition_std_error: float = math.inf  # its standard error
+    sums: ElboSums = field(default_factory=ElboSums)  # what the next line of the log averages
+    times: StepTimes = field(default_factory=StepTimes)  # where the time goes
+    averages: AveragedWeights | None = None  # they are what a checkpoint's model is
+    record: bool = True  # true where steps are recorded and repeated
+    recorded: RecordedStep = field(init=False)  # takes the gradients
+    replicas: Replicas = field(init=False)  # what the processes of torchrun share
 
     def __post_init__(self) -> None:
         self.recorded = RecordedStep(self.model, self.optimizer, self.gradient, record=self.record)
@@ -427,10 +405,8 @@ class TrainingState:
     def estimate_log_partition(self, *, to_compare: bool = False) -> None:
         """Estimate log Z at the prior's present weights, by the sampler if it can, else exactly or by annealing.
 
-        Args:
-            to_compare: True for a value that will be compared with other checkpoints'. Annealing, which is too low on
-                average and may not know it, is not enough then (`comparable_log_partition`). With averaged weights it
-                never is compared, see `evaluated_log_partition`.
+        A value to compare with other checkpoints' needs more than annealing, which is too low on average and may not
+        know it (`comparable_log_partition`). With averaged weights it never is compared (`evaluated_log_partition`).
         """
         chains = gather_shares(self.chains.z) if to_compare and self.averages is None else None
         seed = key_to_seed(self.seed, _LOG_Z_STREAM, self.step)

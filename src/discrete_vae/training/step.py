@@ -137,16 +137,9 @@ class RecordedStep:
     ) -> tuple[LossTerms, tuple[float, ...]]:
         """Evaluate the terms of the loss, and give the parameters the gradients of their weighted sum.
 
-        Args:
-            x: (batch, *event) or (batch, feature), in the likelihood's domain.
-            negative_phase: (chain, unit), states of the prior.
-            discrete: Weight of the KL of the binary latents.
-            continuous: Weight of the KL of the Gaussian layers.
-            num_importance_samples: See `DiscreteVAE.elbo`.
-            noise_key: Seed and key of the noise, see `discrete_vae.rng.keyed_generator`.
-
-        Returns:
-            The terms, (batch,) each and without gradient, and their means over the batch, nats.
+        Of x, (batch, *event) or (batch, feature), and states of the prior, (chain, unit), with the weights of the KL of
+        the binary latents and of the Gaussian layers. Gives the terms, (batch,) each and without gradient, and their
+        means over the batch, nats.
 
         Warns:
             KernelWarning: If steps cannot be recorded, or not any more.
