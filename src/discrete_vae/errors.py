@@ -100,9 +100,8 @@ def naming(source: str) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        raise InvalidInputError(
-            f"{source}: {error.argument}", error.rule, error.received, error.repair
-        ) from None
+        argument = f"{source}: {error.argument}"
+        raise InvalidInputError(argument, error.rule, error.received, error.repair) from None
 
 
 def _on_one_line(text: str) -> str:

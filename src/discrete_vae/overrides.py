@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -47,7 +48,6 @@ class Setting:
 
     @property
     def _types(self) -> tuple[Any, ...]:
-        """Its type and, where it is a union, the members."""
         return self.field.annotation, *get_args(self.field.annotation)
 
     def read(self, words: Sequence[str]) -> Any:
@@ -123,6 +123,14 @@ def settings_of(config: ExperimentConfig) -> list[Slot | Setting]:
 def read_value(config: ExperimentConfig, path: str) -> Any:
     """The value at a path of `settings_of`."""
     return attrgetter(path.replace("-", "_"))(config)
+
+
+def words_of(value: object) -> list[str]:
+    """The words of a command line that `Setting.read` turns into a value."""
+    if isinstance(value, tuple):
+        nested = any(isinstance(each, tuple) for each in value)
+        return [json.dumps(value)] if nested else [word for each in value for word in words_of(each)]
+    return [str(value).lower() if value is None or isinstance(value, bool) else str(value)]
 
 
 def put(fields: dict[str, Any], path: str, value: object) -> None:

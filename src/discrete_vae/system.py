@@ -41,10 +41,8 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        rule, repair = (
-            "must name a user with a home directory after ~",
-            "Write the path out, or ./~ for that name.",
-        )
+        rule = "must name a user with a home directory after ~"
+        repair = "Write the path out, or ./~ for that name."
         raise InvalidInputError(argument, rule, repr(text), repair) from None
 
 
@@ -335,7 +333,6 @@ class _Judge:
         self._last = self._freed = -float("inf")
 
     def look(self, share: float, now: float) -> bool:
-        """Judge by the waiting time per second since the last look, at a time in seconds."""
         if share > (_FREE if self.contended else _CONTENDED):
             if not self.contended:
                 soon = now - self._freed < 2 * self._hold
@@ -366,7 +363,6 @@ class _Holders:
             threading.Thread(target=_hold_a_team, args=(self._release,), daemon=True).start()
 
     def free(self) -> None:
-        """Let the teams end."""
         if self._release is not None:
             self._release.set()
             self._release = None

@@ -25,6 +25,7 @@ from discrete_vae.cli.trained import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
+from discrete_vae.system import user_path
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,9 +65,8 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     num_units, share = codes.bits.shape[1], 100 * codes.bits.mean()
     print(f"{num_units} units, {share:.0f} % of them on; {distinct} different codes")
     arrays = codes.arrays()
-    write_rows(
-        output, examples, arrays, arrays[what], numbered(_COLUMNS.get(what, what), arrays[what], first=0)
-    )
+    columns = numbered(_COLUMNS.get(what, what), arrays[what], first=0)
+    write_rows(output, examples, arrays, arrays[what], columns)
     if drawing is not None:
         run.save_picture(draw_codes(codes, examples.labels), drawing)
 
@@ -333,7 +333,6 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
     import torch
 
     from discrete_vae.data.arrays import read_npy
-    from discrete_vae.system import user_path
 
     mask = read_npy(user_path("--mask", word))
     size, repair = examples.x.shape[1], "Save a boolean array of the data's shape, true in gaps."
@@ -405,10 +404,7 @@ def run_generate(
         examples = run.rows(part=part, labels=labels)
         names = examples.labels
         if names is None or names.ndim != 1:
-            rule, repair = (
-                "needs a label per example",
-                "Give --labels FILE, or a file with labels: --data FILE.",
-            )
+            rule, repair = "needs a label per example", "Give --labels FILE, or --data FILE with labels."
             raise InvalidInputError("--label", rule, f"none for {examples.name.rstrip(',')}", repair)
         _places(label, np.unique(names))
         classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
@@ -451,11 +447,9 @@ def _pairs(argument: str, word: str | None, form: str, value: str) -> dict[int, 
 
 
 def _field(word: str | None, num_units: int) -> Tensor | None:
-    """Fields of all units; None for none."""
     import torch
 
     from discrete_vae.data.arrays import read_npy
-    from discrete_vae.system import user_path
 
     if word is None:
         return None
@@ -476,7 +470,6 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
 
 
 def _places(label: str, classes: np.ndarray) -> list[int]:
-    """Places of the classes that are asked for."""
     names = [str(name) for name in classes]
     wanted = names if label == "all" else list(dict.fromkeys(word.strip() for word in label.split(",")))
     for word in wanted:
@@ -545,7 +538,6 @@ def run_interpolate(
 def _pairs_of_examples(
     rows: Rows, start: int | None, end: int | None, count: int, seed: int
 ) -> list[tuple[int, int]]:
-    """Places of the pairs' examples."""
     from discrete_vae.data.splits import fixed_permutation
 
     if start is not None and end is not None:
@@ -635,9 +627,7 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     print(f"units that differ from the nearest: median {first:g}, from the last of {k}: {last:g}")
     mine, of_pool = queries.labels, pool.labels
     kinds = {None if each is None or each.ndim != 1 else each.dtype.kind == "U" for each in (mine, of_pool)}
-    if (
-        mine is not None and of_pool is not None and len(kinds) == 1 and None not in kinds
-    ):  # words, or numbers
+    if mine is not None and of_pool is not None and kinds in ({True}, {False}):  # words, or numbers
         same = (of_pool[nearest.indices] == mine[:, None]).mean()
         print(f"{100 * same:.1f} % of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}

@@ -138,15 +138,11 @@ def _evaluation_table(result: Evaluation) -> str:
         _row("  KL continuous", elbo.kl_continuous),
     ]
     if baseline is not None:
-        lines.append(
-            _row("independent features", baseline.value, baseline.std_error, "each feature on its own")
-        )
-    lines.append(_row("log Z", prior.best.value, prior.best.std_error, prior.best.method))
-    lines += [
-        _row("  check", check.value, check.std_error, check.method)
-        for check in (prior.forward, prior.reverse)
-        if check is not None
-    ]
+        words = "each feature on its own"
+        lines.append(_row("independent features", baseline.value, baseline.std_error, words))
+    for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
+        if found is not None:
+            lines.append(_row(name, found.value, found.std_error, found.method))
     notes = (
         f"The log-likelihood averages {likelihood.num_samples} importance samples per example: their own error is "
         f"{_error(likelihood.monte_carlo_std_error)}, the median effective number {likelihood.median_ess:.1f}, and "
@@ -261,9 +257,8 @@ def run_log_partition(
     results.check()
     picture = None
     if not to_json:
-        picture = picture_file(
-            run.figure_path("log-partition.png") if out is None else out, argument="--out"
-        ).path
+        place = run.figure_path("log-partition.png") if out is None else out
+        picture = picture_file(place, argument="--out").path
     settings = run.loaded.config.evaluation
     given = {"seed": run.seed, "log_partition_std_error": std_error or settings.log_partition_std_error}
     settings = settings.model_copy(update=given)
@@ -276,7 +271,13 @@ def run_log_partition(
     chains = run.loaded.chains
     found = evaluate_prior(chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report)
     repeated = found.repeated
-    print(wrapped(_ladder(repeated.estimates[-1]), "tempering: "))
+    last = repeated.estimates[-1]
+    rates, ladder = last.swap_rates or (), last.inverse_temperatures or ()
+    words = (
+        f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, {last.round_trips:.0f} round "
+        f"trips per chain, {last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
+    )
+    print(wrapped(words, "tempering: "))
     print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
         print(
@@ -291,16 +292,6 @@ def run_log_partition(
         if picture is not None:
             table = histogram_of_result(found.to_json())
             run.save_picture(draw_log_partition_histogram(table, name=run.loaded.config.name), picture)
-
-
-def _ladder(found: LogPartition) -> str:
-    """The ladder of an estimate."""
-    rates, ladder = found.swap_rates or (), found.inverse_temperatures or ()
-    return (
-        f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, "
-        f"{found.round_trips:.0f} round trips per chain, {found.effective_samples:.0f} effective samples per replica "
-        f"in {found.num_sweeps} sweeps"
-    )
 
 
 # dvae refit: the posterior of a trained model fitted anew, as a run of its own.
@@ -329,7 +320,10 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
 
     dataset = run.dataset(data_dir)
     settings = {name: value for name, value in given.items() if value is not None}
-    out = str(_beside(run)) if out is None else out
+    if out is None:
+        path = run.directory.path if run.pretrained is None else Path(run.pretrained)
+        named = path if path.name not in ("", "..") else path.resolve()
+        out = f"{named}-refit"
     refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
     run.say_device()
     with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
@@ -350,13 +344,6 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     print(_outcome(found))
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
-
-
-def _beside(run: TrainedRun) -> Path:
-    """RUN-refit, or that of a model that comes with the library here."""
-    path = run.directory.path if run.pretrained is None else Path(run.pretrained)
-    named = path if path.name not in ("", "..") else path.resolve()
-    return named.with_name(f"{named.name}-refit")
 
 
 def _outcome(found: Refit) -> str:

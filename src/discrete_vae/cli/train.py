@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import textwrap
@@ -35,7 +34,7 @@ from discrete_vae.cli.options import (
 )
 from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots
+from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots, words_of
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
@@ -285,12 +284,12 @@ def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator
 
     def told(found: torch.Tensor, fact: str) -> str:
         places, names = found.nonzero()[:, 0].tolist(), dataset.description.columns
-        named = (
-            f" ({', '.join(names[place] for place in places[:3])}{', ...' * (len(places) > 3)})"
+        first = (
+            ", ".join([*(names[place] for place in places[:3]), *["..."] * (len(places) > 3)])
             if names
             else ""
         )
-        return f"{len(places)} of {dataset.num_features} features {fact}{named}"
+        return f"{len(places)} of {dataset.num_features} features {fact}{first and f' ({first})'}"
 
     standardizer = Standardizer((dataset.num_features,))
     standardizer.fit_(training_subset(dataset, config.training).train)
@@ -316,7 +315,6 @@ def _interrupted(run: RunDirectory, status: int) -> int:
 
 
 def _run_dir(arguments: ExperimentArguments, resume: bool = False) -> str:
-    """Folder of a run that none is named for."""
     if arguments.data is None and arguments.experiment is None and resume:
         repair = "Name the folder: dvae train --resume --run-dir DIR."
         raise InvalidInputError("--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair)
@@ -486,7 +484,7 @@ def print_settings(config: ExperimentConfig) -> None:
             if entry.path != "data":  # --data takes a file
                 _print_setting(entry.path, present, words)
         else:
-            _print_setting(entry.path, _shown(value), entry.field.description)
+            _print_setting(entry.path, " ".join(words_of(value)), entry.field.description)
 
 
 def _print_setting(path: str, value: str, meaning: str | None) -> None:
@@ -497,13 +495,6 @@ def _print_setting(path: str, value: str, meaning: str | None) -> None:
         print(option.rstrip())
         if meaning:
             print(wrapped(meaning, " " * 6))
-
-
-def _shown(value: object) -> str:
-    if isinstance(value, tuple):
-        nested = any(isinstance(entry, tuple) for entry in value)
-        return json.dumps(value) if nested else " ".join(map(str, value))
-    return str(value).lower() if value is None or isinstance(value, bool) else str(value)
 
 
 def _print_members(slot: Slot) -> None:

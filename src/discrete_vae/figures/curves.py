@@ -10,14 +10,12 @@ import numpy as np
 from matplotlib.axes import Axes
 
 from discrete_vae.errors import InvalidInputError, plot_text
-from discrete_vae.figures.style import Drawing, FigureRequest, Picture, tidy
+from discrete_vae.figures.style import BLUE, GREEN, PURPLE, VERMILION, Drawing, FigureRequest, Picture, tidy
 from discrete_vae.runs.results import log_partition_store
 
 # The course of a training run.
 
 
-# Okabe and Ito's colors: told apart with any color vision.
-_BLUE, _VERMILION, _GREEN, _PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 _FEW_POINTS = 40
 MIN_SPAN = 1.0  # nats, or units of beta: a smaller change must not look like a large one
 _EMPTY_SHARE = 0.1  # of the axis before the first point
@@ -97,10 +95,8 @@ def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurve
     lines = list(records)
     for line in lines:
         if ("elbo" in line or "validation_elbo" in line) and not {"step", "epoch"} <= line.keys():
-            repair = "Read them with run.metrics().read()."
-            raise InvalidInputError(
-                "records", "must hold a step and an epoch each", f"{sorted(line)}", repair
-            )
+            rule, repair = "must hold a step and an epoch each", "Read them with run.metrics().read()."
+            raise InvalidInputError("records", rule, f"{sorted(line)}", repair)
     if not any("elbo" in line for line in lines):
         received = f"{len(lines)} records without one"
         repair = "Wait for the run's first line of metrics, or check that its folder is the right one."
@@ -159,12 +155,12 @@ def make_training_curves(request: FigureRequest) -> Drawing:
 def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
     """Both bounds, with the checkpoint that is kept marked."""
     valid = curves.validation_elbo
-    _line(axes, curves.elbo, color=_BLUE, label="training, mean between points")
+    _line(axes, curves.elbo, color=BLUE, label="training, mean between points")
     if (best := curves.kept) is not None:
-        _line(axes, valid, color=_VERMILION, label="validation")
+        _line(axes, valid, color=VERMILION, label="validation")
         label = f"best checkpoint: {_nats(valid.value[best])}, epoch {_epoch(valid.epoch[best])}"
         place = (valid.epoch[best], valid.value[best])
-        axes.plot(*place, "*", color=_VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
+        axes.plot(*place, "*", color=VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
     axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))
 
 
@@ -185,17 +181,16 @@ def _mark_importance(axes: Axes, epoch: float, num_samples: int, *, named: bool)
 
 
 def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
-    """The KL of each kind of latents that the model has."""
     shown = [curves.kl_discrete]
-    _line(axes, curves.kl_discrete, color=_GREEN, label="binary latents")
+    _line(axes, curves.kl_discrete, color=GREEN, label="binary latents")
     if curves.kl_continuous.value.any():
         shown.append(curves.kl_continuous)
-        _line(axes, curves.kl_continuous, color=_PURPLE, label="Gaussian layers")
+        _line(axes, curves.kl_continuous, color=PURPLE, label="Gaussian layers")
     axes.set(ylabel="KL, training (nats)", ylim=_limits(shown))
 
 
 def _draw_beta(axes: Axes, curves: TrainingCurves) -> None:
-    _line(axes, curves.beta, color=_BLUE)
+    _line(axes, curves.beta, color=BLUE)
     axes.set(ylabel="β", ylim=_limits([curves.beta]))
 
 
@@ -206,7 +201,6 @@ def _write_numbers(axes: Axes, curves: TrainingCurves) -> None:
 
 
 def _line(axes: Axes, curve: Curve, **style: Any) -> None:
-    """A line, with marks where there are few points."""
     marker = "o" if len(curve.value) <= _FEW_POINTS else None
     axes.plot(curve.epoch, curve.value, linewidth=1.4, marker=marker, markersize=3, **style)
 
@@ -240,7 +234,6 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    """One quantity, from the records that hold it."""
     chosen = [line for line in lines if name in line]
     return Curve(
         step=np.array([line["step"] for line in chosen], np.int64),
@@ -288,12 +281,8 @@ def log_partition_histogram_table(
     """
     value, error = np.asarray(values, np.float64), np.asarray(std_errors, np.float64)
     if len(value) == 0 or value.shape != error.shape:
-        raise InvalidInputError(
-            "values",
-            "must hold at least one estimate, each with its error",
-            f"{len(value)} and {len(error)}",
-            "Give as many errors as estimates.",
-        )
+        rule, received = "must hold estimates, each with its error", f"{len(value)} and {len(error)}"
+        raise InvalidInputError("values", rule, received, "Give as many errors as estimates.")
     return LogPartitionHistogram(value, error, exact)
 
 
@@ -369,13 +358,13 @@ def _title(table: LogPartitionHistogram, name: str) -> str:
 def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
     count = len(table.value)
     number = np.arange(1, count + 1)
-    style = {"fmt": "o", "color": _BLUE, "markersize": 5, "capsize": 3}
+    style = {"fmt": "o", "color": BLUE, "markersize": 5, "capsize": 3}
     label = f"estimate{'s' * (count > 1)} with standard error"
     axes.errorbar(number, table.value, table.std_error, **style, label=label)
     if count > 1:
-        axes.axhline(float(table.value.mean()), color=_BLUE, linewidth=1, alpha=0.5, label="mean")
+        axes.axhline(float(table.value.mean()), color=BLUE, linewidth=1, alpha=0.5, label="mean")
     if table.exact is not None:
-        axes.axhline(table.exact, color=_GREEN, linestyle="--", label="exact value")
+        axes.axhline(table.exact, color=GREEN, linestyle="--", label="exact value")
     axes.set(xlabel="repeat", ylabel="log Z (nats)", xlim=(0.5, count + 0.5), xticks=number)
     axes.margins(y=0.15)
     axes.ticklabel_format(axis="y", useOffset=False, style="plain")
@@ -390,14 +379,14 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
         reach = max(reach, 1.15 * abs(table.exact - mean))
     edges = np.linspace(-reach, reach, 2 * min(20, round(1.3 * count**0.5)) + 2)
     share = np.full(count, 1 / count)
-    style = {"color": _BLUE, "alpha": 0.6, "edgecolor": "white"}
+    style = {"color": BLUE, "alpha": 0.6, "edgecolor": "white"}
     axes.hist(deviation, edges.tolist(), weights=share, **style, label=f"{count} estimates")
     if std_error > 0:
         x = np.linspace(-reach, reach, 400)
         density = np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi))
         density *= edges[1] - edges[0]
-        axes.plot(x, density, color=_VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
+        axes.plot(x, density, color=VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
     if table.exact is not None:
-        axes.axvline(table.exact - mean, color=_GREEN, linestyle="--", label="exact value")
+        axes.axvline(table.exact - mean, color=GREEN, linestyle="--", label="exact value")
     axes.set(xlabel="log Z \N{MINUS SIGN} mean (nats)", ylabel="fraction of the estimates")
     axes.set(xlim=(-reach, reach), ylim=(0, None))

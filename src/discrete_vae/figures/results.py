@@ -11,7 +11,15 @@ from torch import Tensor
 
 from discrete_vae.data.splits import picture_shape
 from discrete_vae.errors import plot_text
-from discrete_vae.figures.style import GridText, Picture, draw_image_grid, grayscale_for, tidy
+from discrete_vae.figures.style import (
+    BLUE,
+    VERMILION,
+    GridText,
+    Picture,
+    draw_image_grid,
+    grayscale_for,
+    tidy,
+)
 from discrete_vae.inference.encode import Codes
 from discrete_vae.inference.generate import LatentPath
 from discrete_vae.inference.score import Scores
@@ -224,14 +232,13 @@ def draw_new_examples(
 
 _BINS = 60
 _LEVEL = 0.01  # whose threshold is shown
-_BLUE, _ORANGE = "#0072B2", "#D55E00"  # told apart by the color-blind
 
 
 def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
     """Draw the histogram of scores, and of those of familiar examples behind it."""
-    kinds = [(scores, "examples", _ORANGE)]
+    kinds = [(scores, "examples", VERMILION)]
     if reference is not None:
-        kinds.insert(0, (reference, "reference", _BLUE))
+        kinds.insert(0, (reference, "reference", BLUE))
     values = np.concatenate([each.value for each, _, _ in kinds])
     low, high = np.quantile(values, [0.002, 1.0])
     if low == high:

@@ -12,6 +12,7 @@ from torch import Tensor
 from discrete_vae.checks import check_finite, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import (
+    BLUE,
     MAX_WIDTH,
     Drawing,
     FigureRequest,
@@ -219,7 +220,6 @@ def num_chains_that_fit(num_chains: int, num_features: int, num_rows: int) -> in
 # Feature means and pair correlations, in the data against a model's samples.
 
 
-_BLUE = "#0072B2"
 _MAX_FEATURES = 256  # whose pairs are looked at, evenly spaced over all
 _BLOCKS = 20  # of samples, at most, whose spread gives their error
 
@@ -387,7 +387,6 @@ def make_feature_statistics(
 
 
 def _range(found: Comparison) -> tuple[float, float]:
-    """Range of both axes, with a margin."""
     low, high = (float(end([end(found.data), end(found.samples)])) for end in (np.min, np.max))
     margin = max(0.06 * (high - low), 0.1)
     return low - margin, high + margin
@@ -417,7 +416,7 @@ def _draw(
     axes.plot(limits, limits, color="0.45", linewidth=0.8)
     size = 14.0 if count <= 500 else 4.0
     dots = {"s": size, "alpha": float(np.clip(800 / count, 0.08, 0.7)), "linewidths": 0, "rasterized": True}
-    axes.scatter(found.samples, found.data, color=_BLUE, **dots)
+    axes.scatter(found.samples, found.data, color=BLUE, **dots)
     title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
     title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
     axes.set_title(title, fontsize=8, loc="left")

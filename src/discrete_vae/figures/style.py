@@ -114,9 +114,7 @@ def cell_shape(num_features: int, image_shape: tuple[int, int] | None) -> tuple[
     whole = all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in sides)
     if len(sides) != 2 or not whole or sides[0] * sides[1] != num_features:
         rule = f"must be (height, width) with a product of {num_features}, the number of features"
-        raise InvalidInputError(
-            "image_shape", rule, repr(image_shape), "Give None if the examples are no images."
-        )
+        raise InvalidInputError("image_shape", rule, repr(image_shape), "Give None for what is no image.")
     return sides[0], sides[1]
 
 
@@ -208,9 +206,7 @@ class GridText:
         ):
             if labels and len(labels) not in counts:
                 rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
-                raise InvalidInputError(
-                    name, rule, f"{len(labels)} labels", "Give one per row, line or group."
-                )
+                raise InvalidInputError(name, rule, len(labels), "Give one per row, line or group.")
 
 
 def draw_image_grid(
@@ -230,9 +226,8 @@ def draw_image_grid(
     """
     check_tensor("images", images, ("row", "group", "member", "feature"))
     if images.numel() == 0:
-        raise InvalidInputError(
-            "images", "must hold at least one example", f"shape {tuple(images.shape)}", "Give more examples."
-        )
+        received = f"shape {tuple(images.shape)}"
+        raise InvalidInputError("images", "must hold at least one example", received, "Give more examples.")
     check_unit_interval("images", images.nan_to_num(0.0))
     rows, groups, members, features = images.shape
     check_grid((rows, groups, members, features), image_shape, stacked=stacked)
@@ -242,7 +237,6 @@ def draw_image_grid(
 
 
 def _with_text(grid: RasterGrid, text: GridText) -> Picture:
-    """Put text around a grid; all lengths are pixels."""
     caption, row_title = plot_text(text.caption), plot_text(text.row_title)
     labels, heads = [[plot_text(label) for label in each] for each in (text.row_labels, text.group_labels)]
     text = GridText(caption, row_title, labels, heads)
@@ -300,6 +294,10 @@ def _thinned(
 
 
 # Matplotlib's figure without pyplot.
+
+
+# Okabe and Ito's colors: told apart with any color vision.
+BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
 class Picture(Figure):

@@ -184,23 +184,14 @@ def traversals(source: ReportSource) -> Section:
     chosen = effects.order[: _CARDS if shape is None else _SHOWN]
     most = float(effects.change[chosen].abs().max())
     x = Axis(1.0, max(2.0, float(count)), "unit, the strongest first", whole=True)
-    y = Axis.around(
-        sizes, f"sum of absolute changes ({'features' if shape is None else 'pixels'})", zero=True
-    )
+    of = "features" if shape is None else "pixels"
+    y = Axis.around(sizes, f"sum of absolute changes ({of})", zero=True)
     label = f"Effect of units by rank: from {shown(float(sizes[0]))} down to {shown(float(sizes[-1]))}"
+    columns = (effects.size, effects.size_std_error, source.usage.activity, source.usage.information)
     values = {
         "pictures": [] if shape is None else [_change_picture(effects, unit, most, shape) for unit in chosen],
         "features": [_most_changed(source, effects, unit) for unit in chosen] if shape is None else [],
-        "units": [
-            (
-                int(unit),
-                float(effects.size[unit]),
-                float(effects.size_std_error[unit]),
-                float(source.usage.activity[unit]),
-                float(source.usage.information[unit]),
-            )
-            for unit in effects.order
-        ],
+        "units": [(int(unit), *(float(column[unit]) for column in columns)) for unit in effects.order],
         "most": most,
         "is_scaled": scale is not None,
         "num_codes": effects.num_codes,
@@ -260,12 +251,8 @@ def active_units(source: ReportSource) -> Section:
         "num_layer_units": num_layer_units,
         "unused": UNUSED,
     }
-    return Section(
-        "active-units",
-        "Active units of latents and layers",
-        values,
-        Verdict(len(dead) * _MANY <= count, text),
-    )
+    verdict = Verdict(len(dead) * _MANY <= count, text)
+    return Section("active-units", "Active units of latents and layers", values, verdict)
 
 
 def _units(found: LatentUsage) -> Chart:
@@ -282,9 +269,7 @@ def _units(found: LatentUsage) -> Chart:
     legend = [("s1 round", "unit"), ("faint", "most that is possible")]
     if is_dead.any():
         legend.insert(1, ("s2 cross", "dead unit"))
-    label = (
-        f"Information of {len(activity)} units against how often they are on; {int(is_dead.sum())} are dead"
-    )
+    label = f"Information of {len(activity)} units against how often they are on; {is_dead.sum()} are dead"
     return Chart(x, y, marks, label, legend, height=260)
 
 
@@ -341,7 +326,6 @@ def _most(share: np.ndarray) -> str:
 
 
 def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any]:
-    """A mode, with the training examples whose codes lead to it."""
     found, shape = source.modes, source.image_shape
     values: dict[str, Any] = {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
     values |= {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
@@ -400,10 +384,8 @@ def _energies(source: ReportSource) -> dict[str, Any]:
         )
     low, high = np.quantile(np.concatenate([of_chains, of_codes]), [0.002, 0.998])
     edges = np.linspace(float(low), float(high) if high > low else float(low) + 1.0, _BINS + 1)
-    shares = [
-        np.histogram(np.clip(part, edges[0], edges[-1]), edges)[0] / len(part)
-        for part in (of_chains, of_codes)
-    ]
+    clipped = [np.clip(part, edges[0], edges[-1]) for part in (of_chains, of_codes)]
+    shares = [np.histogram(part, edges)[0] / len(part) for part in clipped]
     overlap = float(np.minimum(*shares).sum())
     x = Axis(float(edges[0]), float(edges[-1]), "energy (nats)")
     y = Axis.around(np.concatenate(shares), "share", zero=True)

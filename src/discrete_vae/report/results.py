@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from discrete_vae.figures.curves import (
     histogram_of_result,
     training_curves_table,
 )
-from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of
+from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, words_of
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.presets import experiment_names, load_experiment
 from discrete_vae.report.charts import Axis, Chart, dots, errors, line, steps
@@ -130,7 +129,9 @@ def training_curves(source: ReportSource) -> Section | None:
     if has_validation:
         values["gap"] = float(curves.elbo.value[-1] - curves.validation_elbo.value[-1])
     if len(curves.kl_discrete.value):
-        values["ends"] = _ends(curves)
+        values["ends"] = f"binary latents end at {shown(float(curves.kl_discrete.value[-1]))} nats"
+        if curves.kl_continuous.value.any():
+            values["ends"] += f", Gaussian layers at {shown(float(curves.kl_continuous.value[-1]))}"
         values["divergences"] = _divergences(curves, values["ends"])
     return Section("training-curves", "Training curves", values, training_verdict(curves))
 
@@ -165,17 +166,9 @@ def _bounds(curves: TrainingCurves) -> Chart:
         kept = slice(best, best + 1)
         marks.append(dots(valid.epoch[kept], valid.value[kept], "s2", radius=5))
         legend.append(("s2 dash", "validation"))
-        label += (
-            f", validation at {shown(float(valid.value[-1]))} nats, best {shown(float(valid.value.max()))}"
-        )
+        last, most = float(valid.value[-1]), float(valid.value.max())
+        label += f", validation at {shown(last)} nats, best {shown(most)}"
     return Chart(_epochs(curves), y, marks, label, legend)
-
-
-def _ends(curves: TrainingCurves) -> str:
-    end = f"binary latents end at {shown(float(curves.kl_discrete.value[-1]))} nats"
-    if curves.kl_continuous.value.any():
-        end += f", Gaussian layers at {shown(float(curves.kl_continuous.value[-1]))}"
-    return end
 
 
 def _divergences(curves: TrainingCurves, ends: str) -> Chart:
@@ -290,7 +283,7 @@ def flattened(fields: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(fields, list | tuple):
         yield prefix, ", ".join(str(each) for each in fields) or "none"
     else:
-        yield prefix, _word(fields)
+        yield prefix, *words_of(fields)
 
 
 def reproduce(source: ReportSource) -> Section:
@@ -351,7 +344,7 @@ def differences(base: ExperimentConfig, config: ExperimentConfig) -> list[Overri
     try:
         swapped = apply_overrides(base, swaps)
         values = [
-            (entry.path, _words(read_value(config, entry.path)))
+            (entry.path, words_of(read_value(config, entry.path)))
             for entry in entries
             if not isinstance(entry, Slot)
             and read_value(config, entry.path) != read_value(swapped, entry.path)
@@ -367,15 +360,3 @@ def _kind(config: ExperimentConfig, path: str) -> str:
         return getattr(read_value(config, path), "kind", "none")
     except AttributeError:  # a slot of a component that is not there
         return "none"
-
-
-def _words(value: Any) -> list[str]:
-    if isinstance(value, tuple) and any(isinstance(each, tuple) for each in value):
-        return [json.dumps(value)]
-    return [_word(each) for each in value] if isinstance(value, tuple) else [_word(value)]
-
-
-def _word(value: Any) -> str:
-    if value is None:
-        return "none"
-    return str(value).lower() if isinstance(value, bool) else str(value)

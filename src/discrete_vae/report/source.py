@@ -89,10 +89,8 @@ class ReportSource(FigureRun):
 
     def last_line(self, *names: str) -> dict[str, Any] | None:
         """The last line of the log that has entries of these names, up to the checkpoint."""
-        lines = [
-            line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step
-        ]
-        return lines[-1] if lines else None
+        lines = [line for line in self.metrics if {*names} <= line.keys()]
+        return next((line for line in reversed(lines) if line["step"] <= self.loaded.step), None)
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:

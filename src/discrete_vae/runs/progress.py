@@ -109,15 +109,15 @@ class TrainingProgress:
 
     def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
-        text = "  ".join(_shown(name, value) for name, value in values.items())
+        pace = "examples_per_second"
+        words = (f"{v:,.0f} examples/s" if name == pace else f"{name} {v:.2f}" for name, v in values.items())
+        text = "  ".join(words)
         if self._bar is not None:
             self._status = text
             self._bar.update(self._task, completed=step, status=text)
             return
         passed = "" if epoch is None else f"epoch {epoch:.1f}  "
-        self._console.print(
-            f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}", highlight=False
-        )
+        self.note(f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}")
 
     def _left(self, step: int) -> str:
         """The time that is left, in words; nothing is known of it where a stage begins."""
@@ -131,7 +131,3 @@ class TrainingProgress:
     def note(self, text: str) -> None:
         """Print one line that stays."""
         self._console.print(text, highlight=False)
-
-
-def _shown(name: str, value: float) -> str:
-    return f"{value:,.0f} examples/s" if name == "examples_per_second" else f"{name} {value:.2f}"

@@ -83,7 +83,6 @@ class ResultStore:
         return self.folder / f"{self._name(fields)}.json"
 
     def _read(self) -> dict[Path, Fields]:
-        """All results by file."""
         paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         if self.most_complete_path.exists():
             paths.append(self.most_complete_path)

@@ -333,10 +333,8 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
         rule = f"must be the file that the run was trained with, SHA-256 {change.trained}"
         repair = "Restore it from a copy; or go on as it is now with --accept-changed-config."
         raise InvalidInputError(str(run.config_path), rule, f"SHA-256 {change.now}", repair)
-    text = (
-        f"{run.config_path} is not the file that the run was trained with: {change}. It is used as it is now."
-    )
-    warnings.warn(text, stacklevel=3)
+    text = f"{run.config_path} is not the file that the run was trained with: {change}"
+    warnings.warn(f"{text}. It is used as it is now.", stacklevel=3)
     return change
 
 

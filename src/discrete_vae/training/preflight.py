@@ -81,9 +81,7 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     num_examples = config.evaluation.num_examples
     if num_examples is not None and num_examples > len(dataset.test):
         rule = f"must be at most the {len(dataset.test)} test examples"
-        raise InvalidInputError(
-            "evaluation.num_examples", rule, num_examples, "Leave it out for all of them."
-        )
+        raise InvalidInputError("evaluation.num_examples", rule, num_examples, "Leave it out for all.")
     # two chains of one unit: what the chains' settings have to obey does not depend on their number
     few = config.training.sampler.model_copy(update={"num_chains": 2})
     sampler = instantiate(few, energy=FactorialBernoulli(1), seed=config.seed)
@@ -125,9 +123,8 @@ def _check_divisible(config: ExperimentConfig) -> None:
     sampler = training.sampler
     if not isinstance(sampler, BlockGibbsConfig):
         rule = f"must be 'block-gibbs' with {number} processes, among which its chains are divided"
-        raise InvalidInputError(
-            "training.sampler", rule, repr(sampler.kind), "Leave it out, or train in one process."
-        )
+        repair = "Leave it out, or train in one process."
+        raise InvalidInputError("training.sampler", rule, repr(sampler.kind), repair)
     for name, size in (("batch_size", training.batch_size), ("sampler.num_chains", sampler.num_chains)):
         if size % number:
             rule = f"must be a multiple of the {number} processes"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.data.batches import TrainingBatches
@@ -110,9 +110,8 @@ def refit_posterior(
             Gaussian layers do not keep their posterior apart.
         NonFiniteLossError: If the loss or a weight is not finite; the posterior is left where it was then.
     """
-    settings = {"num_steps": num_steps, "batch_size": batch_size, "model_share": model_share}
-    settings |= {"learning_rate": learning_rate, "num_sweeps": num_sweeps, "seed": seed}
-    _check_refit(model, dataset, **settings)
+    counts = {"num_steps": num_steps, "batch_size": batch_size, "num_sweeps": num_sweeps}
+    _check_refit(model, dataset, model_share=model_share, learning_rate=learning_rate, seed=seed, **counts)
     parts, device = _inference_parts(model), model.prior.bias.device
     num_drawn = round(model_share * batch_size)
     batches = _batches(dataset, batch_size - num_drawn, seed, device)
@@ -135,7 +134,11 @@ def refit_posterior(
             x = [] if batches is None else [batches.batch(step).flatten(1)]
             if num_drawn > 0:
                 with _blaming_a_weight(model, step):
-                    x.append(_draw(model, chains, num_drawn, num_sweeps, generator))
+                    z = chains.step(num_sweeps)
+                    rows = torch.randperm(len(z), device=device, generator=generator)
+                    rows = rows[torch.arange(num_drawn, device=device) % len(z)]
+                    zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
+                    x.append(model.decode(zeta, statistic="sample", generator=generator).flatten(1))
             loss = model.elbo(torch.cat(x), log_partition=log_partition, generator=generator).loss
             value = loss.item()
             if not math.isfinite(value):
@@ -160,17 +163,14 @@ def _check_refit(
     model: DiscreteVAE,
     dataset: DataSplits,
     *,
-    num_steps: int,
-    batch_size: int,
     model_share: float,
     learning_rate: float,
-    num_sweeps: int,
     seed: int,
+    **counts: int,  # num_steps, batch_size, num_sweeps
 ) -> None:
-    """Check the arguments of `refit_posterior` before the work."""
-    for name, count in (("num_steps", num_steps), ("num_sweeps", num_sweeps)):
+    for name, count in counts.items():
         check_positive_int(name, count)
-    check_number("batch_size", check_positive_int("batch_size", batch_size), at_least=2, repair="Give 100.")
+    check_number("batch_size", batch_size := counts["batch_size"], at_least=2, repair="Give 100.")
     check_number("model_share", model_share, at_least=0, at_most=1, repair=f"Give {MODEL_SHARE}.")
     check_number("learning_rate", learning_rate, above=0, repair=f"Give {LEARNING_RATE}.")
     key_to_seed(seed)
@@ -179,7 +179,6 @@ def _check_refit(
 
 
 def _batches(dataset: DataSplits, size: int, seed: int, device: torch.device | str) -> TrainingBatches | None:
-    """The training examples of each batch, if it has some."""
     return TrainingBatches(dataset, size, seed=seed, device=device) if size > 0 else None
 
 
@@ -222,17 +221,6 @@ def _blaming_a_weight(model: DiscreteVAE, step: int) -> Iterator[None]:
         if (broken := non_finite_weight(model)) is None:
             raise
         raise NonFiniteLossError(step, f"the weight {broken[0]}", broken[1], None) from None
-
-
-def _draw(
-    model: DiscreteVAE, chains: Sampler, count: int, num_sweeps: int, generator: torch.Generator
-) -> Tensor:
-    """Draws of x from the model, (count, feature), of as many chains as there are."""
-    z = chains.step(num_sweeps)
-    rows = torch.randperm(len(z), device=z.device, generator=generator)
-    rows = rows[torch.arange(count, device=z.device) % len(z)]
-    zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
-    return model.decode(zeta, statistic="sample", generator=generator).flatten(1)
 
 
 class RunRefit:

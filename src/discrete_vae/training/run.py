@@ -105,7 +105,6 @@ def prepared_run(
 
 
 def _folder(run_dir: str | Path | RunDirectory) -> RunDirectory:
-    """Open a run to go on with, or make the folder of a new one."""
     run = run_dir if isinstance(run_dir, RunDirectory) else RunDirectory(unicode_path("run_dir", run_dir))
     return RunDirectory.open(run.path) if run.config_path.exists() else RunDirectory.create(run.path)
 
