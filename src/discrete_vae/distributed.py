@@ -22,8 +22,7 @@ from discrete_vae.errors import DiscreteVAEError, InvalidInputError, PeerLostErr
 from discrete_vae.system import in_words
 
 T = TypeVar("T")
-MEETING = 300.0
-"""Seconds that the first process to come waits for the last."""
+MEETING = 300.0  # seconds that the first process to come waits for the last
 
 _SILENT = 3.0  # seconds of it after which a process says so
 _SLICE = timedelta(seconds=0.2)  # of waiting, between which signals act

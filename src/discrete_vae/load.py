@@ -25,8 +25,7 @@ from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_co
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device
 
-CHAINS_PREFIX = "chains/"
-"""In front of the names of the chains' state, in a checkpoint."""
+CHAINS_PREFIX = "chains/"  # in front of the names of the chains' state, in a checkpoint
 
 _INIT_STREAM, _GRADIENT_STREAM = 0x696E6974, 0x67726164
 

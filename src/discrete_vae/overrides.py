@@ -155,8 +155,7 @@ def _is_present(fields: dict[str, Any], entry: Slot | Setting) -> bool:
 # Settings given on the command line on top of an experiment's config.
 
 
-Override = tuple[str, list[str]]
-"""A path and the words that were given for it."""
+Override = tuple[str, list[str]]  # a path and the words that were given for it
 
 _OF_IMPORTANCE = ("training.num-importance-samples", "training.importance-start")
 

@@ -226,8 +226,7 @@ def _verbs_with(option: str, ctx: click.Context) -> list[str]:
 # How options are declared and read, and those that several verbs share.
 
 
-Reader = Callable[[str, str], Any]
-"""Reads a word, given the option's name, and refuses what is wrong."""
+Reader = Callable[[str, str], Any]  # reads a word, given the option's name, and refuses what is wrong
 
 
 def option(declared: str, meaning: str, read: Reader | None = None, **attributes: Any) -> Any:

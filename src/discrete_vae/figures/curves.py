@@ -79,13 +79,7 @@ class TrainingCurves:
 
 
 def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
-    """Sort a run's metrics by quantity.
-
-    Args:
-        records: Lines of ``metrics.jsonl``, as ``run.metrics().read()`` gives them.
-
-    Raises:
-        InvalidInputError: If no record holds an ELBO, or one that does lacks its epoch.
+    """Sort a run's metrics, as ``run.metrics().read()`` gives them, by quantity; at least one must be an ELBO.
 
     Examples:
         >>> curves = training_curves_table([{"step": 10, "epoch": 0.5, "elbo": -90.0}])
@@ -110,13 +104,8 @@ def draw_training_curves(
     """Draw the ELBO in training and validation, the KL, and beta where it changes, over the epochs.
 
     The first twentieth of a curve, at least its first point, lies outside the axes where it would flatten the rest. No
-    axis spans less than a nat, so that what does not change looks so. A run with one point shows its numbers.
-
-    Args:
-        curves: What `training_curves_table` returned.
-        name: Name of the run, for the title.
-        importance: The epoch from which training counts the bound of several importance samples, which lies above the
-            ELBO, and how many; None where it does not.
+    axis spans less than a nat, so that what does not change looks so. A run with one point shows its numbers. From the
+    epoch `importance` on, training counts the bound of so many importance samples, which lies above the ELBO.
     """
     epochs = np.concatenate([curves.elbo.epoch, curves.validation_elbo.epoch])
     single = float(np.ptp(epochs)) == 0
@@ -272,13 +261,7 @@ class LogPartitionHistogram:
 def log_partition_histogram_table(
     values: Sequence[float], std_errors: Sequence[float], *, exact: float | None = None
 ) -> LogPartitionHistogram:
-    """The table behind the figure.
-
-    Args:
-        values: Estimates of log Z, nats.
-        std_errors: Their standard errors.
-        exact: The true value, where it is known.
-    """
+    """The table of estimates of log Z with their standard errors, nats, and of the true value where it is known."""
     value, error = np.asarray(values, np.float64), np.asarray(std_errors, np.float64)
     if len(value) == 0 or value.shape != error.shape:
         rule, received = "must hold estimates, each with its error", f"{len(value)} and {len(error)}"
@@ -293,10 +276,6 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     the errors promise. A dashed line is the exact value.
 
     Source: Rolfe 2017, fig. log-partition-function-hist.
-
-    Args:
-        table: What `log_partition_histogram_table` returned.
-        name: Name of the run, for the title.
     """
     figure = Picture((6.4, 3.6), layout="constrained")
     _draw_panel(figure.subplots(), table, name)

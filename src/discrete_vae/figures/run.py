@@ -138,10 +138,8 @@ def draw_evolution(
 ) -> Picture:
     """Draw samples along chains: time runs down, chains stand side by side.
 
-    Args:
-        table: What `evolution_table` returned.
-        image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-        grayscale: The scale of gray, for example that of the data; None makes one for the means.
+    Examples without an image shape (height, width) are strips. Without a scale of gray, that of the data for example,
+    the means get one.
     """
     num_rows, num_chains, num_draws, _ = table.means.shape
     kind = "strip" if image_shape is None else "image"
@@ -349,12 +347,7 @@ def _correlation(x: np.ndarray) -> np.ndarray:
 
 
 def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Picture:
-    """Draw means and correlations as clouds of points around the diagonal.
-
-    Args:
-        table: What `feature_statistics_table` returned.
-        name: Name of the run, for the title.
-    """
+    """Draw means and correlations as clouds of points around the diagonal; the run's name is for the title."""
     figure = Picture((7.6, 4.35), layout="constrained")
     of = f"Samples of {plot_text(name)}" if name else "Samples"
     text = f"{of} against the data: {table.num_samples:,} samples, {table.num_examples:,} test examples."
@@ -485,12 +478,7 @@ def reconstructions_table(
 
 
 def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int] | None = None) -> Picture:
-    """Draw pairs: each example with its reconstruction below it.
-
-    Args:
-        table: What `reconstructions_table` returned.
-        image_shape: (height, width) of an example, as a data set gives it; None draws strips.
-    """
+    """Draw pairs: each example with its reconstruction below it, as strips where there is no (height, width)."""
     num_examples, num_features = table.examples.shape
     _, width = cell_shape(num_features, image_shape)
     # Strips are flat and wide: they fill rows of the grid before columns.

@@ -358,10 +358,7 @@ def picture_file(path: str | Path, *, argument: str = "path") -> OutputFile:
 def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) -> Path:
     """Write a figure so that the file is either the old one or the new one, never a part; returns the path.
 
-    Args:
-        figure: The figure, any of matplotlib's; its own dots per inch are used.
-        path: A file name that ends in .png, .pdf or .svg; ``~`` is the home directory.
-        note: A sentence for the file's metadata.
+    Any of matplotlib's figures, in its own dots per inch, as .png, .pdf or .svg; a note goes into the file's metadata.
     """
     import matplotlib  # here, since it takes a while
 

@@ -68,23 +68,19 @@ class ReportSource(FigureRun):
 
     @cached_property
     def image_gray(self) -> Grayscale:
-        """The scale of gray of images."""
         return grayscale_for(self.dataset.test, per_feature=False)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        """Names of the features."""
         given = self.dataset.description.columns
         return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
 
     @cached_property
     def environment(self) -> dict[str, Any]:
-        """The run's environment.json."""
         return self.directory.read_environment()
 
     @cached_property
     def metrics(self) -> list[dict[str, Any]]:
-        """The log of training."""
         return self.directory.metrics().read()
 
     def last_line(self, *names: str) -> dict[str, Any] | None:

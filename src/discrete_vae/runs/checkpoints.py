@@ -92,12 +92,10 @@ def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> d
 
 
 RECORD_FILE, STATE_FILE = "checkpoint.json", "state.safetensors"
-FORMAT = 3
-"""Raised whenever what a checkpoint holds, or where, changes."""
+FORMAT = 3  # raised whenever what a checkpoint holds, or where, changes
 RELEASED_FROM = "released_from"
 """Key of a released checkpoint's plain values: the SHA-256 of the one it was made of."""
-MODEL_PREFIX = "model/"
-"""Prefix of the names of a model's weights among a checkpoint's tensors."""
+MODEL_PREFIX = "model/"  # prefix of the names of a model's weights among a checkpoint's tensors
 
 
 class DamagedCheckpointError(InvalidInputError):
@@ -250,12 +248,8 @@ class CheckpointStore:
     A checkpoint is a folder ``step-N`` with the tensors in safetensors and a ``checkpoint.json`` that holds the plain
     values, which checkpoint is the best so far, and the SHA-256 of everything. It is written to a temporary folder,
     synced and renamed. What the newest intact ``checkpoint.json`` says of the best is the truth; ``best.json`` is a
-    copy for people, which only the writer looks at. One process writes; others may read.
-
-    Args:
-        path: Folder of the checkpoints; the first save makes it.
-        best_path: File that shows people which checkpoint is the best.
-        keep_last: How many of the newest a save leaves; the best one always stays.
+    copy for people, which only the writer looks at. One process writes; others may read. A save makes the folder, and
+    leaves the best checkpoint and `keep_last` of the newest.
     """
 
     def __init__(self, path: Path, best_path: Path, *, keep_last: int = 2) -> None:
@@ -300,15 +294,10 @@ class CheckpointStore:
     ) -> Path:
         """Save a checkpoint and return its folder; remove those that are neither among the newest nor the best.
 
-        A checkpoint of the same step is replaced. A damaged one of another step is never removed: it may be the best.
-
-        Args:
-            step: Number of steps done, at least that of the newest checkpoint.
-            tensors: Tensors of any device by name; views are saved as they look.
-            meta: Plain values that JSON can express.
-            best: If given, this checkpoint becomes the best one, and these values are kept beside its step.
-            interim: Whether it only bridges an interruption: it is not counted among the newest, and the next save
-                removes it, so a run that was interrupted leaves the same checkpoints as one that was not.
+        A checkpoint of the same step is replaced; steps never fall. A damaged one of another step is never removed: it
+        may be the best. With values for `best` this one becomes the best, and they are kept beside its step. An interim
+        one bridges an interruption: it is not counted among the newest, and the next save removes it, so a run that was
+        interrupted leaves the same checkpoints as one that was not.
         """
         steps = self.steps()
         least = steps[-1] if steps else 0

@@ -25,8 +25,7 @@ from discrete_vae.runs.io import (
 from discrete_vae.system import user_path
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
-COLUMN_ENDINGS = (".csv", ".npz")
-"""Those of a file of columns of numbers."""
+COLUMN_ENDINGS = (".csv", ".npz")  # those of a file of columns of numbers
 
 _BLOCK = 4096  # rows of a table that are text at the same time
 
@@ -35,23 +34,16 @@ class OutputFile:
     """The file of a result, checked before the work that it takes, and there whole or not at all.
 
     Folders that do not exist are made when it is written. A link stays, and the file that it leads to is replaced. A
-    pipe or a device is written through.
-
-    Args:
-        path: The file; ``~`` is the home directory. A pipe or a device whose name has none of them takes .csv, or the
-            first where that is none.
-        argument: The argument that messages name.
-        endings: Those that it may have.
-        others: Files that are read, or written besides, none of which it may replace.
+    pipe or a device is written through; without an ending it takes .csv, or the first where that is none.
     """
 
     def __init__(
         self,
         path: str | Path,
         *,
-        argument: str = "--out",
+        argument: str = "--out",  # that messages name
         endings: Sequence[str] = ENDINGS,
-        others: Sequence[Path] = (),
+        others: Sequence[Path] = (),  # that are read, or written besides, none of which it may replace
     ) -> None:
         self.path = user_path(argument, path)
         self.ending = self.path.suffix.lower()
@@ -81,10 +73,8 @@ class OutputFile:
     ) -> Path:
         """Write what the ending has room for; returns the path.
 
-        Args:
-            arrays: What a .npz file holds.
-            array: What a .npy file holds; None is the one array that there is, or the columns side by side.
-            columns: What a table (.csv, .parquet) holds, (row,) arrays of one length; None takes arrays.
+        A .npz file holds the arrays, a .npy file the array, else the one that there is, or the columns side by side. A
+        table (.csv, .parquet) holds the columns, (row,) arrays of one length, else the arrays.
         """
         table = {name: np.asarray(column) for name, column in (columns or arrays).items()}
 

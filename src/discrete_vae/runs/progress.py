@@ -27,28 +27,19 @@ def progress_console() -> Console:
 class TrainingProgress:
     """A bar with the time that is left on a terminal and in a notebook that can move one; elsewhere plain lines.
 
-    The first of these lines says how long it takes.
-
-    Args:
-        first_step: Steps done before this process.
-        num_steps: Steps of the whole run.
-        console: None means standard error.
-        what: The work, for the bar.
-        unit: The name of steps, for the line about the time.
-        transient: Whether the bar goes when all is done.
-        stage: A step from which on steps take another time, and what begins there; a log's estimates of the time
-            that is left end there, and those after it are of its own steps.
+    The first of these lines says how long it takes. From a stage on, a step and what begins there, steps take another
+    time: estimates of the time that is left end there, and those after it are of its own steps.
     """
 
     def __init__(
         self,
-        first_step: int,
-        num_steps: int,
-        console: Console | None = None,
+        first_step: int,  # done before this process
+        num_steps: int,  # of the whole run
+        console: Console | None = None,  # None means standard error
         *,
         what: str = "training",
         unit: str = "steps",
-        transient: bool = False,
+        transient: bool = False,  # whether the bar goes when all is done
         stage: tuple[int, str] | None = None,
     ) -> None:
         self._console = console or progress_console()

@@ -23,8 +23,7 @@ from discrete_vae.runs.output import OutputFile
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import user_path
 
-CHECKPOINT_SUM = "checkpoint_sha256"
-"""Key of a result: the SHA-256 of its checkpoint's tensors."""
+CHECKPOINT_SUM = "checkpoint_sha256"  # key of a result: the SHA-256 of its checkpoint's tensors
 
 Fields = Mapping[str, Any]
 

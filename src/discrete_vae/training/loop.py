@@ -266,13 +266,11 @@ def validation_score(estimate: MeanElbo) -> float:
 
     The bound is that which training raises: the ELBO, or the bound of the run's number of importance samples.
 
-    Checkpoint k has the true bound L_k = A_k - log Z_k, of which A_k - (log Z_k + e_k) is known. Noise of examples and
-    draws is keyed by the example's place, so it falls out of differences. e_k is drawn anew at each, with a standard
-    error s_k, and the plain maximum picks the checkpoint whose log Z is known worst. Hence the score
-    A_k - log Z_k - e_k - 2 s_k, which L_k exceeds with a probability of 0.98. If a has the best score and b is passed
-    over, and neither error exceeds two of its standard errors, L_b - L_a <= 4 s_b, whatever s_a is; the plain maximum
-    can cost 2 s_a + 2 s_b. With equal errors it is the plain maximum. It trusts s_k, so log Z comes from
-    `comparable_log_partition`, not from a short annealing, which understates its error where it misses a mode.
+    Of the true bound L_k = A_k - log Z_k of checkpoint k, A_k - (log Z_k + e_k) is known, where e_k has the standard
+    error s_k; noise of examples and draws is the same at each. The plain maximum picks the checkpoint whose log Z is
+    known worst. L_k exceeds the score A_k - log Z_k - e_k - 2 s_k with a probability of 0.98. If a has the best score,
+    b is passed over, and neither error exceeds 2 s, L_b - L_a <= 4 s_b, whatever s_a is; the plain maximum can cost
+    2 s_a + 2 s_b. It trusts s_k, so log Z comes from `comparable_log_partition`, not from a short annealing.
 
     Examples:
         >>> lucky = MeanElbo(-89.7, 0.3, -80.0, 4.7, 5.0, 100, 1, log_partition_std_error=0.4)

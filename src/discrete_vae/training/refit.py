@@ -41,8 +41,7 @@ from discrete_vae.training.loop import best_entry
 from discrete_vae.training.schedules import CosineRate
 from discrete_vae.training.step import choose_precision
 
-MODEL_SHARE, LEARNING_RATE = 0.5, 3e-4
-"""Share of a batch that the model draws, and the largest step size."""
+MODEL_SHARE, LEARNING_RATE = 0.5, 3e-4  # share of a batch that the model draws, and the largest step size
 NUM_STEPS = 2000
 
 _STREAM, _VALIDATION_STREAM = 0x7265666974, 0x726576616C

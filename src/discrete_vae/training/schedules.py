@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from discrete_vae.config import BetaBoundConfig, OptimizerConfig, TrainingConfig, WarmUpConfig, instantiate
 
-# Shapes of the step size along a run: its share of the largest one after a share of the run, both from 0 to 1.
+# Shapes of the step size along a run: called with a share of the run they give the share of
+# the largest one, both from 0 to 1.
 
 
 class ConstantRate:
     """1 throughout."""
 
     def __call__(self, progress: float) -> float:
-        """The share."""
         return 1.0
 
 
@@ -28,7 +28,6 @@ class ExponentialRate:
     final_fraction: float  # f, what is left at the end
 
     def __call__(self, progress: float) -> float:
-        """The share."""
         return self.final_fraction**progress
 
 
@@ -39,16 +38,11 @@ class CosineRate:
     final_fraction: float  # f, what is left at the end
 
     def __call__(self, progress: float) -> float:
-        """The share."""
         return self.final_fraction + (1 - self.final_fraction) * (1 + math.cos(math.pi * progress)) / 2
 
 
 class StepRate:
-    """factor^n after n drops.
-
-    Args:
-        at: Shares of the run at which it drops.
-        factor: What a drop leaves.
+    """factor^n after n drops, which lie at shares of the run.
 
     Examples:
         >>> [StepRate((0.6, 0.75), 0.5)(t) for t in (0.5, 0.6, 1.0)]
@@ -59,7 +53,6 @@ class StepRate:
         self.at, self.factor = tuple(at), factor
 
     def __call__(self, progress: float) -> float:
-        """The share."""
         return self.factor ** sum(progress >= share for share in self.at)
 
 

@@ -324,8 +324,7 @@ class Replicas:
 # The state itself.
 
 
-GRADIENT_PREFIX = "gradient/"
-"""In front of the names of the gradient estimator's state, in a checkpoint."""
+GRADIENT_PREFIX = "gradient/"  # in front of the names of the gradient estimator's state, in a checkpoint
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 _LOG_Z_STREAM, _AVERAGED_LOG_Z_STREAM = 0x6C6F677A, 0x61766C6F677A

@@ -26,8 +26,7 @@ from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gra
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
 from discrete_vae.rng import reseed
 
-KEY = "precision"
-"""The entry of ``environment.json`` for the precision that a run began with."""
+KEY = "precision"  # the entry of ``environment.json`` for the precision that a run began with
 
 
 @dataclass(frozen=True)
@@ -95,22 +94,13 @@ class RecordedStep:
 
     Each step looks whether what a recording takes as given is still so, see `_Structure`. If not, steps are recorded
     anew; a module of the user's own or a hook that is there now ends the recording, with a warning.
-
-    Args:
-        model: The model.
-        optimizer: Its optimizer, which has the gradients' memory.
-        gradient: What estimates the gradient; None is `Reparameterized`.
-        record: False evaluates each step as it is.
-
-    Attributes:
-        functions: What is recorded; its ``reason`` says why nothing is.
     """
 
     def __init__(
         self,
         model: DiscreteVAE,
-        optimizer: Adam,
-        gradient: GradientEstimator | None = None,
+        optimizer: Adam,  # which has the gradients' memory
+        gradient: GradientEstimator | None = None,  # None is `Reparameterized`
         *,
         record: bool = True,
     ) -> None:
@@ -123,7 +113,7 @@ class RecordedStep:
         self._structure, self._copies = _Structure(model, self._gradient), _working_weights(model)
         self._leaves = optimizer.gradient_leaves()
         reason = _why_not(model, self._gradient) if record else "training.record is false"
-        self.functions = ReplayedFunctions(self._state, reason)
+        self.functions = ReplayedFunctions(self._state, reason)  # its reason says why nothing is recorded
 
     def take_gradients(
         self,
