@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
-    from discrete_vae.training.describe import ParameterRow
+    from discrete_vae.training.preflight import ParameterRow
     from discrete_vae.training.step import Precision
 
 
@@ -359,8 +359,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @device_option
 def run_validate(arguments: ExperimentArguments, device: str) -> int:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace."""
-    from discrete_vae.training.describe import TIMED_STEPS, describe_experiment
-    from discrete_vae.training.preflight import training_threads
+    from discrete_vae.training.preflight import TIMED_STEPS, describe_experiment, training_threads
 
     config, load = resolve(arguments)
     where, dataset = choose_device(device), load()

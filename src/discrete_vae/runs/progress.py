@@ -104,8 +104,7 @@ class TrainingProgress:
         words = (f"{v:,.0f} examples/s" if name == pace else f"{name} {v:.2f}" for name, v in values.items())
         text = "  ".join(words)
         if self._bar is not None:
-            self._status = text
-            self._bar.update(self._task, completed=step, status=text)
+            self.advance(step, text)
             return
         passed = "" if epoch is None else f"epoch {epoch:.1f}  "
         self.note(f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}")
