@@ -164,10 +164,6 @@ def split_overrides(words: Sequence[str]) -> tuple[list[str], list[Override]]:
     """Take the options with a dot in their name, and the values after each, out of a command line.
 
     An option takes one word; one for several values takes all up to the next option.
-
-    Examples:
-        >>> split_overrides(["--training.num-epochs", "5", "digits", "--model.posterior.hidden=20", "9", "--seed", "1"])
-        (['digits', '--seed', '1'], [('training.num-epochs', ['5']), ('model.posterior.hidden', ['20', '9'])])
     """
     rest: list[str] = []
     found: list[Override] = []
@@ -261,11 +257,6 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
 
     The defaults of the configs are the paper's, for 28x28 images on a GPU. Here every size follows what the experiment
     has already: its latents, the widths of its posterior networks, its chains, and for what it lacks its size.
-
-    Examples:
-        >>> from discrete_vae.presets import load_experiment
-        >>> swapped_sizes("model.hierarchy", "gaussian", load_experiment("digits", "smoke").model_dump())
-        {'num_layers': 2, 'num_units': 16, 'posterior_hidden': (200,), 'prior_hidden': (100,)}
     """
     model, sampler = experiment["model"], experiment["training"]["sampler"]
     prior, widths = model["prior"], tuple(model["posterior"]["hidden"])
@@ -334,10 +325,6 @@ def suggest_setting(path: str) -> str:
 
     A setting whose last part is the word, "num" aside, comes before one whose last part has the word among others or
     in initials (lr), and that before a part further up; of equals the one nearer to the top comes first.
-
-    Examples:
-        >>> suggest_setting("epochs")
-        'Did you mean --training.num-epochs? --settings lists them all.'
     """
     known = sorted({*slots(), *settings()}, key=lambda name: (name.count("."), name))
     path = path.replace("_", "-").lower()

@@ -414,13 +414,7 @@ def references() -> dict[str, str]:
 
 
 def cited_keys(config: ExperimentConfig) -> list[str]:
-    """Keys of the papers behind an experiment, each once: that of the model, those of its parts, those of settings.
-
-    Examples:
-        >>> from discrete_vae import load_experiment
-        >>> cited_keys(load_experiment("digits"))
-        ['rolfe2017', 'alpaydin1998', 'loshchilov2017', 'tieleman2008', 'kingma2015', 'burda2016', 'bennett1976']
-    """
+    """Keys of the papers behind an experiment, each once: that of the model, those of its parts, those of settings."""
     training = config.training
     parts = [read_value(config, entry.path) for entry in settings_of(config) if isinstance(entry, Slot)]
     keys = ["rolfe2017", *(key for part in parts for key in part.references), "kingma2015"]

@@ -16,16 +16,6 @@ class ShowsTable:
 
     The error of a field ``NAME`` is the field ``NAME_std_error``, that of ``value`` is ``std_error``. Records inside a
     record have their rows below its name.
-
-    Examples:
-        >>> from dataclasses import dataclass
-        >>> @dataclass(frozen=True)
-        ... class Found(ShowsTable):
-        ...     value: float
-        ...     std_error: float
-        >>> print(Found(-85.3631, 0.7001)._repr_html_())
-        <table><caption>Found</caption><tr><th style="text-align:left">value</th><td style="text-align:left">-85.36 +-
-        0.70</td></tr></table>
     """
 
     def _repr_html_(self) -> str:
@@ -38,18 +28,7 @@ class ShowsTable:
 
 
 class ShowsShapes:
-    """Gives a dataclass, declared with ``repr=False``, a repr of one line that holds no tensor.
-
-    Examples:
-        >>> import torch
-        >>> from dataclasses import dataclass
-        >>> @dataclass(repr=False)
-        ... class Draw(ShowsShapes):
-        ...     z: torch.Tensor
-        ...     step: int
-        >>> Draw(torch.zeros(100, 64), 3)
-        Draw(z=<float32 (100, 64)>, step=3)
-    """
+    """Gives a dataclass, declared with ``repr=False``, a repr of one line that holds no tensor."""
 
     def __repr__(self) -> str:
         values = (f"{field.name}={_shown(getattr(self, field.name))}" for field in fields(self) if field.repr)  # pyright: ignore[reportArgumentType]

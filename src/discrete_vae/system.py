@@ -102,12 +102,7 @@ def _counted(number: int, name: str) -> str:
 
 
 def check_device(device: torch.device | str, *, argument: str = "device") -> torch.device:
-    """Return the device of a name of torch's, or of "auto", CUDA where there is some, if torch has it here.
-
-    Examples:
-        >>> check_device("cpu")
-        device(type='cpu')
-    """
+    """Return the device of a name of torch's, or of "auto", CUDA where there is some, if torch has it here."""
     import torch
 
     count = torch.cuda.device_count() if torch.cuda.is_available() else 0

@@ -183,18 +183,9 @@ def generated_examples(
     num_chains: int | None = None,
     seed: int = 0,
 ) -> Tensor:
-    """Draw examples from the generative model, the noise of its likelihood included.
+    """Draw examples from the generative model, the noise of its likelihood included: (row, chain, feature) on the CPU.
 
-    Args:
-        model: The model; its networks use their running statistics.
-        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps.
-        num_rows: Draws from each chain.
-        num_sweeps: Sweeps before each draw.
-        num_chains: How many of the chains to use, from the first; None means all.
-        seed: Seed of all noise but the chains' own.
-
-    Returns:
-        (row, chain, feature) on the CPU, values that x can have.
+    The arguments are those of `evolution_table`; without a number of chains all are used.
     """
     used = chains.num_chains if num_chains is None else num_chains
     check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
@@ -461,9 +452,6 @@ def reconstructions_table(
         num_examples: How many of them to take, evenly spaced, so that sorted data show all of their kinds;
             None means 100, or all where there are fewer.
         seed: Seed of the posterior's noise.
-
-    Raises:
-        InvalidInputError: If x breaks the rules of `DiscreteVAE.encode`, or holds fewer examples than asked for.
     """
     count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
     if check_positive_int("num_examples", count) > len(x):

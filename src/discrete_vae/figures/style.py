@@ -301,13 +301,7 @@ BLUE, VERMILION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
 
 
 class Picture(Figure):
-    """A figure that no pyplot knows of: making one switches no backend, and a notebook shows it all the same.
-
-    Args:
-        size: Width and height in inches.
-        dpi: Dots per inch, in files and in notebooks.
-        layout: As matplotlib's.
-    """
+    """A figure, (width, height) in inches, that no pyplot knows of: it switches no backend, and notebooks show it."""
 
     def __init__(
         self, size: tuple[float, float], *, dpi: float = 150, layout: Literal["constrained"] | None = None

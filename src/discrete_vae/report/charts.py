@@ -34,8 +34,7 @@ class Axis:
     def around(cls, values: Iterable[float], label: str, *, span: float = 0.0, zero: bool = False) -> Axis:
         """An axis that holds the finite ones of values with a margin.
 
-        It has a range of at least `span`, so that what does not change looks so, or begins at 0, for values that are
-        not negative.
+        It has a range of at least `span`, so that what does not change looks so, or begins at zero.
         """
         found = np.array([value for value in values if math.isfinite(value)] or [0.0, 1.0])
         low, high = float(found.min()), float(found.max())

@@ -283,7 +283,7 @@ def flattened(fields: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(fields, list | tuple):
         yield prefix, ", ".join(str(each) for each in fields) or "none"
     else:
-        yield prefix, *words_of(fields)
+        yield prefix, words_of(fields)[0]
 
 
 def reproduce(source: ReportSource) -> Section:

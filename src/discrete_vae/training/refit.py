@@ -235,20 +235,13 @@ class RunRefit:
         dataset: The run's data, whole; as many examples are read as in training.
         out: A new or empty folder outside the run, or one that this very refit has filled, in which case nothing is
             computed and the loaded model stays as it is; ``~`` is the home directory.
-        num_steps: Steps of Adam.
-        batch_size: Examples per step; None means as many as in training.
-        model_share: Share of them that the model draws, from 0 to 1.
-        learning_rate: Largest step size.
-        seed: Seed of all noise.
+        num_steps: This and what follows is as in `refit_posterior`.
+        batch_size: None means as many as in training.
 
     Attributes:
         folder: The folder of the new run.
         num_steps: Steps of Adam.
         made: The result if this very refit has filled the folder; None otherwise.
-
-    Raises:
-        InvalidInputError: As `refit_posterior`; if the folder breaks its rule or cannot be written, or what the new run
-            takes over is damaged.
 
     Examples:
         >>> import tempfile

@@ -69,10 +69,6 @@ def kl_weights(config: WarmUpConfig, epoch: float) -> KLWeights:
     Every KL's weight rises linearly from 1 / strength to 1; the discrete KL's carries a further such factor.
 
     Source: Rolfe 2017, section architecture, which names strengths and epochs; the linear rise is ours.
-
-    Examples:
-        >>> kl_weights(WarmUpConfig(), 0.0)
-        KLWeights(discrete=0.025, continuous=0.05)
     """
     common = _rise(1 / config.strength, config.epochs, epoch)
     return KLWeights(common * _rise(1 / config.prior_strength, config.prior_epochs, epoch), common)
@@ -96,13 +92,7 @@ def learning_rate(config: OptimizerConfig, progress: float) -> float:
 
 
 def num_importance_samples(config: TrainingConfig, progress: float) -> int:
-    """Samples of the Gaussian layers after a share of the run.
-
-    Examples:
-        >>> config = TrainingConfig(num_importance_samples=10, importance_start=0.5)
-        >>> [num_importance_samples(config, progress) for progress in (0.4, 0.5)]
-        [1, 10]
-    """
+    """Samples of the Gaussian layers after a share of the run."""
     return config.num_importance_samples if progress >= config.importance_start else 1
 
 

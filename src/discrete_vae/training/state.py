@@ -200,13 +200,6 @@ class StepTimes:
 
     The networks are the loss and its gradients. What is left of the time are the data and the log. An accelerator works
     while the host goes on, so shares are left out there.
-
-    Examples:
-        >>> times = StepTimes()
-        >>> times.begin("chains")
-        >>> times.end_step()
-        >>> sorted(times.metrics(100, torch.device("cpu")))
-        ['chains_share', 'examples_per_second', 'networks_share', 'optimizer_share']
     """
 
     def __init__(self) -> None:
