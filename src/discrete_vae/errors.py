@@ -120,11 +120,8 @@ class NonFiniteLossError(DiscreteVAEError):
 
     def __str__(self) -> str:
         last = self.last_checkpoint
-        rest = (
-            "There is no checkpoint yet"
-            if last is None
-            else f"The last good checkpoint is that of step {last}"
-        )
+        none = "There is no checkpoint yet"
+        rest = none if last is None else f"The last good checkpoint is that of step {last}"
         return (
             f"{self.term} is {self.value} at step {self.step}; the run has stopped. {rest}. A smaller learning rate, a "
             "longer warm-up or a lower bound of beta usually help."

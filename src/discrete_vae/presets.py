@@ -76,8 +76,7 @@ def _epochs(smoke: int, short: int, cpu: int, paper: int, *, rise: float = 5.0) 
 # bound in place of early stopping.
 #
 # Sizes short and cpu hold what was better in equal time and is not the paper's (docs/results.md): narrower networks,
-# batches of 400, for which the step size first rises, fewer sweeps, other warm-ups, evaluation in bfloat16. What these
-# models reach stands in docs/results.md and docs/reproductions.md, beside the paper's values.
+# batches of 400, for which the step size first rises, fewer sweeps, other warm-ups, evaluation in bfloat16.
 _IMAGES = {
     "model.event_shape": (1, 28, 28),
     "model.posterior.groups": 4,
@@ -211,8 +210,7 @@ EXPERIMENTS: dict[str, Experiment] = {
             "training.validate_every": BySize(250, 640, 1200, 5000),
         },
     ),
-    # table architectural-hyperparameters, Omniglot; the paper's decoder has hidden layers here alone, it does not say
-    # which
+    # table architectural-hyperparameters, Omniglot; the paper's decoder has hidden layers here alone, of unsaid widths
     "omniglot": Experiment(
         "Omniglot, RBM 64 + 64, 4 Gaussian layers of 64 units; size paper: 16 layers of 256 in two groups.",
         _LAYERED

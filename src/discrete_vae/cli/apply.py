@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from discrete_vae.inference.score import Scores
 
 
-# dvae encode: codes of examples.
-
-
 _COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # named after one of an array
 
 
@@ -69,9 +66,6 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     write_rows(output, examples, arrays, arrays[what], columns)
     if drawing is not None:
         run.save_picture(draw_codes(codes, examples.labels), drawing)
-
-
-# dvae score: how probable a trained model finds each example.
 
 
 _SAMPLES, _ELBO_DRAWS = 100, 10
@@ -156,9 +150,6 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
     )
 
 
-# dvae reconstruct: examples as a trained model gives them back.
-
-
 @verb("reconstruct", EXPLAINED, divides=True)
 @takes_rows
 @option("--out FILE", "where they go: .npz, .npy, or a table with the features as columns, .csv or .parquet")
@@ -205,9 +196,6 @@ def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
     return f"{with_error(value, std_error, 4)} standard deviations of a feature (root mean square)"
 
 
-# dvae denoise: examples freed of noise by a trained model.
-
-
 @verb("denoise", EXPLAINED, divides=True, typed={"share": "--noise"})
 @takes_rows
 @option(
@@ -242,9 +230,6 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     write_rows(output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
     if drawing is not None:
         run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
-
-
-# dvae impute: gaps in examples filled.
 
 
 @verb(
@@ -346,9 +331,6 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
         received = f"other values, of {mask.dtype}"
         raise InvalidInputError("--mask", "must hold true and false, or 1 and 0", received, repair)
     return torch.from_numpy(mask.reshape(len(mask), -1)[examples.index].astype(bool))
-
-
-# dvae generate: new examples of a trained run.
 
 
 _MOST_CHAINS = 2000
@@ -479,9 +461,6 @@ def _places(label: str, classes: np.ndarray) -> list[int]:
     return [names.index(word) for word in wanted]
 
 
-# dvae interpolate: paths between examples in the latents of a trained model.
-
-
 _STREAM = 0x70616972
 
 
@@ -583,9 +562,6 @@ def _steps(
     if paths[0].continuous.shape[1]:
         arrays["continuous"] = joined("continuous")
     return arrays, along | feature_columns(arrays["x"], rows.columns)
-
-
-# dvae neighbors: examples with the nearest codes.
 
 
 @verb(

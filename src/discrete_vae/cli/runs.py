@@ -41,9 +41,6 @@ if TYPE_CHECKING:
     from discrete_vae.training.refit import Refit
 
 
-# dvae cite: what to cite for a run or an experiment.
-
-
 @verb(
     "cite",
     "NAME is an experiment or the folder of a run; without it the paper of the model is named.",
@@ -62,9 +59,6 @@ def run_cite(name: str | None) -> None:
         print(cite(load_experiment(name)))
     else:
         raise not_one_of("NAME", ["the folder of a run", *experiment_names()], name)
-
-
-# dvae evaluate: log-likelihood, ELBO and log Z of a trained model.
 
 
 @verb("evaluate", EXPLAINED, divides=True)
@@ -166,9 +160,6 @@ def _error(error: float) -> str:
     return "0 (exact)" if error == 0 else f"{error:.3f}"
 
 
-# dvae figure: one figure of a run by name, with the table of its numbers beside it.
-
-
 _REPAIR = "Give another place: --out FILE.png."
 
 
@@ -227,9 +218,6 @@ def print_figures() -> None:
     print("Figures of a run: dvae figure NAME RUN")
     for name, entry in FIGURES.items():
         print(wrapped(entry.about, f"  {name:25} "))
-
-
-# dvae log-partition: log Z of a trained prior, repeated, with the health of the chains.
 
 
 @verb("log-partition", EXPLAINED)
@@ -294,9 +282,6 @@ def run_log_partition(
             run.save_picture(draw_log_partition_histogram(table, name=run.loaded.config.name), picture)
 
 
-# dvae refit: the posterior of a trained model fitted anew, as a run of its own.
-
-
 _LINES = 10
 _REFIT_MORE = (
     "RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is interrupted leaves "
@@ -358,9 +343,6 @@ def _outcome(found: Refit) -> str:
     return "\n".join(lines)
 
 
-# dvae release: a trained run made small enough to pass on.
-
-
 _RELEASE_MORE = (
     "The new folder is a run that every verb takes, of one checkpoint, without what training would need to go on. RUN "
     "must have been evaluated, and stays as it is. The ELBO of validation examples is compared before and after; if it "
@@ -397,9 +379,6 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
     print(f"Next: dvae sample {folder}")
 
 
-# dvae report: one self-contained page about a run.
-
-
 @verb("report", EXPLAINED)
 @takes_run
 @option("--out FILE.html", "where to write the page; default: RUN/report.html")
@@ -427,9 +406,6 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
 
         text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
     print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
-
-
-# dvae sample: pictures of what a trained model generates.
 
 
 _STARTS = ("training", "fresh")

@@ -124,9 +124,6 @@ def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
     return _OPTIONS(run)
 
 
-# dvae train: from data to a trained model.
-
-
 @verb("train", EXPLAINED, takes_settings=True, divides=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
@@ -349,9 +346,6 @@ def _resumed_config(
 def _other(option: str, before: object, after: object) -> InvalidInputError:
     repair = "Leave it out, or start a new run in another --run-dir."
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
-
-
-# dvae validate: everything but training.
 
 
 @verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)

@@ -29,9 +29,6 @@ if TYPE_CHECKING:
     from discrete_vae.inference.impute import Imputed
 
 
-# Codes.
-
-
 _MOST_LABELS, _MOST_ROWS = 40, 300
 
 
@@ -71,9 +68,6 @@ def _alike(rows: np.ndarray) -> np.ndarray:
     return leaves_list(linkage(rows, "average")) if len(rows) > 1 else np.arange(len(rows))
 
 
-# Examples before and after noise was taken out.
-
-
 _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
 
 
@@ -99,9 +93,6 @@ def draw_denoised(
         row_labels=names * num_rows,
     )
     return draw_image_grid(grid, shape, text=text, stacked=True)
-
-
-# Examples with gaps beside what fills them.
 
 
 _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
@@ -130,9 +121,6 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
     if image_shape is None:
         return draw_image_grid(members.movedim(0, 1)[:, None], None, text=text, stacked=True)
     return draw_image_grid(members[:, :, None], image_shape, text=text)
-
-
-# Paths between examples, as images.
 
 
 def draw_latent_paths(
@@ -165,9 +153,6 @@ def draw_latent_paths(
     return draw_image_grid(gray(images)[:, :, None], picture_shape(paths[0].mean.shape[1:]), text=text)
 
 
-# Examples beside those with the nearest codes.
-
-
 _MOST_QUERIES, _MOST_NEIGHBORS = 10, 10
 
 
@@ -190,9 +175,6 @@ def draw_neighbors(
     if image_shape is None:
         return draw_image_grid(images[:, None], None, text=text, stacked=True)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
-
-
-# New examples, a row for each class.
 
 
 _NEW_EXAMPLES_COLUMNS, _ROWS, _NEW_EXAMPLES_STRIPS = 12, 12, 20
@@ -225,9 +207,6 @@ def draw_new_examples(
     images = gray(rows[chosen]).unflatten(0, (-1, width))
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
-
-
-# Histograms of scores.
 
 
 _BINS = 60

@@ -28,8 +28,6 @@ from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
 
-# The check of chains that a figure draws along.
-
 
 def check_prior_chains(model: DiscreteVAE, chains: Sampler, num_chains: int, **counts: int) -> None:
     """Refuse chains of another machine than the model's prior, and numbers that they cannot give."""

@@ -152,8 +152,7 @@ class Drawn:
 # Pictures: pixels with opacity, which the style sheet turns on dark paper.
 
 
-# Okabe and Ito's colors: told apart with any color vision.
-_BLUE, _VERMILION = (0, 114, 178), (213, 94, 0)
+_BLUE, _VERMILION = (0, 114, 178), (213, 94, 0)  # as in `discrete_vae.figures.style`
 _MISSING = (150, 170, 200, 110)  # what has no value
 
 
