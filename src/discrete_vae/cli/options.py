@@ -132,9 +132,8 @@ class Verb(_Command):
         error.argument = f"--{given.pop()}" if len(given) == 1 else typed.get(argument, argument)
         # in a sentence, what has an underscore is a name
         words = re.compile("|".join(rf"\b{each}\b" for each in typed if "_" in each) or "$^")
-        error.rule, error.repair = (
-            words.sub(lambda found: typed[found[0]], text) for text in (error.rule, error.repair)
-        )
+        error.rule = words.sub(lambda found: typed[found[0]], error.rule)
+        error.repair = words.sub(lambda found: typed[found[0]], error.repair)
 
 
 class Verbs(_Command, click.Group):

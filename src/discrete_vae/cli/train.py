@@ -250,9 +250,8 @@ def _headline(
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
     if num_examples is not None:
-        lines.append(
-            "A fixed random choice of the examples is used; --training.num-examples none takes all of them."
-        )
+        takes_all = "--training.num-examples none takes all of them"
+        lines.append(f"A fixed random choice of the examples is used; {takes_all}.")
     if dataset.dynamic:
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
@@ -328,9 +327,8 @@ def _resumed_config(
 
     stored = run.read_experiment()
     given = {"name": arguments.experiment, "size": arguments.size, "seed": arguments.seed}
-    asked = apply_overrides(stored, arguments.overrides).model_copy(
-        update={name: value for name, value in given.items() if value is not None}
-    )
+    given = {name: value for name, value in given.items() if value is not None}
+    asked = apply_overrides(stored, arguments.overrides).model_copy(update=given)
     if arguments.data is not None:
         file = FileDataConfig(path=Path(arguments.data)).path
         of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind

@@ -59,7 +59,7 @@ def grayscale_for(x: Tensor, *, per_feature: bool) -> Grayscale:
     low = torch.where(x.isnan(), torch.inf, x)
     high = torch.where(x.isnan(), -torch.inf, x)
     least, greatest = float(low.min()), float(high.max())
-    if not per_feature or not _exceeds(least, greatest):
+    if not per_feature or (least >= 0 and greatest <= 1):
         return grayscale_of_range(least, greatest)
     low, high = low.amin(0), high.amax(0)
     seen = low <= high
@@ -74,13 +74,9 @@ def grayscale_of_range(low: float, high: float) -> Grayscale:
         >>> grayscale_of_range(0.0, 1.0).words, grayscale_of_range(-1.0, 3.0).words
         ('black is 1', 'white is -1, black is 3')
     """
-    if not _exceeds(low, high):
+    if low >= 0 and high <= 1:
         return Grayscale(torch.tensor(0.0), torch.tensor(1.0), "black is 1")
     return Grayscale(torch.tensor(low), torch.tensor(high), f"white is {low:g}, black is {high:g}")
-
-
-def _exceeds(low: float, high: float) -> bool:
-    return low < 0 or high > 1
 
 
 # Examples as a raster: rows of groups, where every feature is a rectangle of whole pixels.

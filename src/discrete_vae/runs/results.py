@@ -33,7 +33,6 @@ class ResultStore:
 
     The same settings give the same name, so repeating a computation replaces its own file and no other. A result is
     kept with the SHA-256 of its own values, and refused when they are others; those of earlier versions have none.
-
     `name` makes the name of a result's file, without its ending, of the settings in it. Results are compared by
     `completeness`; the greatest is copied.
     """

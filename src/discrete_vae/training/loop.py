@@ -38,7 +38,7 @@ from discrete_vae.training.logging import (
     validates,
     written,
 )
-from discrete_vae.training.state import PARTS, ElboSums, TrainingState, decay_weights, noise_key, set_rates
+from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, noise_key, set_rates
 from discrete_vae.training.step import choose_precision
 
 _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
@@ -93,9 +93,8 @@ def run_steps(
     """
     settings = config.training
     dataset = training_subset(dataset, settings)
-    batches = TrainingBatches(
-        dataset, settings.batch_size, seed=config.seed, device=device, share=own_share(settings.batch_size)
-    )
+    size, share = settings.batch_size, own_share(settings.batch_size)
+    batches = TrainingBatches(dataset, size, seed=config.seed, device=device, share=share)
     num_steps = settings.num_epochs * batches.steps_per_epoch
     valid = dataset.valid.to(device)
     begun = run.read_environment()
@@ -155,11 +154,9 @@ def run_steps(
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
-        shares = [
-            f"{part} {100 * times[f'{part}_share']:.0f} %" for part in PARTS if f"{part}_share" in times
-        ]
-        if shares:
-            shown.note(f"Time of the last steps: {', '.join(shares)}.")
+        if shares := [name for name in times if name.endswith("_share")]:
+            words = (f"{name.removesuffix('_share')} {100 * times[name]:.0f} %" for name in shares)
+            shown.note(f"Time of the last steps: {', '.join(words)}.")
         checkpoints.save_interim()
         if trace is not None and not trace.written:
             shown.note(trace.write())

@@ -333,8 +333,7 @@ class RunRefit:
         meta = {"step": loaded.step, CONFIG_SUM: run.config_sha256()}
         record = CheckpointRecord(loaded.step, meta, best_entry(loaded.step, found.after))
         log = [line for line in run.metrics().read() if line["step"] <= loaded.step]
-        with derived_run(
-            self.folder, run, record, tensors, environment=run.read_environment(), log=log
-        ) as new:
+        begun = run.read_environment()
+        with derived_run(self.folder, run, record, tensors, environment=begun, log=log) as new:
             write_json(new.refit_path, about)
         return found
