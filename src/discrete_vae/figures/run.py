@@ -272,13 +272,6 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
     Raises:
         InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
             than two samples.
-
-    Examples:
-        >>> import torch
-        >>> draw = lambda *shape: torch.bernoulli(torch.full(shape, 0.3), generator=torch.Generator().manual_seed(0))
-        >>> found = feature_statistics_table(draw(500, 6), draw(4, 50, 6))
-        >>> len(found.means.data), len(found.correlations.data)
-        (6, 15)
     """
     check_tensor("x", x, ("example", "feature"))
     check_tensor("samples", samples, ("row", "chain", x.shape[1]))
