@@ -80,13 +80,7 @@ def max_beta(config: BetaBoundConfig, epoch: float) -> float:
 
 
 def learning_rate(config: OptimizerConfig, progress: float) -> float:
-    """The step size after a share of the run, from 0 to 1: its shape, times a line from 0 to 1 at the start.
-
-    Examples:
-        >>> from discrete_vae.config import ExponentialRateConfig
-        >>> learning_rate(OptimizerConfig(learning_rate=0.1, rate=ExponentialRateConfig(final_fraction=0.01)), 0.5)
-        0.010...
-    """
+    """The step size after a share of the run, from 0 to 1: its shape, times a line from 0 to 1 at the start."""
     shape: Callable[[float], float] = instantiate(config.rate)
     return config.learning_rate * shape(progress) * _rise(0.0, config.rise, progress)
 
