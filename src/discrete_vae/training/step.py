@@ -268,7 +268,7 @@ class _Structure:
         return (
             [*map(Tensor.data_ptr, self._present)],
             [*map(_REQUIRES_GRAD, self._present)],
-            [*map(call, self._settings, self._attributes)],
+            [*map(call, self._settings, self._attributes)],  # pyright: ignore[reportArgumentType]
             [*map(len, self._attributes)],
             [*map(_FORWARD, self._classes)],
         )
