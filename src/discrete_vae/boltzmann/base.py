@@ -76,25 +76,13 @@ class BoltzmannMachine(nn.Module, ABC):
         return self._num_blocks == 1
 
     def energy(self, z: Tensor) -> Tensor:
-        """E(z).
-
-        Args:
-            z: (..., unit), in {0,1}, or relaxed.
-
-        Returns:
-            (...), nats.
-        """
+        """E(z), (...), nats, of states z, (..., unit), in {0,1}, or relaxed."""
         return self.compute_energy(check_states("z", z, (..., self.num_units)))
 
     def block_logits(self, z: Tensor, block: int) -> Tensor:
-        """Log-odds of a block's units given all the others.
+        """Log-odds of a block's units given all the others, (..., unit of the block), nats; ``block`` is an index.
 
-        Args:
-            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
-            block: Index into `blocks`.
-
-        Returns:
-            (..., unit of the block), in nats.
+        States z are (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
         """
         check_states("z", z, (..., self.num_units))
         return self.compute_block_logits(z, self._check_block(block))
@@ -102,25 +90,19 @@ class BoltzmannMachine(nn.Module, ABC):
     def free_energy(
         self, z: Tensor, /, block: int | None = None, inverse_temperature: float | Tensor = 1.0
     ) -> Tensor:
-        """Free energy of all units but one block: -log sum over the block's states of exp(-t E(z)).
+        """Free energy of all units but one block, -log sum over the block's states of exp(-t E(z)), (...), nats.
 
         Its gradient at t = 1 is the Rao-Blackwellized gradient of the energy: averaged over z ~ p it is
         E_p[dE/dtheta] = -d log Z / dtheta (eq. RBM-grad), with less variance than the gradient of E(z).
 
-        Args:
-            z: (..., unit), in {0,1}, or relaxed; the entries of the block itself are ignored.
-            block: Index into `blocks` of the units that are summed out; None means the last block.
-            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of z.
-
-        Returns:
-            (...), nats.
+        States and block are as in `block_logits`; None is the last block, and that is summed out. The inverse
+        temperature t is a number or a tensor (...) that fits the leading axes of z.
         """
         check_states("z", z, (..., self.num_units))
         t = check_temperature(inverse_temperature, z)
         return self.compute_free_energy(z, None if block is None else self._check_block(block), t)
 
     def forward(self, z: Tensor) -> Tensor:
-        """The energy, so that the module can be called."""
         return self.energy(z)
 
     @abstractmethod
@@ -135,8 +117,7 @@ class BoltzmannMachine(nn.Module, ABC):
     def pair_order(self, group_of_unit: Tensor) -> nn.Module:
         """Constants that `expected_energy` needs of a posterior: which unit of each pair is sampled earlier.
 
-        Args:
-            group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
+        ``group_of_unit``, (unit,) int64, is the position of each unit's group in the order of sampling.
         """
 
     @abstractmethod
@@ -146,10 +127,8 @@ class BoltzmannMachine(nn.Module, ABC):
         A linear term takes the probability of its unit. A pair takes the bit of the unit that is sampled earlier
         and the probability of the later one; two units of one group take both probabilities.
 
-        Args:
-            bits: (..., unit), sampled bits or posterior means of z, carrying the gradient of `Smoothing.bits`.
-            probabilities: (..., unit), q(z = 1) given everything sampled earlier.
-            order: Of that posterior, by `pair_order`.
+        ``bits``, (..., unit), are sampled bits or posterior means of z, carrying the gradient of `Smoothing.bits`;
+        ``probabilities``, (..., unit), q(z = 1) given everything sampled earlier; ``order`` is of `pair_order`.
         """
 
     def sum_pairs(self, z: Tensor) -> Tensor:
@@ -191,7 +170,6 @@ class BoltzmannMachine(nn.Module, ABC):
         return self.compute_energy(z * keep)
 
     def _widen(self, z: Tensor) -> Tensor:
-        """States in the dtype of the computation."""
         return z.to(torch.promote_types(z.dtype, self.bias.dtype))
 
     def _check_block(self, block: int) -> int:
@@ -238,7 +216,6 @@ class FactorialBernoulli(BoltzmannMachine):
             self.blocks = (torch.arange(num_units),)
 
     def extra_repr(self) -> str:
-        """The size."""
         return f"num_units={self.num_units}"
 
     def compute_energy(self, z: Tensor) -> Tensor:
@@ -321,12 +298,9 @@ def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
             continue
         largest = float(parameter.detach().abs().sum(dtype=torch.float64))
         if not largest < below:
-            raise InvalidInputError(
-                f"energy.{name}",
-                f"must be finite, with absolute values that sum to less than {below:g}",
-                f"a sum of {largest:g}",
-                "Look for a diverged training step and restore an earlier state.",
-            )
+            rule = f"must be finite, with absolute values that sum to less than {below:g}"
+            repair = "Look for a diverged training step and restore an earlier state."
+            raise InvalidInputError(f"energy.{name}", rule, f"a sum of {largest:g}", repair)
 
 
 def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:

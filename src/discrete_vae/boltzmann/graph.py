@@ -115,7 +115,6 @@ class GraphBoltzmann(BoltzmannMachine):
             self.register_buffer(f"_places_{index}", of_block, persistent=False)
 
     def extra_repr(self) -> str:
-        """The sizes."""
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -130,9 +129,8 @@ class GraphBoltzmann(BoltzmannMachine):
         """Take weights of the same edges in their order; a state_dict that does not tell its edges is believed."""
         if local_metadata.get("edges", self._edges_sum) != self._edges_sum:
             rule = "must be of a machine with these edges, in their order"
-            raise InvalidInputError(
-                "state_dict", rule, "weights of other edges", "Build it with the same edges."
-            )
+            repair = "Build it with the same edges."
+            raise InvalidInputError("state_dict", rule, "weights of other edges", repair)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
@@ -151,12 +149,8 @@ class GraphBoltzmann(BoltzmannMachine):
         spins, a positive field turns them up. Energies are in nats; divide those of a package by its temperature
         first; for the signs of dimod see `IsingModel`.
 
-        Args:
-            num_units: Number of units.
-            edges: As in the constructor.
-            couplings: J, (edge,), in the order of the edges, a tensor, an array or nested lists.
-            fields: h, (unit,).
-            dtype: Of the parameters; None means torch's default.
+        Units and edges are as in the constructor. The couplings J, (edge,), are in the order of the edges; they and the
+        fields h, (unit,), are tensors, arrays or nested lists. ``dtype=None`` is torch's default.
 
         Examples:
             >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
@@ -172,7 +166,6 @@ class GraphBoltzmann(BoltzmannMachine):
         return to_ising(self)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
-        """Sums over the edges of each unit, (edge,) -> (unit,)."""
         sums = values.new_zeros(self.num_units)
         return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
 
@@ -197,7 +190,6 @@ class GraphBoltzmann(BoltzmannMachine):
         return getattr(self, f"_block_{block}")
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        """See `BoltzmannMachine.sum_pairs`: one sum per edge."""
         flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
         if len(self.edges) * _DENSE >= self.num_units**2:
             sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
@@ -209,7 +201,6 @@ class GraphBoltzmann(BoltzmannMachine):
         return _PairOrder(self.edges.cpu(), group_of_unit.cpu())
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannMachine.expected_energy`; each edge runs from the unit sampled earlier to the later one."""
         assert isinstance(order, _PairOrder)
         weight = self.weight.to(probabilities.dtype)
         fields = self.bias.to(probabilities.dtype)
@@ -301,7 +292,6 @@ def check_nodes(num_units: int, nodes: Sequence[int] | None, edges: Edges) -> tu
 
 
 def _as_array(edges: Pairs) -> np.ndarray:
-    """A new array (edge, 2) int64."""
     try:
         array = np.asarray(edges.cpu() if isinstance(edges, Tensor) else edges)
     except (ValueError, TypeError):  # ragged
@@ -328,8 +318,7 @@ def _refuse(wrong: np.ndarray, pairs: np.ndarray, rule: str) -> None:
 def adjacency(order: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The neighbors of each unit, ascending, as compressed sparse rows; row r is of unit order[r].
 
-    Returns:
-        Start of each row among the entries, (row + 1,); of each entry the neighbor and the edge, (entry,), int64.
+    These are the start of each row, (row + 1,), and of each entry the neighbor and the edge, (entry,), int64.
     """
     row_of = np.empty_like(order)
     row_of[order] = np.arange(len(order))
@@ -395,12 +384,7 @@ def sparse_product(
 ) -> Tensor:
     """y_r = sum over the entries (r, c, v) of v z_c, (..., row), of states z (..., column) in the dtype of v.
 
-    Args:
-        values: v, (entry,).
-        z: (..., column).
-        places: (2, entry) int64, rows and columns.
-        num_rows: Number of rows.
-        coalesced: True if the rows ascend, and the columns within a row, which spares sorting them.
+    ``places`` are r and c, (2, entry) int64; ``coalesced`` ones ascend, r first, which spares sorting them.
     """
     flat = z.reshape(-1, z.shape[-1]).T.contiguous()
     return _SparseProduct.apply(values, flat, places, num_rows, coalesced).T.reshape(*z.shape[:-1], num_rows)  # pyright: ignore[reportOptionalMemberAccess]

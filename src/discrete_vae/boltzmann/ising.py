@@ -102,31 +102,25 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     Source: Besag 1975 for the pseudo-likelihood; Raymond, Yarkoni & Andriyash 2016, "Global warming: temperature
     estimation in annealers", for its use.
 
-    Args:
-        energy: The machine.
-        z: Samples, (sample, unit) in {0,1}; at least 2, independent of each other.
-
-    Returns:
-        t and its standard error, which holds if a model with the wrong shape is fitted too.
+    Samples z are (sample, unit) in {0,1}, at least 2, independent of each other. The standard error holds if a model
+    with the wrong shape is fitted too.
 
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs
         >>> rbm = RBM(3, 3)
         >>> with torch.no_grad():
         ...     _ = rbm.weight.fill_(1.0), rbm.bias.fill_(-1.0)
-        >>> z = BlockGibbs(rbm, 2000, inverse_temperature=0.7, seed=0).step(50)
-        >>> found = fit_inverse_temperature(rbm, z)
+        >>> found = fit_inverse_temperature(rbm, BlockGibbs(rbm, 2000, inverse_temperature=0.7, seed=0).step(50))
         >>> abs(found.value - 0.7) < 4 * found.std_error, found.std_error < 0.04
         (True, True)
     """
     check_energy(energy)
     z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
     if len(z) < 2:
-        raise InvalidInputError(
-            "z", "must hold at least 2 samples", len(z), "Their spread is the standard error."
-        )
-    logits = torch.cat([energy.compute_block_logits(z, block) for block in range(len(energy.blocks))], 1)
-    signs = torch.cat([2 * z[:, energy.block_place(block)] - 1 for block in range(len(energy.blocks))], 1)
+        raise InvalidInputError("z", "must hold at least 2 samples", len(z), "Their spread is the error.")
+    blocks = range(len(energy.blocks))
+    logits = torch.cat([energy.compute_block_logits(z, block) for block in blocks], 1)
+    signs = torch.cat([2 * z[:, energy.block_place(block)] - 1 for block in blocks], 1)
     margins = logits * signs  # of the states that were drawn over their flips, at t = 1
     if not bool((margins != 0).any()):
         return InverseTemperature(math.nan, math.inf)

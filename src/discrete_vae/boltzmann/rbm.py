@@ -50,19 +50,14 @@ class RBM(BoltzmannMachine):
             self.blocks = (torch.arange(num_left), torch.arange(num_left, self.num_units))
 
     def extra_repr(self) -> str:
-        """The sizes."""
         return f"num_left={self.num_left}, num_right={self.num_right}"
 
     @classmethod
     def from_ising(cls, couplings: Array, fields: Array, *, dtype: torch.dtype | None = None) -> RBM:
         """The machine whose bits z = (s + 1) / 2 have the law of the spins s in {-1,+1} of an Ising model.
 
-        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s), nats; signs as in `GraphBoltzmann.from_ising`.
-
-        Args:
-            couplings: J, (left, right), a tensor, an array or nested lists.
-            fields: h, (unit,), the left side first.
-            dtype: Of the parameters; None means torch's default.
+        p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s), nats. The couplings J are (left, right), the
+        fields h (unit,), the left side first; signs and all else are as in `GraphBoltzmann.from_ising`.
 
         Examples:
             >>> machine = RBM.from_ising([[0.5]], [0.0, 0.1])
@@ -79,7 +74,6 @@ class RBM(BoltzmannMachine):
         return to_ising(self)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
-        """Sums over the pairs of each unit, (left, right) -> (unit,)."""
         return torch.cat([values.sum(1), values.sum(0)])
 
     def is_factorial(self) -> bool:
@@ -95,16 +89,7 @@ class RBM(BoltzmannMachine):
     ) -> Tensor:
         """See `BoltzmannMachine.free_energy`; with the right side summed out, states of the left side suffice.
 
-        At t = 1 that is -b_L^T z_L - sum_j softplus(b_j + (z_L^T W)_j).
-
-        Args:
-            left: (..., left), or states of all units, (..., unit), of which the block's are ignored; in {0,1}, or
-                relaxed.
-            block: The side that is summed out: 0 the left one, 1, as None, the right one.
-            inverse_temperature: t, a number or a tensor (...) that fits the leading axes of the states.
-
-        Returns:
-            (...), nats.
+        At t = 1 that is -b_L^T z_L - sum_j softplus(b_j + (z_L^T W)_j). Block 0 is the left side; 1 or None, the right.
 
         Examples:
             >>> rbm = RBM(2, 3)
@@ -118,20 +103,11 @@ class RBM(BoltzmannMachine):
         return self.compute_free_energy(left, 1, check_temperature(inverse_temperature, left))
 
     def hidden_given_visible(self, visible: Tensor) -> Tensor:
-        """p(z_R = 1 | z_L) = sigmoid(W^T z_L + b_R), with one product and a gradient.
-
-        Args:
-            visible: States of the left side, (..., left), in {0,1}, or relaxed.
-
-        Returns:
-            (..., right), in [0, 1].
+        """p(z_R = 1 | z_L) = sigmoid(W^T z_L + b_R), (..., right), with a gradient, of z_L, (..., left).
 
         Examples:
-            >>> rbm = RBM(2, 1)
-            >>> with torch.no_grad():
-            ...     _ = rbm.weight.copy_(torch.tensor([[1.0], [2.0]]))
-            >>> rbm.hidden_given_visible(torch.tensor([[1.0, 1.0], [0.0, 0.0]])).tolist()
-            [[0.952...], [0.5]]
+            >>> RBM(2, 1).hidden_given_visible(torch.tensor([[1.0, 1.0], [0.0, 0.0]])).tolist()
+            [[0.5], [0.5]]
         """
         with full_precision(check_states("visible", visible, (..., self.num_left))):
             return torch.sigmoid(self._logits_of_right(visible))
@@ -143,19 +119,7 @@ class RBM(BoltzmannMachine):
 
     @torch.no_grad()
     def sample_hidden(self, visible: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw the right side given the left one, each unit from its own conditional.
-
-        Args:
-            visible: States of the left side, (..., left), in {0,1}, or relaxed.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            (..., right) in {0,1}, without gradient.
-
-        Examples:
-            >>> RBM(2, 3).sample_hidden(torch.zeros(4, 2), generator=torch.Generator().manual_seed(0)).shape
-            torch.Size([4, 3])
-        """
+        """Draw the right side, (..., right) in {0,1}, given the left one, (..., left), without gradient."""
         return _draw_bits(self.hidden_given_visible(visible), generator)
 
     @torch.no_grad()
@@ -175,7 +139,6 @@ class RBM(BoltzmannMachine):
         return slice(self.num_left) if block == 0 else slice(self.num_left, self.num_units)
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
-        """See `BoltzmannMachine.block_logits`; block 0 is the left side, block 1 the right."""
         if block == 0:
             return self._logits_of_left(z[..., self.num_left :])
         return self._logits_of_right(z[..., : self.num_left])
@@ -194,7 +157,6 @@ class RBM(BoltzmannMachine):
         return _PairOrder(group_of_unit[: self.num_left, None], group_of_unit[self.num_left :])
 
     def expected_energy(self, bits: Tensor, probabilities: Tensor, order: nn.Module) -> Tensor:
-        """See `BoltzmannMachine.expected_energy`; one product for each order that occurs among the pairs."""
         assert isinstance(order, _PairOrder)
         weight, bias = self.weight.to(probabilities.dtype), self.bias.to(probabilities.dtype)
         rows = bits.reshape(-1, self.num_units), probabilities.reshape(-1, self.num_units)
@@ -218,10 +180,7 @@ _BIT_MEAN, _MEAN_BIT, _MEAN_MEAN = _CASES = range(3)
 
 
 class _PairOrder(nn.Module):
-    """The pairs of the two sides that take the bit of the left or the right one, or both means, as masks.
-
-    A case that all pairs are of has no mask, and one that does not occur has none either.
-    """
+    """The cases of pairs that occur, and the mask of each, None where all pairs are of it."""
 
     def __init__(self, group_left: Tensor, group_right: Tensor) -> None:
         super().__init__()
@@ -232,7 +191,6 @@ class _PairOrder(nn.Module):
             self.register_buffer(f"mask{case}", mask, persistent=False)
 
     def cases(self) -> tuple[tuple[int, ...], *tuple[Tensor | None, ...]]:
-        """The cases that occur, and the mask of each."""
         return self._present, *(self._buffers[f"mask{case}"] for case in self._present)
 
 
@@ -240,7 +198,7 @@ class _ExpectedEnergy(torch.autograd.Function):
     """E = -(q^T b + sum over cases c of a_c^T (W * m_c) d_c), with a_c and d_c the bits or the means of the sides.
 
     dE/dq = -b and, by what each case takes, dE/da_c = -(W * m_c) d_c, dE/dd_c = -(W * m_c)^T a_c; by W it is
-    -sum_c (a_c d_c^T) * m_c. It can be differentiated once.
+    -sum_c (a_c d_c^T) * m_c. It is (row,), nats, of bits and mean (row, unit), and can be differentiated once.
     """
 
     @staticmethod
@@ -253,7 +211,6 @@ class _ExpectedEnergy(torch.autograd.Function):
         cases: tuple[int, ...],
         *masks: Tensor | None,
     ) -> Tensor:
-        """(row,), nats, of bits and mean (row, unit); of each case the pairs that it is for, None is all."""
         num_left = len(weight)
         total, fields = mean @ bias, []
         for case, mask in zip(cases, masks, strict=True):
@@ -294,7 +251,6 @@ class _NegativePhase(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, bias: Tensor, left: Tensor) -> Tensor:
-        """The scalar for left (chain, left), in {0,1}; the gradient is worked out here."""
         right = torch.addmm(bias[len(weight) :], left, weight).sigmoid_()
         ctx.num_chains = len(left)
         ctx.save_for_backward(left.T @ right, torch.cat([row_sum(left), row_sum(right)]))
@@ -311,7 +267,6 @@ class _NegativePhase(torch.autograd.Function):
 
 
 def _sides(bits: Tensor, mean: Tensor, case: int, num_left: int) -> tuple[Tensor, Tensor]:
-    """Values of the left and the right side in a case, as views."""
     left = bits if case == _BIT_MEAN else mean
     right = bits if case == _MEAN_BIT else mean
     return left[:, :num_left], right[:, num_left:]

@@ -40,21 +40,12 @@ def pegasus_edges(num_units: int) -> Tensor:
     pairs side by side. Lines that cross no other are left out, so nodes have gaps in their numbers: `pegasus_nodes`.
 
     Source: Boothby, Bunyk, Raymond & Roy 2020, "Next-generation topology of D-Wave quantum processors".
-
-    Examples:
-        >>> pegasus_edges(40).shape
-        torch.Size([164, 2])
     """
     return torch.from_numpy(_pegasus(num_units)[0])
 
 
 def pegasus_nodes(num_units: int) -> tuple[int, ...]:
-    """The number that each unit's node has in a Pegasus graph with all of its lines, rising.
-
-    Examples:
-        >>> pegasus_nodes(40)[:3]
-        (2, 3, 4)
-    """
+    """The number that each unit's node has in a Pegasus graph with all of its lines, rising."""
     return tuple(_pegasus(num_units)[1].tolist())
 
 
@@ -65,10 +56,6 @@ def zephyr_edges(num_units: int) -> Tensor:
     those on the neighboring track, which lie half a length further.
 
     Source: Boothby, King & Raymond 2021, "Zephyr topology of D-Wave quantum processors".
-
-    Examples:
-        >>> zephyr_edges(48).shape
-        torch.Size([280, 2])
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
     # direction, position, copy, track, place
@@ -83,7 +70,6 @@ def zephyr_edges(num_units: int) -> Tensor:
 
 
 def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
-    """Edges between units and the node of each unit."""
     size = 1 + _size("a Pegasus graph", "8 (m - 1) (3 m - 1)", num_units, lambda m: 8 * m * (3 * m + 2))
     nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)  # direction, position, place
     grid = np.indices(nodes.shape)
@@ -116,11 +102,9 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _size(what: str, formula: str, num_units: int, count: Callable[[int], int]) -> int:
-    """The size, at least 1, whose number of units it is."""
     size = next(m for m in itertools.count(1) if count(m) >= num_units)
     if count(size) != num_units:
-        nearest = {count(max(1, size - 1)), count(size)}
-        sizes = " and ".join(map(str, sorted(nearest)))
-        repair = f"The nearest {'sizes are' if len(nearest) > 1 else 'size is'} {sizes}."
+        nearest = " and ".join(map(str, sorted({count(max(1, size - 1)), count(size)})))
+        repair = f"Near it there are {nearest}."
         raise InvalidInputError("num_units", f"must be {formula} for {what}", num_units, repair)
     return size

@@ -23,6 +23,7 @@ from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_l
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.gibbs import BlockGibbs, Sampler, pack_bits
+from discrete_vae.samplers.tempering import greedy_descent
 
 _HIGH_R_HAT = 1.05
 
@@ -58,22 +59,17 @@ class ChainHealth(ShowsTable):
 
 
 def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
-    """Advance persistent chains and look at the energies on their way.
+    """Advance persistent chains by at least 20 sweeps and look at the energies on their way.
 
     Chains stuck in modes of equal energy look healthy here; round trips of parallel tempering see those.
 
     Source: Vehtari, Gelman, Simpson, Carpenter & Buerkner 2021, by arviz-stats.
 
-    Args:
-        sampler: The chains; they advance.
-        num_sweeps: Sweeps to look at, at least 20.
-
     Warns:
         ChainHealthWarning: If R-hat is above 1.05.
     """
     if num_sweeps < 20:
-        repair = "Look at some hundred sweeps."
-        raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, repair)
+        raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred.")
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
     r_hat, effective = _r_hat_and_effective_samples(series.cpu())
@@ -96,7 +92,6 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
 
 
 def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
-    """Rank-normalized split R-hat and bulk effective samples of (chain, draw), as Vehtari et al. 2021 define them."""
     if bool((series == series[0, 0]).all()):
         return 1.0, float(series.numel())
     if len(series) == 1:  # R-hat compares chains; the halves of one are two
@@ -141,22 +136,15 @@ class PriorModes(ShowsShapes):
     num_states: int
 
     def __len__(self) -> int:
-        """Modes."""
         return len(self.share)
 
     @torch.no_grad()
     def assign(self, z: Tensor) -> Tensor:
-        """The mode of states: that of the local maximum that they lead to, or of the one nearest to it.
+        """The mode of states (state, unit): that of the local maximum that they lead to, or of the one nearest to it.
 
-        Args:
-            z: (state, unit), in {0,1}.
-
-        Returns:
-            (state,) int64, from 0 to one less than the number of modes, on the CPU.
+        It is (state,) int64, from 0 to one less than the number of modes, on the CPU.
         """
         check_binary("z", check_tensor("z", z, ("state", self.energy.num_units)))
-        from discrete_vae.samplers.tempering import greedy_descent
-
         reached = greedy_descent(self.energy, z.to(self.energy.bias.device)).cpu()
         return self.mode_of_maximum[_nearest(reached, self.maxima)]
 
@@ -192,8 +180,6 @@ def find_prior_modes(
     start = start[: check_positive_int("max_chains", max_chains)]
     chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
     states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
-    from discrete_vae.samplers.tempering import greedy_descent
-
     reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
     order = np.argsort(-visits, kind="stable")
@@ -248,15 +234,12 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
     Each state starts as its own group; the two groups whose union raises the modularity most are merged, until every
     union would lower it. Two groups between which nothing ever moves are never merged.
 
+    ``counts`` are (state, state), moves from the one to the other. Returns the group of each state, (state,) int64,
+    numbered from the group with most moves; and the modularity: the share of moves inside groups less what it would be
+    by chance.
+
     Source: Newman 2004, Fast algorithm for detecting community structure in networks; of moves of a Markov chain it is
     the stability of Delvenne, Yaliraki & Barahona 2010.
-
-    Args:
-        counts: (state, state), moves from the one to the other, not negative, at least one in all.
-
-    Returns:
-        The group of each state, (state,) int64, numbered from the group with most moves; and the modularity: the
-        share of moves inside groups less what it would be by chance.
     """
     flow = np.asarray(counts, np.float64)
     flow = (flow + flow.T) / (2 * flow.sum())
@@ -284,13 +267,7 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
 
 @dataclass(frozen=True)
 class PriorEvaluation(ShowsTable):
-    """Estimates of log Z and the health of the chains.
-
-    Attributes:
-        repeated: Independent estimates by bridge sampling.
-        exact: The value by enumeration; None where there are too many units.
-        chains: The health of the chains of training.
-    """
+    """Independent estimates of log Z, the exact value where there are few units, and the health of the chains."""
 
     repeated: RepeatedLogPartition
     exact: LogPartition | None
@@ -313,14 +290,9 @@ def evaluate_prior(
     health_sweeps: int = 500,
     report: Callable[[int, LogPartition], None] | None = None,
 ) -> PriorEvaluation:
-    """Estimate log Z of the machine that chains sample, and look at the chains.
+    """Estimate log Z of the machine that chains sample, and advance the chains to look at them.
 
-    Args:
-        chains: The chains of training, which this call advances.
-        config: The standard error to go for, how many sweeps, and the seed.
-        repeats: Independent estimates.
-        health_sweeps: Sweeps of the chains to look at, at least 20.
-        report: Called with each estimate and its number from 1, before them with the exact value and 0.
+    ``report`` is called with each estimate and its number from 1, before them with the exact value and 0.
 
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
@@ -349,9 +321,6 @@ class RepeatedLogPartition:
     """Independent estimates of one log Z.
 
     Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
-
-    Attributes:
-        estimates: The estimates.
     """
 
     estimates: tuple[LogPartition, ...]
@@ -382,12 +351,7 @@ def repeat_log_partition(
 ) -> RepeatedLogPartition:
     """Estimate log Z several times with unrelated seeds, tuning included.
 
-    Args:
-        estimate: Takes a seed.
-        repeats: Number of estimates.
-        done: The first of them, where an earlier call was stopped; they are not made again.
-        seed: Integer from 0 to 2^64 - 1.
-        report: Called after each that is made with its number, from 1.
+    The first of them may be done, where an earlier call was stopped; ``report`` gets the number of each other, from 1.
     """
     check_positive_int("repeats", repeats)
     found = list(done[:repeats])

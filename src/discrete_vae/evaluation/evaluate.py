@@ -149,9 +149,8 @@ def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihoo
     if len(parts) == 1:
         return parts[0]
     found = [part.examples for part in parts if part.examples is not None]
-    examples = ExampleLogLikelihoods(
-        *map(torch.cat, zip(*(vars(each).values() for each in found), strict=True))
-    )
+    columns = zip(*(vars(each).values() for each in found), strict=True)
+    examples = ExampleLogLikelihoods(*map(torch.cat, columns))
     gain = math.fsum(part.doubling_gain * part.num_examples for part in parts) / len(examples.value)
     return _mean(examples, gain, parts[0].num_samples, parts[0].log_partition_std_error)
 
@@ -183,9 +182,8 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
 
     Weights and data come on top.
     """
-    widths = [
-        layer.in_features + layer.out_features for layer in model.modules() if isinstance(layer, nn.Linear)
-    ]
+    layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
+    widths = [layer.in_features + layer.out_features for layer in layers]
     floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
     # each network beside the features has its inputs in a row
     floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
@@ -249,19 +247,11 @@ def evaluate_elbo(
 ) -> MeanElbo:
     """Average the ELBO over examples, with the networks' running statistics.
 
-    Under torchrun the examples are divided among the processes, and every process has the whole result.
+    Under torchrun the examples are divided among the processes, and every process has the whole result. Its error comes
+    from the spread over examples, which contains that over draws.
 
-    Args:
-        model: The model.
-        x: (example, feature) or in the event's shape, in the likelihood's domain; NaN marks missing values.
-        log_partition: log Z of the prior, nats.
-        log_partition_std_error: Its standard error, nats.
-        num_samples: Draws of the posterior per example.
-        num_importance_samples: As in `DiscreteVAE.elbo`; more than 1 give a bound between the ELBO and log p(x).
-        seed: Seed of the noise; the same seed gives the same noise to every model.
-
-    Returns:
-        The estimate; its error comes from the spread over examples, which contains that over draws.
+    The arguments are those of `evaluate_log_likelihood`, with ``num_samples`` draws of the posterior per example. More
+    than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
     """
     check_examples("x", x)
     check_positive_int("num_samples", num_samples)
@@ -302,13 +292,7 @@ _ROWS = 4096  # rows in double precision at a time
 
 @dataclass(frozen=True)
 class IndependentFeatures(ShowsTable):
-    """Mean log-likelihood of examples whose features are independent, in nats.
-
-    Attributes:
-        value: Mean over examples.
-        std_error: Its standard error over examples; NaN for one example.
-        num_examples: Examples.
-    """
+    """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples."""
 
     value: float
     std_error: float
@@ -320,12 +304,8 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
     """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
     The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`; missing
-    values count nowhere. A model that stays below has learned less than that.
-
-    Args:
-        likelihood: The kind of law.
-        train: Training examples, (example, feature) or in the event's shape.
-        x: Examples to score, likewise.
+    values count nowhere. A model that stays below has learned less than that. Examples are (example, feature) or in the
+    event's shape.
 
     Examples:
         >>> from discrete_vae.likelihoods.families import BernoulliLikelihood
@@ -339,9 +319,8 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
     parts = []
     for rows in _examples("x", x, law).split(_ROWS):
         observed = law.observed_mask(law.check(rows))
-        parts.append(
-            law.log_prob(parameters.expand(len(rows), *law.parameter_shape), rows.double(), observed)
-        )
+        every = parameters.expand(len(rows), *law.parameter_shape)
+        parts.append(law.log_prob(every, rows.double(), observed))
     value = torch.cat(parts)
     return IndependentFeatures(float(value.mean()), float(standard_error(value)), len(value))
 

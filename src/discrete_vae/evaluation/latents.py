@@ -58,10 +58,8 @@ class LatentUsage(ShowsShapes):
 def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage:
     """Look at the posteriors of examples, with the networks' running statistics.
 
-    Args:
-        model: The model.
-        x: (example, feature) or in the event's shape; NaN marks missing values.
-        seed: Seed of the draws that later groups and layers are conditioned on.
+    ``x`` is (example, feature) or in the event's shape, with NaN for missing values; ``seed`` is that of the draws that
+    later groups and layers are conditioned on.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -206,13 +204,10 @@ class LabelAgreement(ShowsTable):
 def label_agreement(groups: np.ndarray, labels: np.ndarray) -> LabelAgreement:
     """Compare groups with labels; neither needs names in common.
 
-    Standard errors come from a jackknife: the measure of all examples but a twentieth, twenty times.
+    Both are (example,), numbers or words. Standard errors come from a jackknife: the measure of all examples but a
+    twentieth, twenty times.
 
     Source: Vinh, Epps & Bailey 2010 (adjusted mutual information, normalized by the mean of the entropies).
-
-    Args:
-        groups: (example,).
-        labels: (example,), numbers or words.
 
     Examples:
         >>> groups, labels = np.arange(40) % 2, np.where(np.arange(40) % 2, "odd", "even")

@@ -94,11 +94,8 @@ class SmoothedBernoulli(Distribution):
 
     @property
     def arg_constraints(self) -> Mapping[str, constraints.Constraint]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Domains of the logits and of the smoothing's parameters."""
-        names = self.smoothing.parameter_names
-        return {"logits": constraints.real} | {
-            name: _CONSTRAINTS.get(name, constraints.real) for name in names
-        }
+        names = ("logits", *self.smoothing.parameter_names)
+        return {name: _CONSTRAINTS.get(name, constraints.real) for name in names}
 
     @property
     def support(self) -> constraints.Constraint:  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -113,7 +110,6 @@ class SmoothedBernoulli(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        """E zeta."""
         given = self.smoothing.conditional_moments(*self._parameters)
         zero, one = (value.to(self.logits) for value in (given.mean_of_zero, given.mean_of_one))
         return torch.sigmoid(-self.logits) * zero + self.probs * one
@@ -132,9 +128,8 @@ class SmoothedBernoulli(Distribution):
         new: Any = self._get_checked_instance(SmoothedBernoulli, _instance)
         shape = torch.Size(batch_shape)
         new.smoothing, new.logits = self.smoothing, self.logits.expand(shape)
-        new.__dict__.update(
-            (name, getattr(self, name).expand(shape)) for name in self.smoothing.parameter_names
-        )
+        expanded = {name: getattr(self, name).expand(shape) for name in self.smoothing.parameter_names}
+        new.__dict__.update(expanded)
         Distribution.__init__(new, shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
@@ -151,7 +146,6 @@ class SmoothedBernoulli(Distribution):
         return self.smoothing.log_prob(value, self.logits, *self._parameters)
 
     def cdf(self, value: Tensor) -> Tensor:
-        """P(zeta <= value)."""
         if self._validate_args:
             self._validate_sample(value)
         return self.smoothing.cdf(value, self.logits, *self._parameters)
@@ -173,7 +167,6 @@ class SmoothedBernoulli(Distribution):
 
 
 def _entropy_of_one(law: SmoothedBernoulli) -> Tensor:
-    """Differential entropy of r(zeta|z=1), nats."""
     if isinstance(law.smoothing, SpikeGaussian):
         return 0.5 + math.log(2 * math.pi) / 2 + law.scale.log()
     log_scale, beta, mean = _exponential(law)
@@ -183,8 +176,8 @@ def _entropy_of_one(law: SmoothedBernoulli) -> Tensor:
 def _exponential(law: SmoothedBernoulli) -> tuple[Tensor, Tensor, Tensor]:
     """log scale, beta and mean of r(zeta|z=1); a slab has beta 0."""
     if isinstance(law.smoothing, SpikeSlab):
-        zero, _, half, _ = torch.tensor([0.0, 0.0, 0.5, 0.0], dtype=torch.float64).unbind()
-        return zero, zero, half
+        zero = torch.zeros((), dtype=torch.float64)
+        return zero, zero, zero + 0.5
     if isinstance(law.smoothing, SpikeExponential):
         beta = law.smoothing._bounded_parameter()
         assert beta is not None

@@ -40,9 +40,6 @@ def save_for_hub(source: Source, path: str | Path, *, name: str, license: str) -
         name: The model's name, by which it is loaded: OWNER/NAME.
         license: Of the weights, as the hub names licenses: "apache-2.0", "mit", "cc-by-4.0".
 
-    Returns:
-        The folder.
-
     Raises:
         InvalidInputError: If the folder holds anything, the source cannot be read or saved, or the run's
             ``evaluation.json`` is of another checkpoint.
@@ -91,19 +88,9 @@ def push_to_hub(
 ) -> str:
     """Upload a model with its card to the Hugging Face hub; the repository is made if it is not there.
 
-    Takes `pip install 'discrete-vae[hub]'` and a login, ``hf auth login``. `DiscreteVAE.from_pretrained(name)` loads
-    it.
-
-    Args:
-        source: As in `save_for_hub`.
-        name: The repository, OWNER/NAME.
-        license: As in `save_for_hub`.
-        private: Whether a new repository is private.
-        message: Of the commit; None says which library it is from.
-        token: Of the hub; None takes that of the login.
-
-    Returns:
-        The address of the commit.
+    Takes `pip install 'discrete-vae[hub]'` and a login, ``hf auth login``, or the hub's token.
+    `DiscreteVAE.from_pretrained(name)` loads it. The arguments are those of `save_for_hub`, whether a new repository is
+    private, and the message of the commit. Returns the address of the commit.
 
     Raises:
         InvalidInputError: As `save_for_hub`; if huggingface_hub is not installed, or the hub refuses.
@@ -148,8 +135,9 @@ class _Release(Schema):
 def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
     """The card of a model alone, built by `from_config`, of which no results are known."""
     if model.config is None:
-        repair = "Build it by DiscreteVAE.from_config."
-        raise InvalidInputError("model.config", "must be known to describe the model", "None", repair)
+        raise InvalidInputError(
+            "model.config", "must be known", "None", "Build it by DiscreteVAE.from_config."
+        )
     number = sum(parameter.numel() for parameter in model.parameters())
     return _card(name, license, model.config, own=model._own, num_parameters=number)
 
@@ -157,11 +145,7 @@ def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
 def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool = False) -> str:
     """The card of the best checkpoint of a run, with the results of its ``evaluation.json``.
 
-    Args:
-        run: The run.
-        name: OWNER/NAME, or the name of the folder.
-        license: Of the weights.
-        in_folder: Whether the card lies in the run's own folder, from where the model is loaded, and not in the hub.
+    ``in_folder`` says that it lies in the run's own folder, from where the model is loaded, and not in the hub.
     """
     config, environment = run.read_experiment(), run.read_environment()
     saved, evaluation = run.checkpoints().load("best"), evaluation_store(run).most_complete()
@@ -223,31 +207,26 @@ def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
 
 def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Estimates, nats per example: title, value, error in words and, of the model's own, the hub's metric."""
-    wanted = (
-        ("log_likelihood", "test log-likelihood", "value", "std_error"),
-        ("log_likelihood_limit", "test log-likelihood, limit of sharp smoothing", "value", "std_error"),
-        ("elbo", "test ELBO", "elbo", "elbo_std_error"),
-        ("independent_features", "independent features, the baseline", "value", "std_error"),
-        ("log_partition", "log Z of the prior ({method})", "value", "std_error"),
-    )
+    wanted = {
+        "log_likelihood": "test log-likelihood",
+        "log_likelihood_limit": "test log-likelihood, limit of sharp smoothing",
+        "elbo": "test ELBO",
+        "independent_features": "independent features, the baseline",
+        "log_partition": "log Z of the prior ({method})",
+    }
     rows = []
-    for kind, title, value_name, error_name in wanted:
+    for kind, title in wanted.items():
         part = evaluation.get(kind)
         if part is None:
             continue
         part = part.get("best", part)
-        value, error = part[value_name], part[error_name]
+        names = ("elbo", "elbo_std_error") if kind == "elbo" else ("value", "std_error")
+        value, error = (part[name] for name in names)
         metric = {"type": kind, "name": f"{title}, nats", "value": value}
         metric |= {} if error is None else {"args": {"std_error": error}}
-        words = (
-            "unknown" if error is None or math.isnan(error) else "0 (exact)" if error == 0 else f"{error:.3f}"
-        )
-        rows.append(
-            {
-                "title": title.format(**part),
-                "value": value,
-                "error_words": words,
-                "metric": metric if kind in ("log_likelihood", "log_likelihood_limit", "elbo") else None,
-            }
-        )
+        unknown = error is None or math.isnan(error)
+        row = {"title": title.format(**part), "value": value}
+        row["error_words"] = "unknown" if unknown else "0 (exact)" if error == 0 else f"{error:.3f}"
+        row["metric"] = metric if kind in ("log_likelihood", "log_likelihood_limit", "elbo") else None
+        rows.append(row)
     return rows

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -36,15 +37,7 @@ _LINES = 50  # of the log of training, and as many of its validations
 class Release:
     """A released checkpoint, and the ELBO of validation examples before and after its weights were rounded.
 
-    Attributes:
-        step: Step of the checkpoint.
-        precision: In which the matrices of the networks are kept.
-        before: Mean ELBO of the run's own weights, nats.
-        after: That of the released weights, with the same noise, nats.
-        difference: after - before, nats.
-        difference_std_error: Its standard error over examples, nats.
-        num_examples: Validation examples.
-        num_samples: Draws per example.
+    ELBOs are means, nats, with the same noise; ``difference`` is after - before, with its standard error over examples.
     """
 
     step: int
@@ -91,37 +84,14 @@ def release_run(
     Nothing is published unchecked: the folder is loaded as its users will load it, and the ELBO of validation examples
     is compared with that of the run, on the same noise.
 
-    Args:
-        run: The run, which stays as it is.
-        loaded: The checkpoint of it.
-        dataset: The run's data.
-        out: A new or empty folder outside the run, after which the card names the model, or one that this very release
-            has filled, in which case nothing is computed; ``~`` is the home directory.
-        license: Of the weights, as the hub names licenses: "apache-2.0", "mit", "cc-by-4.0".
-        precision: Of the matrices.
-        num_examples: Validation examples of the check, at most.
-        num_samples: Draws of the posterior for each.
-        seed: Seed of the noise.
-        report: Called with the number of examples whose ELBO is done; each comes twice.
+    The folder is new or empty and outside the run, and the card names the model after it; or this very release has
+    filled it, in which case nothing is computed. Licenses are named as the hub does: "apache-2.0", "mit", "cc-by-4.0".
+    ``report`` is called with the number of examples whose ELBO is done; each comes twice.
 
     Raises:
         InvalidInputError: If the folder breaks its rule or cannot be written; if the run keeps no evaluation of the
             checkpoint; if the ELBO fell by more than 0.1 nats, or is not known well enough to say that it did not.
             Nothing is left then.
-
-    Examples:
-        >>> import tempfile
-        >>> from discrete_vae import load_dataset, load_pretrained
-        >>> from discrete_vae.runs.hub import shipped_folder
-        >>> run = RunDirectory.open(shipped_folder("digits"))
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     found = release_run(
-        ...         run, load_pretrained("digits"), load_dataset("digits"), f"{folder}/again", license="apache-2.0"
-        ...     )
-        ...     load_run(f"{folder}/again").step == found.step
-        True
-        >>> found.difference  # its weights had been rounded before
-        0.0
     """
     settings = {"license": license, "num_examples": num_examples, "num_samples": num_samples, "seed": seed}
     folder, made = check_release(run, loaded, out, precision=precision, **settings)
@@ -144,10 +114,7 @@ def release_run(
 def check_release(
     run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
 ) -> tuple[Path, Release | None]:
-    """Check the arguments of `release_run` before the data are read; returns the folder, and what it holds already.
-
-    Touches nothing.
-    """
+    """Check the arguments of `release_run`, which touches nothing; returns the folder, and what it holds already."""
     if precision not in ("bfloat16", "float32"):
         rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
         raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
@@ -179,7 +146,6 @@ def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[
 def _checkpoint(
     run: RunDirectory, loaded: LoadedRun, precision: Precision
 ) -> tuple[CheckpointRecord, dict[str, Tensor]]:
-    """The checkpoint without the optimizer and, in bfloat16, with the matrices of the networks rounded."""
     store = run.checkpoints()
     saved, best = store.load(loaded.step), store.best()
     matrices = [
@@ -204,23 +170,14 @@ def _checkpoint(
 def rounded_weights(
     tensors: Mapping[str, Tensor], names: Collection[str]
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Round the named float32 tensors to bfloat16, to the nearest.
-
-    Returns:
-        All tensors, and what the checkpoint's plain values have to say of them.
-    """
+    """Round the named float32 tensors to bfloat16; returns all, and what the checkpoint's plain values say of them."""
     chosen = sorted(names)
     found = dict(tensors) | {name: tensors[name].to(torch.bfloat16) for name in chosen}
     return found, {ROUNDED: chosen} if chosen else {}
 
 
 def thinned(lines: Sequence[dict[str, Any]], most: int = _LINES) -> list[dict[str, Any]]:
-    """At most so many lines of a log and as many of its validations, evenly spaced, the first and the last among them.
-
-    Examples:
-        >>> [line["step"] for line in thinned([{"step": step} for step in range(1, 12)], 3)]
-        [1, 6, 11]
-    """
+    """At most so many lines of a log and as many of its validations, evenly spaced, the first and the last included."""
     kept: list[dict[str, Any]] = []
     for validated in (False, True):
         kind = [line for line in lines if ("validation_elbo" in line) is validated]
@@ -238,16 +195,11 @@ def _compared(
     seed: int,
     report: Report | None,
 ) -> dict[str, Any]:
-    """The ELBO of the run and of what was written, read back."""
     log_z = log_partition_of_run(run, loaded, seed=seed).value
     released = load_run(new, device=loaded.model.prior.bias.device).model
-    before, after = (
-        elbo_rows(model, x, log_partition=log_z, num_samples=num_samples, seed=seed, report=shifted).value
-        for model, shifted in (
-            (loaded.model, report),
-            (released, None if report is None else lambda done: report(len(x) + done)),
-        )
-    )
+    score = partial(elbo_rows, x=x, log_partition=log_z, num_samples=num_samples, seed=seed)
+    before = score(loaded.model, report=report).value
+    after = score(released, report=None if report is None else lambda done: report(len(x) + done)).value
     change = after - before
     return {
         "before": float(before.mean()),

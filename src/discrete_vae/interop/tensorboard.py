@@ -30,19 +30,6 @@ class TensorBoardLogger:
 
     Args:
         path: The folder of the events; ``~`` is the home directory. The command takes the run's ``tensorboard``.
-
-    Raises:
-        InvalidInputError: If TensorBoard is not installed.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     logger = TensorBoardLogger(folder)
-        ...     logger.begin([])
-        ...     logger.write({"step": 1, "elbo": -90.0})
-        ...     logger.close()
-        ...     len(list(Path(folder).glob("events.out.*")))
-        1
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -109,8 +109,7 @@ def sample_bridge(
     check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
     check_positive_int("max_sweeps", max_sweeps)
     if check_positive_int("num_chains", num_chains) < 20:
-        repair = "The spread over chains is the standard error."
-        raise InvalidInputError("num_chains", "must be at least 20", num_chains, repair)
+        raise InvalidInputError("num_chains", "must be at least 20", num_chains, "Their spread is the error.")
     check_logits(check_energy(energy))
     sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
     half = num_chains // 2
@@ -119,8 +118,7 @@ def sample_bridge(
     else:
         known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
         if len(known) == 0:
-            repair = "Leave it out to look for local minima."
-            raise InvalidInputError("start", "must hold a state", "none", repair)
+            raise InvalidInputError("start", "must hold a state", "none", "Leave it out to look for minima.")
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
     jumps = ModeJumps(energy, local_minima(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
     sampler.jumps = jumps if len(jumps.masks) else None
@@ -152,7 +150,8 @@ def sample_bridge(
         if estimate.converged or finished:
             return replace(found, estimate=estimate)
         # a mode may have come up that the ladder was not tuned for
-        if num_sweeps < max_sweeps // 4 and found.lowest_rate < LOW_RATE and sampler.retune():
+        lowest = min(estimate.swap_rates or (1.0,))
+        if num_sweeps < max_sweeps // 4 and lowest < LOW_RATE and sampler.retune():
             run, earlier = BridgeRun(sampler), num_sweeps
 
 
@@ -224,12 +223,11 @@ class BridgeRun:
             round_trips=float(total.round_trips.double().mean()),
             effective_samples=solved.effective_samples,
         )
-        by_time = [solve_bridge(half, self.reference) for half in halves]
         half = sampler.num_chains // 2
-        by_start = [
-            solve_bridge(total.of_chains(chains), self.reference)
-            for chains in (slice(half), slice(half, None))
-        ]
+        starts = total.of_chains(slice(half)), total.of_chains(slice(half, None))
+        by_time, by_start = (
+            [solve_bridge(part, self.reference) for part in parts] for parts in (halves, starts)
+        )
         drift = _distance(*by_time, same_chains=True)
         return RunCheck(estimate, drift, _distance(*by_start, same_chains=False))
 
@@ -239,10 +237,8 @@ class BridgeRun:
         ladder = sampler.inverse_temperatures
         place = sampler.order.argsort(1)  # replica of each walker
         below, above = ladder[(place - 1).clamp_min(0)], ladder[(place + 1).clamp_max(len(ladder) - 1)]
-        temperatures = (below, ladder[place], above)
-        down, up = tempered_work(
-            sampler.energy, sampler.walkers, block, temperatures, energies=sampler.energies
-        )
+        ways = (below, ladder[place], above)
+        down, up = tempered_work(sampler.energy, sampler.walkers, block, ways, energies=sampler.energies)
         return down.gather(1, sampler.order), up.gather(1, sampler.order)
 
     def _choose_block(self) -> tuple[int, Tensor]:
@@ -276,10 +272,9 @@ class BridgeSums(ShowsShapes):
     Attributes:
         forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
         backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
-        squares: Sums over chains of the squares of both terms and of their product at each inner replica,
-            (3, gap).
+        squares: Sums over chains of the squares of both terms and of their product at each inner replica, (3, gap).
         num_states: States of each chain and replica that were summed.
-        round_trips: (chain,), round trips in the stretch.
+        round_trips: (chain,), in the stretch.
     """
 
     forward: Tensor
@@ -318,13 +313,7 @@ def bridge_terms(down: Tensor, up: Tensor, constants: Tensor, reference: Tensor)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BridgeEstimate(ShowsShapes):
-    """log Z_1 - log Z_0 from some sums.
-
-    Attributes:
-        gaps: log Z_{i+1} - log Z_i, (gap,), nats.
-        influence: See `solve_gaps`.
-        effective_samples: Independent states per replica that would give the same error.
-    """
+    """log Z_{i+1} - log Z_i of each gap, (gap,), nats, with the influence of the chains (`solve_gaps`)."""
 
     gaps: Tensor
     influence: Tensor
@@ -332,7 +321,7 @@ class BridgeEstimate(ShowsShapes):
 
     @property
     def value(self) -> float:
-        """log Z_1 - log Z_0, nats."""
+        """The sum over all gaps, nats."""
         return float(self.gaps.sum())
 
     @property
@@ -362,22 +351,15 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
 
 @dataclass(frozen=True)
 class RunCheck:
-    """The estimate of a run so far, and how far parts of it disagree.
+    """The estimate of a run so far, and how far parts of it disagree, in standard errors.
 
-    Attributes:
-        estimate: The estimate so far.
-        drift: Distance of the two halves of the time that is kept, in standard errors.
-        disagreement: Distance of the chains that started low from those that started from coins, in standard errors.
+    ``drift`` is the distance of the two halves of the time that is kept, ``disagreement`` that of the chains that
+    started low from those that started from coins.
     """
 
     estimate: LogPartition
     drift: float
     disagreement: float
-
-    @property
-    def lowest_rate(self) -> float:
-        """The lowest exchange rate of the ladder."""
-        return min(self.estimate.swap_rates or (1.0,))
 
     def reaches(self, std_error: float) -> bool:
         """True if the run may end."""
@@ -421,29 +403,19 @@ def bridge_term(up: Tensor, down: Tensor, constant: Tensor) -> tuple[Tensor, Ten
     """Terms, in (0, 1), of states of a machine 0 and of a machine 1 for the ratio of their Z.
 
     With w = F_1 - F_0, E_0[sigmoid(-(w + c))] = exp(log Z_1 - log Z_0 - c) E_1[sigmoid(w + c)] for every c that the
-    states had no part in; the variance is least where c is the answer.
-
-    Args:
-        up: w of states of machine 0, nats.
-        down: w of states of machine 1, nats.
-        constant: c, the bridge constant, nats; fits both.
+    states had no part in; the variance is least where c is the answer. ``up`` and ``down`` are w of states of machine 0
+    and 1, ``constant`` is c, all in nats.
     """
     return torch.sigmoid(-(up + constant)), torch.sigmoid(down + constant)
 
 
 def solve_gaps(forward: Tensor, backward: Tensor, constants: Tensor) -> tuple[Tensor, Tensor]:
-    """log Z_1 - log Z_0 from sums of terms.
+    """log Z_1 - log Z_0 from sums of as many first and second terms, (chain, gap), and their constants c, (gap,), nats.
+
+    Returns it for each gap, (gap,), nats; and the influence of each chain on the sum, (chain,), mean 0. Independent
+    chains give the standard error by its spread, which contains all correlation within a chain.
 
     Source: Bennett 1976, eq. 8.
-
-    Args:
-        forward: Sums of the first terms, (chain, gap).
-        backward: Sums of as many second terms, times the same constant.
-        constants: c, (gap,), nats.
-
-    Returns:
-        log Z_1 - log Z_0 of each gap, (gap,), nats; and the influence of each chain on their sum, (chain,), mean 0.
-        Independent chains give the standard error by its spread, which contains all correlation within a chain.
     """
     of_0, of_1 = forward.mean(0), backward.mean(0)
     return constants + of_0.log() - of_1.log(), (forward / of_0 - backward / of_1).sum(1)
@@ -454,18 +426,11 @@ def weighted_ratio(
 ) -> tuple[float, Tensor, float]:
     """log Z_1 - log Z_0 at the self-consistent constant, from states of machine 1 that carry weights.
 
+    ``up`` and ``down`` are as in `bridge_term`, (state,); the weights of the latter sum to 1; the numbers are effective
+    ones. Returns the estimate, consistent, nats; the influence of each state of machine 0, (state,), mean 0; and the
+    standard error that the states of machine 1 bring, as if the effective number were of independent ones.
+
     Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
-
-    Args:
-        up: w = F_1 - F_0 of states of machine 0, (state,), nats.
-        down: w of states of machine 1, (state,), nats.
-        weights: Of the latter, (state,), summing to 1.
-        num_up: Effective number of the former.
-        num_down: Effective number of the latter.
-
-    Returns:
-        The estimate, consistent, nats; the influence of each state of machine 0, (state,), mean 0; and the standard
-        error that the states of machine 1 bring, as if the effective number were of independent ones.
     """
     shift = math.log(num_up / num_down)
     low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
@@ -495,11 +460,8 @@ def tempered_work(
     F_t = t E(z, block off) - sum_j softplus(t l_j), so one product with the weights serves all temperatures. Sums and
     differences are taken in float64: free energies of some hundred nats, rounded to float32 one by one, would cancel.
 
-    Each temperature is a number or (...), as z is (..., unit). ``energies``, E(z), where they are known, save a second
-    product with machines that have pairs outside the block.
-
-    Returns:
-        A float64 tensor (...) for each pair of neighbors, nats.
+    Each temperature is a number or (...), as z is (..., unit), and so are the results, float64, nats. ``energies``,
+    E(z), where they are known, save a second product with machines that have pairs outside the block.
     """
     logits = energy.compute_block_logits(z, block).double()
     if energies is None:

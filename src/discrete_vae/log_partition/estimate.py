@@ -96,27 +96,16 @@ def estimate_log_partition(
         seed: Seed of all of it.
         report: Called along bridge sampling with the sweeps done and the estimate so far.
 
-    Returns:
-        The estimate, with both directions of annealing.
-
     Warns:
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
         AnnealingDisagreementWarning: If annealing in a direction differs from the estimate by more than 0.1 nats and
             four standard errors.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> print(estimate_log_partition(RBM(3, 40)))  # 43 log 2
-        log Z = 29.8053 nats (exact, enumeration)
     """
     check_energy(energy)
     check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
-    for name, number in (
-        ("max_sweeps", max_sweeps),
-        ("num_chains", num_chains),
-        ("num_temperatures", num_temperatures),
-    ):
-        check_positive_int(name, number)
+    check_positive_int("max_sweeps", max_sweeps)
+    check_positive_int("num_chains", num_chains)
+    check_positive_int("num_temperatures", num_temperatures)
     check_index("max_enumerated", max_enumerated, MAX_ENUMERATED_UNITS + 1, repair="0 never enumerates.")
     key_to_seed(seed)
     if chains is not None:
@@ -194,10 +183,7 @@ def comparable_log_partition(
     ).estimate
     if found.converged:
         return found
-    annealed_chains, num_temperatures = annealing
-    other = annealed_log_partition(
-        energy, num_chains=annealed_chains, num_temperatures=num_temperatures, seed=seed
-    )
+    other = annealed_log_partition(energy, num_chains=annealing[0], num_temperatures=annealing[1], seed=seed)
     error = math.hypot(found.std_error, other.std_error, other.value - found.value)
     return replace(found, std_error=error)
 
@@ -219,7 +205,8 @@ def annealed_log_partition(
     Forward (the default) the chains go from t = 0 to 1: the mean weight is unbiased for Z, so log Z is on average
     too low. In reverse, from states of p itself, the mean weight is unbiased for 1/Z and log Z on average too high.
     The first block is summed out of every weight. Where both agree the estimate is good for the modes that the
-    reverse chains know; forward chains alone can miss a far mode by nats with a tiny spread.
+    reverse chains know; forward chains alone can miss a far mode by nats with a tiny spread. The standard error is that
+    of the mean weight over chains, by the delta method.
 
     Source: Neal 2001; Salakhutdinov & Murray 2008; reverse annealing, Burda, Grosse & Salakhutdinov 2015.
 
@@ -229,9 +216,6 @@ def annealed_log_partition(
         num_temperatures: Steps of the ladder, equally spaced in t, at least 1.
         start: (chain, unit) states of p at t = 1, which makes the chains go in reverse.
         seed: Integer from 0 to 2^64 - 1.
-
-    Returns:
-        The estimate; std_error is that of the mean weight over chains, by the delta method.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -251,8 +235,7 @@ def annealed_log_partition(
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
         num_chains = len(z)
     if num_chains < 2:
-        repair = "The spread needs several chains."
-        raise InvalidInputError("num_chains", "must be at least 2", num_chains, repair)
+        raise InvalidInputError("num_chains", "must be at least 2", num_chains, "Their spread is the error.")
     ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
     log_weight = annealed_weights(energy, z, ladder[::-1] if reverse else ladder, key=key)
     log_mean = torch.logsumexp(log_weight, 0) - math.log(num_chains)

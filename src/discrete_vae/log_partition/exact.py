@@ -32,14 +32,8 @@ def num_enumerated_units(energy: BoltzmannMachine) -> int:
 def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
     """log Z by enumerating all blocks but the largest, which is summed out; float64, in chunks.
 
-    Where no two units interact, as in an RBM whose weights are all zero, it is a sum over units instead.
-
-    Args:
-        energy: A machine with at most 24 units outside its largest block (an RBM with one side of at most 24), or one
-            without interactions.
-
-    Returns:
-        The exact value, std_error 0.
+    The machine has at most 24 units outside its largest block: an RBM with one side of at most 24. Where no two units
+    interact, as in an RBM whose weights are all zero, it is a sum over units instead. ``std_error`` is 0.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -66,17 +60,8 @@ def quick_exact_log_partition(energy: BoltzmannMachine, max_enumerated: int) -> 
 def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
     """`exact_log_partition` as a tensor, whose gradient is -E_p[dE/dtheta] exactly.
 
-    The gradient recomputes each chunk, so its memory does not grow with the number of states.
-
-    Returns:
-        A float64 scalar, nats; pass it to `kl_to_boltzmann` to train a small prior without chains.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> rbm = RBM(2, 2)
-        >>> enumerate_log_partition(rbm).backward()
-        >>> rbm.bias.grad  # E_p[z] of fair coins
-        tensor([0.5000, 0.5000, 0.5000, 0.5000])
+    It is a float64 scalar; pass it to `kl_to_boltzmann` to train a small prior without chains. The gradient recomputes
+    each chunk, so its memory does not grow with the number of states.
     """
     enumerated = num_enumerated_units(energy)
     if enumerated > MAX_ENUMERATED_UNITS:
@@ -111,17 +96,9 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
     """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
 
     The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
-    are from p; the value is taken as it is.
+    z, (chain, unit), are from p; the value, log Z in nats if it is known, has no effect on it.
 
     Source: Rolfe 2017, eq. RBM-grad.
-
-    Args:
-        energy: The machine.
-        z: (chain, unit), samples of it.
-        value: log Z, nats, if it is known; it has no effect on the gradient.
-
-    Returns:
-        A scalar tensor, nats; NaN unless value is given.
 
     Examples:
         >>> import torch
@@ -136,11 +113,9 @@ def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = 
 
 
 def _check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
-    """Return samples of a machine if they are (chain, unit), at least one, in [0, 1]."""
     states = check_states(name, z, ("chain", energy.num_units))
     if len(states) == 0:
-        repair = "Draw some, for example chains.step(30)."
-        raise InvalidInputError(name, "must hold at least one state", 0, repair)
+        raise InvalidInputError(name, "must hold at least one state", 0, "Draw some: chains.step(30).")
     return states
 
 

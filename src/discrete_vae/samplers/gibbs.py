@@ -98,7 +98,6 @@ class MarkovChains(nn.Module, ABC):
         return unpack_bits(self._packed, self.energy.num_units)
 
     def extra_repr(self) -> str:
-        """The sizes."""
         return f"{self.num_chains} chains of {self.energy.num_units} units after {self.sweep} sweeps"
 
     @abstractmethod
@@ -169,9 +168,8 @@ class MarkovChains(nn.Module, ABC):
         def named(name: str) -> str:
             return f"state['{prefix}{name}']"
 
-        integers = {
-            name: int(check_entry(named(name), state[name], torch.int64, ())) for name in self._integers()
-        }
+        own = self._integers()
+        integers = {name: int(check_entry(named(name), state[name], torch.int64, ())) for name in own}
         integers["seed"] %= 1 << 64
         for name, value in integers.items():
             if value < 0:
@@ -202,15 +200,13 @@ class BlockGibbs(MarkovChains):
         seed: Integer from 0 to 2^64 - 1.
         start: States at the start, (chain, unit) in {0,1}; None means fair coins.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
-            the others follow p(z | clamped units). Needs start; None means nowhere. Part of the arguments, not of the
-            state.
-        inverse_temperature: t, a number or (chain,): the chains follow p^t, renormalized. Part of the arguments, not
-            of the state.
+            the others follow p(z | clamped units). Needs start; None means nowhere. This and what follows are part of
+            the arguments, not of the state.
+        inverse_temperature: t, a number or (chain,): the chains follow p^t, renormalized.
         first_chain: Number of the first chain, which keys the noise on the CPU: chains that are divided among several
-            samplers are those of one. Part of the arguments, not of the state.
+            samplers are those of one.
 
     Attributes:
-        clamped: See above.
         inverse_temperature: (chain,) float32, or None for 1.
 
     Examples:
@@ -259,14 +255,9 @@ class BlockGibbs(MarkovChains):
 
     @one_at_a_time
     def step(self, num_sweeps: int, *, moments: RunningMoments | None = None) -> Tensor:
-        """Run sweeps on all chains.
+        """Run sweeps on all chains; returns `z`.
 
-        Args:
-            num_sweeps: Sweeps to run, at least 1.
-            moments: Receives the states after each sweep whose number is a multiple of ``moments.every``.
-
-        Returns:
-            A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
+        ``moments`` receives the states after each sweep whose number is a multiple of ``moments.every``.
         """
         end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
         z = self.z
@@ -364,11 +355,8 @@ def _unpack_anywhere(packed: Tensor, num_units: int) -> Tensor:
 class Sampler(Protocol):
     """Persistent Markov chains of a Boltzmann machine, for the negative phase and for generation.
 
-    The library's own are modules, see `MarkovChains`; one of yours need not be.
-
-    Attributes:
-        energy: The machine; its parameters are read anew at every step.
-        num_chains: Number of chains.
+    The library's own are modules, see `MarkovChains`; one of yours need not be. Each step reads the parameters of the
+    machine anew.
     """
 
     energy: BoltzmannMachine

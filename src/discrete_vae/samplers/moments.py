@@ -56,8 +56,6 @@ class RunningMoments:
         every: Count the states after every so many sweeps.
 
     Attributes:
-        num_chains: Number of chains.
-        every: See above.
         num_draws: States that each chain has contributed so far.
 
     Examples:
@@ -65,11 +63,8 @@ class RunningMoments:
         >>> rbm = RBM(3, 2)
         >>> moments = RunningMoments(rbm, num_chains=200)
         >>> z = BlockGibbs(rbm, num_chains=200, seed=0).step(50, moments=moments)
-        >>> value = moments.value()
-        >>> value.mean.shape, value.pair.shape, value.num_draws
-        (torch.Size([5]), torch.Size([3, 2]), 50)
-        >>> bool(((value.pair - 0.25).abs() < 5 * value.pair_std_error).all())
-        True
+        >>> moments.value().pair.shape, moments.num_draws
+        (torch.Size([3, 2]), 50)
     """
 
     def __init__(self, energy: BoltzmannMachine, num_chains: int, *, every: int = 1) -> None:
@@ -88,7 +83,6 @@ class RunningMoments:
         self._pairs = torch.zeros(num_batches, *pairs, dtype=torch.int64)
 
     def check_fits(self, z: Tensor) -> None:
-        """Refuse states of another number of chains or units."""
         shape = (self.num_chains, self._units.shape[1])
         if tuple(z.shape) != shape:
             rule = f"must have the shape (chain, unit) = {shape} of the moments"
@@ -99,8 +93,7 @@ class RunningMoments:
         """Count one state of every chain, (chain, unit), in {0,1}."""
         self.check_fits(z)
         z = check_binary("z", z).float()
-        device = z.device
-        num_batches = len(self._units)
+        device, num_batches = z.device, len(self._units)
         z = torch.nn.functional.pad(z, (0, 0, 0, num_batches * self._batch_size - len(z)))
         batches = z.view(num_batches, self._batch_size, -1)
         with torch.autocast(device.type, enabled=False):
@@ -148,7 +141,6 @@ class RunningMoments:
         self.num_draws = draws
 
     def _average(self, sums: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and standard error of sums (batch, ...) over chains."""
         batches = len(sums)
         chains = torch.full((batches,), self._batch_size, dtype=torch.float64, device=sums.device)
         chains[-1] -= batches * self._batch_size - self.num_chains

@@ -119,11 +119,7 @@ class ParallelTempering(MarkovChains):
 
     @one_at_a_time
     def start_from(self, z: Tensor) -> None:
-        """Put all replicas of the first chains into given states.
-
-        Args:
-            z: (chain, unit), in {0,1}; as many chains as it has rows.
-        """
+        """Put all replicas of a chain into a state: z is (chain, unit) in {0,1}, for the first chains."""
         check_binary("z", check_tensor("z", z, ("chain", self.energy.num_units)))
         if len(z) > self.num_chains:
             rule = f"must have at most {self.num_chains} rows"
@@ -143,14 +139,7 @@ class ParallelTempering(MarkovChains):
 
     @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
-        """Run sweeps on all replicas, with exchanges after each.
-
-        Args:
-            num_sweeps: Sweeps to run, at least 1.
-
-        Returns:
-            A copy of the states at t = 1, (chain, unit) float32 in {0,1}, without gradient.
-        """
+        """Run sweeps on all replicas, with exchanges after each; returns `z`, the states at t = 1."""
         for _ in range(check_positive_int("num_sweeps", num_sweeps)):
             self._sweep_and_swap()
             if self.adapting and self.measured >= max(_WINDOW_SWEEPS, -(-_WINDOW_SWAPS // self.num_chains)):
@@ -159,21 +148,14 @@ class ParallelTempering(MarkovChains):
 
     @one_at_a_time
     def retune(self) -> bool:
-        """Place the replicas anew from the measured rates; resets the statistics.
+        """Place the replicas anew from the rates of at least one sweep, and reset the statistics.
 
-        Returns:
-            True if the ladder changed: another number of replicas, or uneven rates. One replica has no rates.
-
-        Raises:
-            InvalidInputError: If no sweep has been measured.
+        Returns whether the ladder changed: another number of replicas, or uneven rates. One replica has no rates.
         """
         if not self.measured:
             raise InvalidInputError("retune()", "needs measured exchange rates", "none", "Call step first.")
-        if self.num_replicas == 1:
-            self.reset_statistics()
-            return False
         rates, before = self.swap_rates.cpu(), self.inverse_temperatures.cpu()
-        ladder = retuned_ladder(before, rates)
+        ladder = retuned_ladder(before, rates) if len(rates) else before
         if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):
             self.reset_statistics()
             return False
@@ -183,7 +165,6 @@ class ParallelTempering(MarkovChains):
 
     @torch.no_grad()
     def _sweep_and_swap(self) -> None:
-        """One sweep of every replica, then one round of exchanges."""
         device, ladder = self._follow(), self.inverse_temperatures
         scale = torch.empty_like(self.order, dtype=torch.float32)
         scale.scatter_(1, self.order, ladder.float().expand(self.num_chains, -1))
@@ -211,7 +192,6 @@ class ParallelTempering(MarkovChains):
             self.round_trips = self.round_trips + count_trips(self.order, self._last_end)
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
-        """Take over a ladder with the states at it."""
         order = torch.arange(len(ladder)).repeat(self.num_chains, 1)
         energies = torch.full_like(order, torch.nan, dtype=torch.float64)
         self._set(inverse_temperatures=ladder, walkers=replicas, order=order, energies=energies)
@@ -230,7 +210,6 @@ class ParallelTempering(MarkovChains):
         return self._uniforms[self.sweep - self._drawn_sweeps.start]
 
     def _set(self, **buffers: Tensor) -> None:
-        """Replace buffers, on the device of the others."""
         for name, value in buffers.items():
             self.register_buffer(name, value.to(self.jumped.device), persistent=False)
 
@@ -334,10 +313,8 @@ def swap_uniforms(num_chains: int, num_pairs: int, *, key: int, sweeps: range) -
 def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
     """Round trips that end now, (chain,), 0 or 1: of states that come back to the hottest replica from the coldest.
 
-    Args:
-        order: The walker at each temperature, the hottest first, (chain, replica), at least 2 replicas.
-        last_end: The end where each walker was last, (chain, walker) uint8, 0 before the first visit to the hottest;
-            changed in place.
+    ``order`` has the walker at each temperature, (chain, replica), at least 2 replicas. ``last_end`` has the end where
+    each walker was last, (chain, walker) uint8, 0 before the first visit to the hottest; it is changed in place.
     """
     hot, cold = order[:, :1], order[:, -1:]
     back = (last_end.gather(1, hot) == _COLD).flatten()
@@ -373,12 +350,9 @@ def check_ladder(inverse_temperatures: object) -> Tensor:
         return ladder
     rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
     if not (rising and float(ladder[0]) >= 0 and float(ladder[-1]) == 1):
-        raise InvalidInputError(
-            "inverse_temperatures",
-            "must rise strictly from 0 or more to exactly 1",
-            repr(inverse_temperatures)[:80],
-            "Give for example (0, 0.25, 0.5, 1), or None to tune them.",
-        )
+        rule, received = "must rise strictly from 0 or more to exactly 1", repr(inverse_temperatures)[:80]
+        repair = "Give for example (0, 0.25, 0.5, 1), or None to tune them."
+        raise InvalidInputError("inverse_temperatures", rule, received, repair)
     return ladder
 
 
@@ -421,14 +395,6 @@ def greedy_descent(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] 
 
     Each block in turn, or as ``order`` lists them, takes its most likely state given the others, until nothing changes
     or 50 sweeps are done.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> rbm = RBM(1, 1)
-        >>> with torch.no_grad():
-        ...     _ = rbm.weight.fill_(3.0), rbm.bias.fill_(-1.0)  # minima at 0, 0 and 1, 1
-        >>> greedy_descent(rbm, torch.tensor([[1.0, 0.0], [0.0, 1.0]])).tolist()
-        [[0.0, 0.0], [1.0, 1.0]]
     """
     z = z.float().clone()
     for _ in range(_MAX_DESCENT_SWEEPS):
@@ -469,18 +435,8 @@ class ModeJumps:
     states are; states in different modes make chains cross where sweeps do not. Summing a block out spares the move
     from having to find the block's states in the other mode.
 
-    Args:
-        energy: The machine.
-        modes: (state, unit), in {0,1}; local minima of the energy, for example.
-        seed: Integer from 0 to 2^64 - 1.
-
-    Attributes:
-        masks: (pair, unit) bool, where pairs of modes differ; without rows there is nothing to flip.
-
-    Examples:
-        >>> from discrete_vae import RBM
-        >>> ModeJumps(RBM(2, 1), torch.tensor([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]), seed=0).masks.tolist()
-        [[True, True, True]]
+    The modes are (state, unit) in {0,1}, local minima of the energy for example; ``masks``, (pair, unit) bool, is where
+    pairs of them differ. Without rows there is nothing to flip.
     """
 
     def __init__(self, energy: BoltzmannMachine, modes: Tensor, *, seed: int = 0) -> None:
@@ -497,11 +453,8 @@ class ModeJumps:
     ) -> tuple[Tensor, Tensor]:
         """Make one move of each chain; returns the new states and which moves were accepted, (chain,) bool.
 
-        Args:
-            z: (chain, unit) float32, in {0,1}.
-            inverse_temperature: (chain,).
-            sweep: Number that keys the noise, from 1.
-            block: The block that is summed out.
+        States z are (chain, unit) float32 at the temperatures (chain,). ``sweep``, from 1, keys the noise; ``block`` is
+        summed out.
         """
         draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
         self.masks = self.masks.to(z.device)

@@ -76,7 +76,7 @@ class TrajectoryTempering(MarkovChains):
     are in proportion and all gaps gain; the error of log Z from the spread over chains.
 
     Args:
-        energy: The machine to sample.
+        energy: The machine to sample; one whose energy is 0 where all its parameters are.
         num_chains: Number of chains, at least 2: their spread is the error of log Z.
         seed: Integer from 0 to 2^64 - 1.
         sweeps_per_swap: Sweeps of a call after which chains are paired with the reservoir once more.
@@ -84,9 +84,6 @@ class TrajectoryTempering(MarkovChains):
     Attributes:
         sweep: Number of sweeps run so far, without those of the snapshots.
         swap_rate: The exchange rate that the last call found.
-
-    Raises:
-        InvalidInputError: If a number is out of its range, or the machine has energy where all its parameters are 0.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -105,8 +102,9 @@ class TrajectoryTempering(MarkovChains):
     ) -> None:
         super().__init__(energy, num_chains, seed)
         if num_chains < 2:
-            repair = "The spread over chains is the error of log Z."
-            raise InvalidInputError("num_chains", "must be at least 2", num_chains, repair)
+            raise InvalidInputError(
+                "num_chains", "must be at least 2", num_chains, "Their spread is the error."
+            )
         self.sweeps_per_swap = check_positive_int("sweeps_per_swap", sweeps_per_swap)
         self.swap_rate = 1.0
         device = energy.bias.device
@@ -128,16 +126,9 @@ class TrajectoryTempering(MarkovChains):
     @one_at_a_time
     @torch.no_grad()
     def step(self, num_sweeps: int) -> Tensor:
-        """Go on from members of the reservoir where that is accepted, then run sweeps on all chains.
+        """Go on from members of the reservoir where that is accepted, then run sweeps on all chains; returns `z`.
 
-        Args:
-            num_sweeps: Sweeps to run, at least 1.
-
-        Returns:
-            A copy of the states, (chain, unit) float32 in {0,1}, without gradient.
-
-        Warns:
-            TrajectoryWarning: If more than three snapshots had to be added at once after the first call.
+        A `TrajectoryWarning` tells of more than three snapshots added at once after the first call.
         """
         end = self.sweep + check_positive_int("num_sweeps", num_sweeps)
         pairs = self._catch_up()
@@ -155,10 +146,8 @@ class TrajectoryTempering(MarkovChains):
     def log_partition(self) -> LogPartition:
         """log Z of the present machine: that of the last snapshot and Bennett's ratio between it and the chains.
 
-        Where the machine is out of reach of the last snapshot, others are added first, as by `step`.
-
-        Returns:
-            The estimate. Its error is that of states in equilibrium; chains that lag behind fast weights add to it.
+        Where the machine is out of reach of the last snapshot, others are added first, as by `step`. The error is that
+        of states in equilibrium; chains that lag behind fast weights add to it.
         """
         pairs = self._catch_up()
         value, influence = self.ladder.log_partition(self.energy)
@@ -211,7 +200,6 @@ class TrajectoryTempering(MarkovChains):
         return self._pair(self.z)
 
     def _start(self, z: Tensor, states: Tensor, effective: float) -> None:
-        """Take chains and reservoir of the last snapshot."""
         machine = self.ladder.machine(self.energy, len(self.ladder) - 1)
         self.reservoir = Reservoir(machine, states, effective)
         self.register_buffer("_packed", pack_bits(z), persistent=False)
@@ -328,7 +316,6 @@ class SnapshotLadder(nn.Module):
         return len(self.snapshots)
 
     def set_state(self, **buffers: Tensor) -> None:
-        """Replace buffers."""
         for name, value in buffers.items():
             self.register_buffer(name, value, persistent=False)
         if "snapshots" in buffers:
@@ -404,7 +391,6 @@ class SnapshotLadder(nn.Module):
         return reduced_energy(upper, z) - reduced_energy(lower, z)
 
     def _advance(self, energy: BoltzmannMachine, z: list[Tensor]) -> None:
-        """Sweep all replicas, in place."""
         key = key_to_seed(self.seed, _SWEEP_STREAM)
         for index, states in enumerate(z):
             z[index] = run_sweeps(
@@ -457,13 +443,10 @@ _FEWEST_EFFECTIVE = 0.3  # share of chains that must carry the reweighting: they
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pairs(ShowsShapes):
-    """Chains, and the members of the reservoir that they may go on from.
+    """Chains, and the members of the reservoir, (chain,), that they may go on from.
 
-    Attributes:
-        slots: The members, (chain,).
-        free: F of the chains' states for the present machine, (chain,) float64, nats.
-        work_here: That less F for the snapshot.
-        work_there: The same of the members.
+    ``free`` is F of the chains' states for the present machine, (chain,) float64, nats; ``work_here`` is that less F
+    for the snapshot, ``work_there`` the same of the members.
     """
 
     slots: Tensor

@@ -41,12 +41,8 @@ def rho_grid(stride: int = 9973) -> Tensor:
 def check_smoothing(smoothing: Smoothing, *, tolerance: float = 1e-5) -> None:
     """Check a transformation for `HierarchicalPosterior(smoothing=)`: draws in float32, gradients and the joint law.
 
-    Args:
-        smoothing: A float32 transformation with a moderate slope; a copy of it is tried.
-        tolerance: Largest |F(zeta) - rho| where zeta is not at an atom of its law.
-
-    Raises:
-        AssertionError: If a law is broken.
+    A copy is tried. It is float32, with a moderate slope; ``tolerance`` is the largest |F(zeta) - rho| where zeta is
+    not at an atom of its law.
 
     Examples:
         >>> from discrete_vae import SpikeSlab
@@ -68,7 +64,8 @@ def check_float32(
     """
     rho = rho_grid() if rho is None else rho
     low, high = smoothing.support
-    for raw, value in product(_raw_parameters(smoothing), _LOGITS):
+    raws = product((-4.0, 0.0, 1.5), repeat=len(smoothing.parameter_names))
+    for raw, value in product(raws, _LOGITS):
         law = f"at logit {value}" + (f" and numbers {raw}" if raw else "")
         logits = torch.full_like(rho, value).requires_grad_()
         parameters = _parameters(smoothing, [torch.full_like(rho, each) for each in raw])
@@ -79,12 +76,12 @@ def check_float32(
         for name, value in (("zeta", drawn.zeta), ("bits", drawn.bits)):
             assert value.requires_grad, f"{name} of a draw carry no gradient"
             gradients += torch.autograd.grad(value.sum(), inputs, retain_graph=True, allow_unused=True)
-        gradients = [each for each in gradients if each is not None]
         assert bool(zeta.isfinite().all()), f"zeta is not finite {law}"
         assert torch.equal(drawn.zeta, zeta), f"a draw has another zeta than icdf {law}"
         assert bool(((drawn.z == 0) | (drawn.z == 1)).all()), f"z is not in {{0, 1}} {law}"
         assert bool(((drawn.bits >= 0) & (drawn.bits <= 1 + 1e-6)).all()), f"bits leave [0, 1] {law}"
-        assert all(bool(g.isfinite().all()) for g in gradients), f"a gradient is not finite {law}"
+        finite = all(g is None or bool(g.isfinite().all()) for g in gradients)
+        assert finite, f"a gradient is not finite {law}"
         assert bool(((zeta >= low) & (zeta <= high)).all()), f"zeta leaves [{low:g}, {high:g}] {law}"
         with torch.no_grad():
             fall = _largest_fall(smoothing, zeta, [logits, *parameters])
@@ -92,11 +89,6 @@ def check_float32(
             error = _inversion_error(smoothing, rho, zeta, [logits, *parameters], num_ulps)
         worst = float(error.max()) if len(error) else 0.0
         assert worst < tolerance, f"|F(zeta) - rho| is {worst:.2g} {law}, above {tolerance:.2g}"
-
-
-def _raw_parameters(smoothing: Smoothing) -> list[tuple[float, ...]]:
-    """Numbers from which a transformation that depends on x makes parameters to try; one empty tuple for others."""
-    return list(product((-4.0, 0.0, 1.5), repeat=len(smoothing.parameter_names)))
 
 
 def _parameters(smoothing: Smoothing, raw: list[Tensor]) -> list[Tensor]:
@@ -113,8 +105,7 @@ def _largest_fall(smoothing: Smoothing, zeta: Tensor, law: list[Tensor]) -> floa
         return 0.0
     wide = copy.deepcopy(smoothing).double()
     before, after = (
-        wide.cdf(zeta[places].double(), *(each[places].double() for each in law))
-        for places in (falls, falls + 1)
+        wide.cdf(zeta[at].double(), *(each[at].double() for each in law)) for at in (falls, falls + 1)
     )
     return float((before - after).max())
 
@@ -174,9 +165,8 @@ def check_pair_gradient(smoothing: Smoothing, *, num_draws: int = 100_000) -> No
     """The gradient of E[z f(zeta)] by the logit that passes through the bits and zeta of draws, in float64.
 
     Pair terms of the prior's energy need it, where f is the probability of a later unit. It is q (1 - q) E[f | z=1] for
-    any smooth f, at each logit; draws are those at equally spaced rho.
-
-    It may deviate by 1e-3 and six standard errors of as many independent draws.
+    any smooth f, at each logit; draws are those at equally spaced rho. It may deviate by 1e-3 and six standard errors
+    of as many independent draws.
     """
     smoothing = smoothing.double()
     rho = (torch.arange(num_draws, dtype=torch.float64) + 0.5) / num_draws
@@ -245,13 +235,11 @@ def check_energy(energy: BoltzmannMachine) -> None:
         logits = energy.block_logits(machine.states, index)
         for place, unit in enumerate(block.tolist()):
             torch.testing.assert_close(logits[:, place], conditional_logits(energy, unit), rtol=0, atol=1e-10)
-        free = energy.free_energy(machine.states, index)
         negative = -energy.energy(machine.states)
-        summed = _sum_out(machine.states, negative, block)
-        torch.testing.assert_close(-free, summed, rtol=0, atol=1e-10)
-        tempered = energy.free_energy(machine.states, index, torch.full((len(machine.states),), 0.3))
-        summed = _sum_out(machine.states, 0.3 * negative, block)
-        torch.testing.assert_close(-tempered, summed, rtol=0, atol=1e-6)
+        for t, tolerance in ((1.0, 1e-10), (torch.full((len(machine.states),), 0.3), 1e-6)):
+            free = energy.free_energy(machine.states, index, t)
+            summed = _sum_out(machine.states, t * negative, block)
+            torch.testing.assert_close(-free, summed, rtol=0, atol=tolerance)
     last = len(energy.blocks) - 1
     for scale in (1.0, 0.3):
         free = energy.free_energy(machine.states, inverse_temperature=scale)
@@ -269,10 +257,8 @@ def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
     codes = (states * keep) @ (2.0 ** torch.arange(states.shape[1], dtype=torch.float64))
     _, group = codes.unique(return_inverse=True)
     peak = negative_energy.max()
-    sums = torch.zeros(int(group.max()) + 1, dtype=torch.float64).index_add(
-        0, group, (negative_energy - peak).exp()
-    )
-    return sums.log()[group] + peak
+    sums = torch.zeros(int(group.max()) + 1, dtype=torch.float64)
+    return sums.index_add(0, group, (negative_energy - peak).exp()).log()[group] + peak
 
 
 # Approximating posteriors over the binary latents.
@@ -284,11 +270,8 @@ def check_posterior(posterior: Posterior, features: Tensor) -> None:
     """Check a posterior for `DiscreteVAE(posterior=)`: its draws, its groups, its law and its gradients.
 
     The law is that which its logits and the smoothing's parameters state, with false-alarm rate 1e-6. Discrete draws
-    are tried where the posterior has `sample_discretely`.
-
-    Args:
-        posterior: Of at most 12 units; a copy of it is tried, in float64 and evaluation mode.
-        features: (batch, feature), at least two rows.
+    are tried where the posterior has `sample_discretely`. It has at most 12 units; a copy is tried, in float64 and
+    evaluation mode. Features are (batch, feature), at least two rows.
 
     Examples:
         >>> from discrete_vae import HierarchicalPosterior, SpikeSlab
@@ -307,35 +290,34 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
     for num_samples in (None, 1, 3):
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
         front = () if num_samples is None else (num_samples,)
-        _check_parts(sample, (*front, *shape), features.dtype)
+        _check_parts(posterior, sample, (*front, *shape), features.dtype)
         _check_consistent(posterior, sample)
-    assert torch.equal(
-        posterior.rsample(features, generator=_seeded(1)).zeta,
-        posterior.rsample(features, generator=_seeded(1)).zeta,
-    ), "the generator does not govern the noise"
-    parameters = [posterior.rsample(features, generator=_seeded(seed)).parameters for seed in (0, 1)]
-    assert all(map(torch.equal, *parameters)), "the smoothing's parameters depend on more than the features"
+    first, again, other = (posterior.rsample(features, generator=_seeded(seed)) for seed in (1, 1, 0))
+    assert torch.equal(first.zeta, again.zeta), "the generator does not govern the noise"
+    same = map(torch.equal, first.parameters, other.parameters)
+    assert all(same), "the smoothing's parameters depend on more than the features"
 
 
-def _check_parts(sample: PosteriorSample, shape: tuple[int, ...], dtype: torch.dtype) -> None:
+def _check_parts(
+    posterior: Posterior, sample: PosteriorSample, shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
     for name in ("z", "zeta", "logits", "bits"):
         part = getattr(sample, name)
         assert part.shape == shape, f"{name} has shape {tuple(part.shape)}"
         assert part.dtype == dtype, f"{name} is {part.dtype}"
         assert bool(part.isfinite().all()), f"{name} is not finite"
+    posterior.smoothing.check_zeta(sample.zeta, shape)
+    if isinstance(posterior.smoothing, SpikeAtZero):
+        assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
 
 
 def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
     assert bool(((sample.z == 0) | (sample.z == 1)).all()), "z holds more than 0 and 1"
     assert not sample.z.requires_grad, "z carries a gradient"
-    posterior.smoothing.check_zeta(sample.zeta, sample.z.shape)
     expected = posterior.smoothing.bits(sample.zeta, sample.logits)
     torch.testing.assert_close(sample.bits, expected, msg="bits are not those of zeta and logits")
-    if isinstance(posterior.smoothing, SpikeAtZero):
-        assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
     assert torch.equal(sample.group_of_unit, posterior.group_of_unit), "the sample has other groups"
-    depends_on_x = isinstance(posterior.smoothing, InputDependentSmoothing)
-    given = posterior.smoothing if depends_on_x else None
+    given = posterior.smoothing if isinstance(posterior.smoothing, InputDependentSmoothing) else None
     assert sample.smoothing is given, "the sample does not say whether its smoothing depends on x"
     names = posterior.smoothing.parameter_names
     assert len(sample.parameters) == len(names), f"the sample has not the parameters {names}"
@@ -353,15 +335,12 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
     uniforms[2] = uniforms[0]
     given = features.detach().clone().requires_grad_()
     sample = posterior.sample_discretely(given, uniforms, generator=_seeded(7))
-    _check_parts(sample, shape, features.dtype)
+    _check_parts(posterior, sample, shape, features.dtype)
     assert torch.equal(sample.z, (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)), (
         "z is not 1 where the uniform is below q"
     )
     assert torch.equal(sample.bits, sample.z), "bits are not z"
     torch.testing.assert_close(sample.zeta[2], sample.zeta[0], msg="samples do not share the noise of zeta")
-    posterior.smoothing.check_zeta(sample.zeta, shape)
-    if isinstance(posterior.smoothing, SpikeAtZero):
-        assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
     if sample.zeta.requires_grad and not sample.parameters:
         (reached,) = torch.autograd.grad(sample.zeta.sum(), given, retain_graph=True, allow_unused=True)
         assert reached is None or not bool(reached.any()), "a gradient passes through zeta to the logits"
@@ -377,20 +356,15 @@ def check_groups(posterior: Posterior, features: Tensor) -> None:
     with torch.no_grad():
         sample = posterior.rsample(rows, generator=_seeded(2))
     for position in positions:
-        _check_posterior_function(
-            sample.zeta[:, group < position], sample.logits[:, group == position], position
-        )
-
-
-def _check_posterior_function(earlier: Tensor, logits: Tensor, position: int) -> None:
-    """Rows with the same earlier latents must have the same logits; where there is a spike many have."""
-    index = torch.zeros(len(logits), dtype=torch.int64)
-    if earlier.shape[1] > 0:
-        _, index = earlier.unique(dim=0, return_inverse=True)
-    for row in range(int(index.max()) + 1):
-        alike = logits[index == row]
-        message = f"logits of group {position} differ where all earlier groups agree"
-        assert torch.allclose(alike, alike[:1].expand_as(alike)), message
+        # rows with the same earlier latents must have the same logits; where there is a spike many have
+        earlier, logits = sample.zeta[:, group < position], sample.logits[:, group == position]
+        index = torch.zeros(len(rows), dtype=torch.int64)
+        if position > 0:
+            _, index = earlier.unique(dim=0, return_inverse=True)
+        for row in range(int(index.max()) + 1):
+            alike = logits[index == row]
+            message = f"logits of group {position} differ where all earlier groups agree"
+            assert torch.allclose(alike, alike[:1].expand_as(alike)), message
 
 
 def check_law(
@@ -423,8 +397,7 @@ def check_gradients(posterior: Posterior, features: Tensor) -> None:
     features = features.detach().clone().requires_grad_()
     sample = posterior.rsample(features, num_samples=4, generator=_seeded(5))
     (sample.zeta.square().sum() + sample.logits.sum() + sample.bits.sum()).backward()
-    named = [*posterior.named_parameters(), ("features", features)]
-    for name, value in named:
+    for name, value in (*posterior.named_parameters(), ("features", features)):
         if value.requires_grad:
             assert value.grad is not None, f"no gradient reaches {name}"
             assert bool(value.grad.isfinite().all()), f"the gradient of {name} is not finite"
@@ -440,9 +413,8 @@ def _seeded(seed: int) -> torch.Generator:
 def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -> None:
     """Check that all layers at once are the layers one by one, each of zeta and earlier layers alone.
 
-    Args:
-        prior: In float64 and evaluation mode, with running statistics that are not all alike.
-        seed: Seed of the points where it is tried.
+    The prior is in float64 and evaluation mode, with running statistics that are not all alike. ``seed`` is that of the
+    points where it is tried.
     """
     generator = torch.Generator().manual_seed(seed)
     zeta = torch.rand(3, prior.num_latents, generator=generator, dtype=torch.float64).requires_grad_()

@@ -25,10 +25,6 @@ class Support:
         values: (value,), float64, ascending and evenly spaced: all values, or midpoints of a grid so wide and fine
             that the law's mass is summed to 1e-9.
         discrete: Whether these are all values, and not a grid.
-
-    Examples:
-        >>> Support.whole_numbers(3).values
-        tensor([0., 1., 2.], dtype=torch.float64)
     """
 
     values: Tensor
@@ -101,9 +97,7 @@ def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: S
     x = support.values.reshape(-1, *[1] * (1 + len(event))).expand(-1, batch, *event)
     columns = []
     for index in range(likelihood.num_features):
-        observed = torch.zeros(likelihood.num_features, dtype=torch.bool)
-        observed[index] = True
-        mask = observed.reshape(event).expand_as(x)
+        mask = (torch.arange(likelihood.num_features) == index).reshape(event).expand_as(x)
         every = parameters.expand(len(support.values), *parameters.shape)
         columns.append(likelihood.log_prob(every, x, mask))
     return torch.stack(columns, -1).unflatten(-1, event).exp() * support.weight
@@ -126,8 +120,7 @@ def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, su
     parameters = parameters.detach().requires_grad_()
     every = parameters.expand(len(support.values), *parameters.shape)
     for index in range(likelihood.num_features):
-        hidden = torch.zeros(likelihood.num_features, dtype=torch.bool)
-        hidden[index] = True
+        hidden = torch.arange(likelihood.num_features) == index
         hidden = hidden.reshape(likelihood.event_shape).expand_as(x)
         got = likelihood.log_prob(parameters, x.masked_fill(hidden, torch.nan), ~hidden)
         values = support.values.reshape(-1, *[1] * x.dim())
@@ -229,8 +222,7 @@ def check_folding(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None
     unfolded = parameters.reshape(len(parameters), count, *event)
     assert torch.equal(likelihood.unfold(parameters), unfolded), "unfold does not give P blocks of the event"
     for index in range(likelihood.num_features):
-        observed = torch.zeros(likelihood.num_features, dtype=torch.bool)
-        observed[index] = True
+        observed = torch.arange(likelihood.num_features) == index
         leaf = parameters.detach().requires_grad_()
         value = likelihood.log_prob(leaf, x, observed.reshape(event).expand_as(x))
         (slope,) = torch.autograd.grad(value.sum(), leaf)
@@ -240,14 +232,11 @@ def check_folding(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None
 
 
 def _assert_close(got: Tensor, want: Tensor, tolerance: float, message: str) -> None:
-    worst = float((got - want).detach().abs().max())
-    close = torch.allclose(got, want, rtol=tolerance, atol=tolerance)
-    assert close, f"{message}: off by {worst:.2g}"
+    off = float((got - want).detach().abs().max())
+    assert torch.allclose(got, want, rtol=tolerance, atol=tolerance), f"{message}: off by {off:.2g}"
 
 
 class _LogProb(torch.nn.Module):
-    """A likelihood whose forward is log_prob, for functional_call."""
-
     def __init__(self, likelihood: Likelihood) -> None:
         super().__init__()
         self.likelihood = likelihood
@@ -309,10 +298,8 @@ def check_initialization(likelihood: Likelihood, x: Tensor) -> None:
     for other_start, other in zip(starts, states, strict=True):
         same = [torch.equal(other[name], states[0][name]) for name in other]
         assert all([*same, torch.equal(other_start, starts[0])]), "unobserved entries reach the statistics"
-    finite = [*states[0].values(), starts[0]]
-    assert all(bool(v.isfinite().all()) for v in finite), (
-        "a feature never observed leaves infinite statistics"
-    )
+    finite = all(bool(v.isfinite().all()) for v in (*states[0].values(), starts[0]))
+    assert finite, "a feature never observed leaves infinite statistics"
     likelihood.initialize_(x[:1].expand_as(x))
     constant = likelihood.log_prob(start.expand(len(x), *start.shape), x[:1].expand_as(x))
     assert bool(constant.isfinite().all()), "constant features leave no finite log_prob"

@@ -25,10 +25,7 @@ def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | 
     features of an example do not depend on the rest of the batch. In training mode a gradient reaches every parameter
     that asks for one. A copy is a module of its own, and `state_dict` holds all that the output depends on.
 
-    Args:
-        module: The encoder.
-        input_shape: Shape of what it reads of one example: the likelihood's `input_shape`.
-        x: (batch, *input_shape), what to read, at least two different rows; None draws from a normal law.
+    ``input_shape`` is the likelihood's. It reads ``x``, at least two different rows; None draws from a normal law.
 
     Examples:
         >>> check_encoder(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), (1, 8, 8))
@@ -45,12 +42,8 @@ def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence
     """Check a module for `DiscreteVAE(decoder=)`: (row, latent) -> (row, *parameter_shape).
 
     What `check_encoder` asks for, and that the gradient reaches the latents. Where there is an
-    `initialize_output_(start)`, the output is near start after it.
-
-    Args:
-        module: The decoder.
-        num_latents: Length of what it reads: the hierarchy's `decoder_size`.
-        parameter_shape: Shape of what it gives for one row: the likelihood's `parameter_shape`.
+    `initialize_output_(start)`, the output is near start after it. ``num_latents`` is the hierarchy's `decoder_size`,
+    ``parameter_shape`` the likelihood's.
 
     Examples:
         >>> check_decoder(nn.Sequential(nn.Linear(10, 64), nn.Unflatten(1, (1, 8, 8))), 10, (1, 8, 8))
@@ -75,9 +68,6 @@ def check_network(factory: NetworkFactory) -> None:
     It is tried with one, two and three inputs. Beside what `check_encoder` asks for: inputs whose leading axes
     broadcast give what they give when expanded, the gradient reaches every input, and each call makes a network with
     parameters of its own.
-
-    Args:
-        factory: (sizes of the inputs, size of the output) -> network, see `NetworkFactory`.
 
     Examples:
         >>> from functools import partial
@@ -162,9 +152,8 @@ def _check_copies(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
         after = trained.eval()(*inputs)
         changes = any(True for _ in module.parameters())
         assert torch.equal(first(*inputs), before), "training a copy changes the module"
-        assert not changes or not torch.equal(after, before), (
-            "a copy does not compute with its own parameters"
-        )
+        own = not changes or not torch.equal(after, before)
+        assert own, "a copy does not compute with its own parameters"
         first.load_state_dict(trained.state_dict())
         assert torch.equal(first(*inputs), after), "state_dict does not hold all that the output depends on"
 

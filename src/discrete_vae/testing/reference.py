@@ -37,7 +37,7 @@ class Enumeration:
     Attributes:
         states: (state, unit), float64.
         log_prob: log p(z), (state,), float64, differentiable in the parameters.
-        log_partition: log Z, float64 scalar, differentiable in the parameters.
+        log_partition: log Z, float64 scalar, likewise.
     """
 
     states: Tensor
@@ -102,17 +102,15 @@ def check_mean(
     means are near normal).
 
     Args:
-        batch_means: (batch, component), means over independent batches of equal size.
+        batch_means: (batch, component), means over at least 30 independent batches of equal size.
         expected: (component,), exact values.
         alpha: False-alarm rate of the whole check.
-        resolution: If given, the check fails when the largest standard error exceeds it, so that passing means
-            something.
+        resolution: Largest standard error with which passing means something; None asks for none.
         rounding: What a mean may be off by beside the standard error, relative to 1 and the expected value's size: that
             of the arithmetic, which is all that components have which do not fluctuate.
 
     Raises:
-        TooFewSamplesError: If there are fewer than 30 batches, or the resolution is not reached.
-        AssertionError: If a component deviates; names it with both values and the number of standard errors.
+        TooFewSamplesError: If there are fewer batches, or the resolution is not reached.
     """
     batch_means, expected = batch_means.double().flatten(1), expected.double().flatten()
     num_batches = len(batch_means)
@@ -120,9 +118,7 @@ def check_mean(
         raise TooFewSamplesError(f"{num_batches} batches; at least {_MIN_BATCHES} are needed")
     error = batch_means.std(0) / math.sqrt(num_batches)
     if resolution is not None and float(error.max()) > resolution:
-        raise TooFewSamplesError(
-            f"standard error {float(error.max()):.3g} above the resolution {resolution:.3g}"
-        )
+        raise TooFewSamplesError(f"standard error {float(error.max()):.3g} above {resolution:.3g}")
     deviation = batch_means.mean(0) - expected
     slack = rounding * (1 + expected.abs())
     score = deviation.abs() / (error + slack)
@@ -136,18 +132,12 @@ def check_mean(
 
 
 def check_frequencies(counts: Tensor, probabilities: Tensor, *, alpha: float = ALPHA) -> None:
-    """Check counts of independent draws against probabilities with Pearson's chi-square.
+    """Check counts, (cell,), of independent draws against probabilities, (cell,), with Pearson's chi-square.
 
-    Cells that expect fewer than 5 draws are pooled.
-
-    Args:
-        counts: (cell,), how often each cell was drawn.
-        probabilities: (cell,), exact, summing to 1.
-        alpha: False-alarm rate.
+    Cells that expect fewer than 5 draws are pooled. A drawn cell of probability 0 fails as well.
 
     Raises:
         TooFewSamplesError: If fewer than two cells expect 5 draws.
-        AssertionError: If a cell of probability 0 was drawn, or chi-square is beyond its quantile.
     """
     counts, expected = counts.double(), probabilities.double() * counts.double().sum()
     if bool((counts[expected == 0] > 0).any()):
@@ -155,14 +145,11 @@ def check_frequencies(counts: Tensor, probabilities: Tensor, *, alpha: float = A
     common = expected >= _MIN_EXPECTED_COUNT
     if int(common.sum()) < 2:
         raise TooFewSamplesError(f"{int(counts.sum())} draws over {len(counts)} cells")
-    pooled_counts = torch.cat([counts[common], counts[~common].sum()[None]])
-    pooled_expected = torch.cat([expected[common], expected[~common].sum()[None]])
-    if float(pooled_expected[-1]) < _MIN_EXPECTED_COUNT:
-        pooled_counts[-2] += pooled_counts[-1]
-        pooled_expected[-2] += pooled_expected[-1]
-        pooled_counts, pooled_expected = pooled_counts[:-1], pooled_expected[:-1]
-    chi_square = float(((pooled_counts - pooled_expected).square() / pooled_expected).sum())
-    freedom = len(pooled_counts) - 1
+    got, want = (torch.cat([part[common], part[~common].sum()[None]]) for part in (counts, expected))
+    if float(want[-1]) < _MIN_EXPECTED_COUNT:
+        got, want = (torch.cat([part[:-2], part[-2:].sum()[None]]) for part in (got, want))
+    chi_square = float(((got - want).square() / want).sum())
+    freedom = len(got) - 1
     p_value = float(special.chdtrc(freedom, chi_square))
     if p_value < alpha:
         raise AssertionError(

@@ -52,7 +52,8 @@ def to_bqm(
 
     dimod, as the library, gives likely states a low energy: p ~ exp(-E_bqm). So biases are -t b and couplings -t W, of
     spins s = 2 z - 1 the fields and couplings that belong to them, with the offset that keeps energies equal. Every
-    pair of an RBM and every edge of a graph has an entry, zero or not.
+    pair of an RBM and every edge of a graph has an entry, zero or not. The model is in float64, its variables in the
+    order of the units; in bits it holds the weights exactly at t = 1.
 
     Args:
         energy: An RBM, a GraphBoltzmann or a FactorialBernoulli.
@@ -60,18 +61,10 @@ def to_bqm(
         vartype: "BINARY" for variables in {0,1}, whose offset is 0, or "SPIN" for {-1,+1}; or dimod's own.
         labels: The variable of each unit; None means its `GraphBoltzmann.nodes`, else 0, 1, ...
 
-    Returns:
-        A new model in float64, its variables in the order of the units. In bits it holds the weights exactly at t = 1.
-
     Examples:
         >>> from discrete_vae import RBM
-        >>> rbm = RBM(1, 1)
-        >>> with torch.no_grad():
-        ...     _ = rbm.weight.fill_(2.0)
-        >>> to_bqm(rbm, labels="ab")
-        BinaryQuadraticModel({'a': 0.0, 'b': 0.0}, {('b', 'a'): -2.0}, 0.0, 'BINARY')
-        >>> float(to_bqm(rbm, vartype="SPIN").offset)
-        -0.5
+        >>> to_bqm(RBM.from_ising([[0.5]], [0.0, 0.0]), labels="ab")
+        BinaryQuadraticModel({'a': 1.0, 'b': 1.0}, {('b', 'a'): -2.0}, 0.0, 'BINARY')
     """
     t = check_number("inverse_temperature", inverse_temperature, repair="Give a number near 1.")
     dimod = library("dimod")
@@ -186,7 +179,6 @@ def library(name: str, *, repair: str = REPAIR) -> ModuleType:
 
 
 def _numbers(energy: BoltzmannMachine, name: str) -> np.ndarray:
-    """A parameter, flat, in float64; empty where the machine has none of that name."""
     parameter = getattr(energy, name, None)
     if parameter is None:
         return np.zeros(0)

@@ -119,13 +119,9 @@ class DimodSampler(MarkovChains):
 
     @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
-        """Ask the solver for a sample per chain.
+        """Ask the solver for a sample per chain; returns `z`.
 
-        Args:
-            num_sweeps: For a solver with a parameter of that name; others have their own measure of effort.
-
-        Returns:
-            A copy of the samples, (chain, unit) float32 in {0,1}, without gradient.
+        ``num_sweeps`` is for a solver with a parameter of that name; others have their own measure of effort.
         """
         check_positive_int("num_sweeps", num_sweeps)
         solver, t = self._open(), 1 / self.solver_inverse_temperature
@@ -199,7 +195,6 @@ class DimodSampler(MarkovChains):
         return super().__getstate__() | {"_opened": None}
 
     def extra_repr(self) -> str:
-        """The sizes."""
         name = self.solver if isinstance(self.solver, str) else type(self.solver).__name__
         return f"{super().extra_repr()}, by {name}"
 
@@ -258,12 +253,10 @@ def solver_names() -> tuple[str, ...]:
 def register_solver(
     name: str, make: Callable[[], Sampler], parameters: Mapping[str, Any] | None = None
 ) -> None:
-    """Give a dimod sampler of your own a name for configs, in this process.
+    """Give a dimod sampler of your own a name for configs, in this process; one that is there is replaced.
 
-    Args:
-        name: The name; one that is there is replaced.
-        make: Makes the sampler, when it is first asked for samples.
-        parameters: Its keywords, unless the config says otherwise.
+    ``make`` makes the sampler, when it is first asked for samples, and the parameters are its keywords, unless the
+    config says otherwise.
 
     Examples:
         >>> import dimod
@@ -294,7 +287,6 @@ class Solver:
     settings: dict[str, Any]
 
     def takes(self, parameter: str) -> bool:
-        """True if its ``sample`` has such a keyword."""
         return parameter in self.sampler.parameters
 
     def check_graph(self, energy: BoltzmannMachine) -> None:
@@ -337,12 +329,11 @@ class Solver:
                 record = answer.record  # waits for the answer
             subject, counts = f"samples of {self.name}", record.num_occurrences
             if set(answer.variables) != set(bqm.variables):
-                received = f"{len(answer.variables)} variables"
-                rule, repair = (
+                rule, received = (
                     f"must have the model's {bqm.num_variables}",
-                    "Look at what it does to the model.",
+                    f"{len(answer.variables)} variables",
                 )
-                raise InvalidInputError(subject, rule, received, repair)
+                raise InvalidInputError(subject, rule, received, "Look at what it does to the model.")
             if int(counts.sum()) != settings["num_reads"]:
                 rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"
                 repair = "Each read must be one draw: a solver that lists states is none."
@@ -374,8 +365,7 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
     else:
         opened = Solver(solver, type(solver).__name__, dict(parameters))
     if not isinstance(opened.sampler, library("dimod").Sampler):
-        repair = "Give an object with dimod's interface, or the name of one."
-        received = f"a {type(opened.sampler).__name__}"
+        repair, received = "Give one, or the name of one.", f"a {type(opened.sampler).__name__}"
         raise InvalidInputError("solver", "must be a dimod.Sampler", received, repair)
     for wanted in ["num_reads", *opened.settings]:
         if not opened.takes(wanted):

@@ -72,14 +72,8 @@ class Remapped:
     def complete(self, z: Tensor, *, seed: int = 0) -> Tensor:
         """States of all units, as the decoder of the model wants them: lost ones are drawn from p(lost | others).
 
-        With samples of p' the result has KL(p || result) = ``divergence.kl``: the draws themselves add nothing.
-
-        Args:
-            z: Samples of the remaining units, (sample, unit of p') in {0,1}.
-            seed: Of the draws.
-
-        Returns:
-            (sample, unit of the original), float32 in {0,1}.
+        With samples z of p', (sample, unit of p'), the result, (sample, unit of the original) float32 in {0,1}, has
+        KL(p || result) = ``divergence.kl``: the draws themselves add nothing.
         """
         z = check_binary("z", check_tensor("z", z, ("sample", len(self.units))))
         found = torch.zeros(len(z), len(self.units) + len(self.lost_units))
@@ -116,9 +110,6 @@ def remap(
             of tempered chains. None draws 4,000 by 1,000 sweeps of block Gibbs.
         seed: Of these.
 
-    Returns:
-        The remaining machine, what was lost and what it costs.
-
     Warns:
         UserWarning: If p' is so far from p that the divergence rests on few of the samples.
 
@@ -134,15 +125,16 @@ def remap(
     node_list, edge_list = sorted(nodes), [tuple(edge) for edge in edges]
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
     if places.ndim != 2 or places.shape[1] != energy.num_units or places.dtype.kind not in "iu":
-        repair = "discrete_vae.interop.dimod.places makes them."
-        received = f"{places.dtype} of shape {places.shape}"
-        rule = f"must be integers (place, {energy.num_units})"
-        raise InvalidInputError("candidates", rule, received, repair)
+        rule, received = (
+            f"must be integers (place, {energy.num_units})",
+            f"{places.dtype} of shape {places.shape}",
+        )
+        raise InvalidInputError("candidates", rule, received, "discrete_vae.interop.dimod.places makes them.")
     place = places[int(losses(energy, places, node_list, edge_list).argmin())]
     kept = np.flatnonzero(np.isin(place, node_list))
     if not len(kept):
-        repair = "Lay it elsewhere: give candidates."
-        raise InvalidInputError("nodes", "must hold a node of the prior", "none of them", repair)
+        rule, repair = "must hold a node of the prior", "Lay it elsewhere: give candidates."
+        raise InvalidInputError("nodes", rule, "none of them", repair)
     pairs = energy.edges.cpu().numpy()
     couplers = codes_of(np.array(edge_list, np.int64).reshape(-1, 2))
     alive = np.isin(codes_of(place[pairs]), couplers) & np.isin(pairs, kept).all(1)
@@ -202,10 +194,8 @@ _LATTICES = ("chimera", "pegasus", "zephyr")
 def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
     """The config of a prior on all of a solver's graph: its working qubits and couplers.
 
-    The config holds the graph, and so do runs and saved models, which need neither the solver nor dimod to be loaded.
-
-    Args:
-        solver: A sampler with a graph of its own, whose nodes are whole numbers.
+    The solver has a graph of its own, whose nodes are whole numbers. The config holds the graph, and so do runs and
+    saved models, which need neither the solver nor dimod to be loaded.
 
     Examples:
         >>> import dimod
@@ -233,7 +223,7 @@ def places(
     num_symmetries: int = 200,
     seed: int = 0,
 ) -> np.ndarray:
-    """Nodes that the units of a graph may lie on with every pair on a coupler of a solver without gaps.
+    """Nodes, (place, unit), that the units may lie on with every pair on a coupler of a solver without gaps.
 
     The first are those that they have. The others are symmetries of the graph, drawn uniformly; where the solver's
     lattice is larger than the prior's, each shift over it too.
@@ -244,9 +234,6 @@ def places(
             machine's graph must be a smaller one of the family. None means the nodes are not left.
         num_symmetries: Symmetries that are drawn, for each shift.
         seed: Of the draws.
-
-    Returns:
-        (place, unit) int64, a node for each unit.
 
     Examples:
         >>> places(GraphBoltzmann(8, "chimera"), lattice=("chimera", 3), num_symmetries=1).shape
@@ -273,7 +260,6 @@ def places(
 
 
 def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
-    """The places of a lattice on a larger one, (shift, unit)."""
     graphs = library("dwave.graphs")
     if family in _LATTICES and isinstance(size, int):
         make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
@@ -311,9 +297,7 @@ def losses(
 
 
 _MOST_TOGETHER = 12
-_PSEUDO_SAMPLES = (
-    4.0  # of least squares, on the side of mean field: samples of units that hardly change tell little
-)
+_PSEUDO_SAMPLES = 4.0  # of least squares, for mean field: samples of units that hardly change tell little
 
 
 class _Cluster:
@@ -367,9 +351,7 @@ class LostUnits:
         ]
         both = lost & np.isin(edges, kept).all(1)
         for pair, strength in zip(edges[both], weight[torch.from_numpy(both)], strict=True):
-            self._factors.append(
-                (pair, lambda z, pair=pair, strength=strength: strength * z[:, pair[0]] * z[:, pair[1]])
-            )
+            self._factors.append((pair, lambda z, pair=pair, w=strength: w * z[:, pair[0]] * z[:, pair[1]]))
 
     def log_factor(self, z: Tensor) -> Tensor:
         """The log of all factors, (sample,), of states (sample, unit) float64, whose lost units are ignored."""

@@ -39,7 +39,6 @@ class ChainSampler(dimod.Sampler, dimod.Initialized):
 
     @property
     def properties(self) -> dict[str, Any]:
-        """Empty."""
         return {}
 
     def _sample(

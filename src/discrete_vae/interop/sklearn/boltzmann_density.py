@@ -66,33 +66,20 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _parameters(self) -> SimpleNamespace:
         """The numeric parameters, checked, and a seed drawn as random_state says."""
-        found = {
-            name: check_number(name, getattr(self, name), **rule) for name, rule in self._numbers.items()
-        }
+        rules = self._numbers.items()
+        found = {name: check_number(name, getattr(self, name), **rule) for name, rule in rules}
         return SimpleNamespace(**found, seed=draw_seed(self.random_state))
 
     def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Mean of `score_samples`, nats per row; larger is better.
-
-        Args:
-            X: (row, feature).
-            y: Ignored.
-        """
+        """Mean of `score_samples`, nats per row; larger is better."""
         return float(self.score_samples(X).mean())
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
     ) -> np.ndarray:
-        """Draw rows, the noise of features included.
+        """Draw rows, (row, feature), the noise of features included; other ones at each call without a random_state.
 
         Chains start where those of training ended, so in modes that the machine has, and are swept on.
-
-        Args:
-            n_samples: Number of rows.
-            random_state: Seed; None draws other rows at each call.
-
-        Returns:
-            (row, feature).
         """
         check_is_fitted(self)
         count = check_number("n_samples", n_samples, at_least=1)
@@ -143,7 +130,6 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
 
 
 def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
-    """Prints the estimates along a run that takes its time."""
     last = time.monotonic()
 
     def report(num_sweeps: int, found: LogPartition) -> None:
@@ -245,7 +231,6 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         feature_names_in_: Their names, where X was a data frame.
 
     Examples:
-        >>> import numpy as np
         >>> x = np.repeat(np.random.default_rng(0).integers(0, 2, (200, 1)), 4, 1)
         >>> density = BoltzmannDensity(num_hidden=2, num_epochs=200, random_state=0).fit(x)
         >>> bool(density.score_samples([[1, 1, 1, 1]]) > density.score_samples([[1, 0, 1, 0]]) + 2)
@@ -284,12 +269,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the machine; returns the estimator.
-
-        Args:
-            X: (row, feature), numbers, see `binarize`.
-            y: Ignored.
-        """
+        """Train the machine on X, (row, feature), numbers, see `binarize`; returns the estimator."""
         settings = self._parameters()
         rows = torch.from_numpy(self._rows(X, reset=True)).float()
         self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
@@ -297,11 +277,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """Probabilities of the hidden units given rows, (row, hidden), as BernoulliRBM gives them.
-
-        Args:
-            X: (row, feature), whose dtype the result has.
-        """
+        """Probabilities of the hidden units, (row, hidden), as BernoulliRBM gives them, in the dtype of X."""
         check_is_fitted(self)
         rows = torch.from_numpy(self._rows(X, reset=False))
         with torch.no_grad():
@@ -309,11 +285,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return found.astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Probabilities of the bits given hidden units, (row, feature).
-
-        Args:
-            X: (row, hidden), in [0, 1].
-        """
+        """Probabilities of the bits, (row, feature), given hidden units, (row, hidden), in [0, 1]."""
         check_is_fitted(self)
         hidden = states_of(X)
         check_states("X", hidden, ("row", self.machine_.num_right))
@@ -321,13 +293,9 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
             return self.machine_.visible_given_hidden(hidden).numpy()
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
-        """log p(x) of each row, -F(x) - log Z; the standard error of log Z is common to all rows.
+        """log p(x) of each row, (row,), nats: -F(x) - log Z; the standard error of log Z is common to all rows.
 
-        Args:
-            X: (row, feature); without `binarize` of bits alone.
-
-        Returns:
-            (row,), nats.
+        Without `binarize`, X holds bits alone.
         """
         check_is_fitted(self)
         rows = self._rows(X, reset=False)
@@ -363,7 +331,6 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     @property
     def _n_features_out(self) -> int:
-        """Hidden units, for `get_feature_names_out`."""
         return self.machine_.num_right
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
@@ -382,17 +349,10 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
 
 def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> tuple[RBM, Tensor]:
-    """Maximize the log-likelihood of rows by persistent chains.
+    """Maximize the log-likelihood of rows, (row, feature) float32, by persistent chains.
 
     It starts at the frequencies of the bits. Values between 0 and 1 are probabilities of bits, drawn anew in each step.
-
-    Args:
-        rows: (row, feature) float32, in [0, 1].
-        settings: The parameters of `BoltzmannDensity`, checked, and the seed.
-        stream: Stream that shows the training curves; None is none.
-
-    Returns:
-        The machine in float64, its left side the features, and the last states of its chains, (chain, unit).
+    Returns the machine in float64, its left side the features, and the last states of its chains, (chain, unit).
     """
     seed, num_features = settings.seed, rows.shape[1]
     check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")

@@ -95,7 +95,6 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         feature_names_in_: Their names, where X was a data frame.
 
     Examples:
-        >>> import numpy as np
         >>> kind = np.random.default_rng(0).integers(0, 2, 40)
         >>> coder = DiscreteVAETransformer(num_left=2, num_right=2, hidden=(8,), num_epochs=5, random_state=0)
         >>> coder.fit_transform(np.repeat(kind[:, None], 6, 1)).shape
@@ -146,11 +145,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.verbose = verbose
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the model; returns the estimator.
-
-        Args:
-            X: (row, feature), numbers; NaN is a missing value.
-            y: Ignored.
+        """Train the model on X, (row, feature), numbers; returns the estimator.
 
         Raises:
             InvalidInputError: If a parameter breaks its rule, or the values cannot be read by the likelihood.
@@ -171,11 +166,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
-        """The codes of rows, (row, unit), the left side first: bits, or the probabilities of their being 1.
-
-        Args:
-            X: (row, feature), whose dtype codes have.
-        """
+        """The codes of rows, (row, unit), the left side first, as `output` says, in the dtype of X."""
         check_is_fitted(self)
         output = self._choice("output")
         # in the limit of sharp smoothing, where nothing is random
@@ -189,14 +180,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return codes.numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Rows of codes: the mean of x given the code, which for bits are probabilities; codes of names have a mode.
-
-        Args:
-            X: (row, unit), bits or probabilities, which count as 1 above 1/2.
-
-        Returns:
-            (row, feature).
-        """
+        """Rows of codes, which count as 1 above 1/2: the mean of x, of a categorical likelihood the mode."""
         check_is_fitted(self)
         bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
         rows = self.model_.discretized().decode(
@@ -208,13 +192,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """log p(x) of each row by importance sampling, a low value where the model finds the row strange.
 
         The noise is a function of random_state and of the row's values, so a row has one score whatever rows stand
-        beside it, but for rounding. Of a row with gaps it is the probability of what is there.
-
-        Args:
-            X: (row, feature); values that the likelihood can draw: of probabilities of bits there is no likelihood.
-
-        Returns:
-            (row,), nats. On average a little too low, the less so the larger num_samples is.
+        beside it, but for rounding. Of a row with gaps it is the probability of what is there; of probabilities of bits
+        there is none. Scores are (row,), nats, on average a little too low, the less so the larger num_samples is.
         """
         check_is_fitted(self)
         num_samples = check_number("num_samples", self.num_samples, at_least=1)
@@ -235,7 +214,6 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        """Bits of a code, for `get_feature_names_out`."""
         return self.model_.prior.num_units
 
     def __sklearn_tags__(self) -> Any:
@@ -244,7 +222,6 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return tags
 
     def _choice(self, name: str) -> str:
-        """A parameter that is one of some words."""
         value, words = getattr(self, name), _CHOICES[name]
         if not isinstance(value, str) or value not in words:
             rule = f"must be one of {', '.join(words)}"
@@ -252,7 +229,6 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return value
 
     def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
-        """Checked rows as float32."""
         least = _LEAST_ROWS if reset else 1
         values = validate_data(
             self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan", ensure_min_samples=least
@@ -293,9 +269,6 @@ def fit_model(rows: np.ndarray, settings: SimpleNamespace) -> tuple[LoadedRun, f
 
 def read_as(rows: np.ndarray) -> str:
     """The likelihood that values suggest: bits, counts, or real numbers.
-
-    Args:
-        rows: (row, feature); NaN is a missing value.
 
     Examples:
         >>> [read_as(np.array(values)) for values in ([0, 1], [0, 7], [0.5, 1.0], [-1, 1], [0.5, np.nan, 3])]
@@ -348,12 +321,8 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
         log_every=every,  # a line takes an estimate of log Z
         validate_every=every,
     )
-    changed = {
-        "seed": settings.seed,
-        "model": experiment.model.model_copy(update=model),
-        "training": training,
-    }
-    return experiment.model_copy(update=changed)
+    changed = {"model": experiment.model.model_copy(update=model), "training": training}
+    return experiment.model_copy(update=changed | {"seed": settings.seed})
 
 
 # Scores, each a function of its row alone.
