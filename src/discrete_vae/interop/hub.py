@@ -135,9 +135,8 @@ class _Release(Schema):
 def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
     """The card of a model alone, built by `from_config`, of which no results are known."""
     if model.config is None:
-        raise InvalidInputError(
-            "model.config", "must be known", "None", "Build it by DiscreteVAE.from_config."
-        )
+        repair = "Build it by DiscreteVAE.from_config."
+        raise InvalidInputError("model.config", "must be known", "None", repair)
     number = sum(parameter.numel() for parameter in model.parameters())
     return _card(name, license, model.config, own=model._own, num_parameters=number)
 

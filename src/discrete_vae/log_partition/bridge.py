@@ -225,9 +225,7 @@ class BridgeRun:
         )
         half = sampler.num_chains // 2
         starts = total.of_chains(slice(half)), total.of_chains(slice(half, None))
-        by_time, by_start = (
-            [solve_bridge(part, self.reference) for part in parts] for parts in (halves, starts)
-        )
+        by_time, by_start = ([solve_bridge(p, self.reference) for p in parts] for parts in (halves, starts))
         drift = _distance(*by_time, same_chains=True)
         return RunCheck(estimate, drift, _distance(*by_start, same_chains=False))
 

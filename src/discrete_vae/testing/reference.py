@@ -152,6 +152,5 @@ def check_frequencies(counts: Tensor, probabilities: Tensor, *, alpha: float = A
     freedom = len(got) - 1
     p_value = float(special.chdtrc(freedom, chi_square))
     if p_value < alpha:
-        raise AssertionError(
-            f"chi-square {chi_square:.1f} for {freedom} degrees of freedom, p = {p_value:.2g}"
-        )
+        found = f"chi-square {chi_square:.1f} for {freedom} degrees of freedom"
+        raise AssertionError(f"{found}, p = {p_value:.2g}")

@@ -329,10 +329,8 @@ class Solver:
                 record = answer.record  # waits for the answer
             subject, counts = f"samples of {self.name}", record.num_occurrences
             if set(answer.variables) != set(bqm.variables):
-                rule, received = (
-                    f"must have the model's {bqm.num_variables}",
-                    f"{len(answer.variables)} variables",
-                )
+                rule = f"must have the model's {bqm.num_variables}"
+                received = f"{len(answer.variables)} variables"
                 raise InvalidInputError(subject, rule, received, "Look at what it does to the model.")
             if int(counts.sum()) != settings["num_reads"]:
                 rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"

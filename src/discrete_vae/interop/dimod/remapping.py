@@ -125,10 +125,8 @@ def remap(
     node_list, edge_list = sorted(nodes), [tuple(edge) for edge in edges]
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
     if places.ndim != 2 or places.shape[1] != energy.num_units or places.dtype.kind not in "iu":
-        rule, received = (
-            f"must be integers (place, {energy.num_units})",
-            f"{places.dtype} of shape {places.shape}",
-        )
+        rule = f"must be integers (place, {energy.num_units})"
+        received = f"{places.dtype} of shape {places.shape}"
         raise InvalidInputError("candidates", rule, received, "discrete_vae.interop.dimod.places makes them.")
     place = places[int(losses(energy, places, node_list, edge_list).argmin())]
     kept = np.flatnonzero(np.isin(place, node_list))
