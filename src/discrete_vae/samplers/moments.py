@@ -83,6 +83,7 @@ class RunningMoments:
         self._pairs = torch.zeros(num_batches, *pairs, dtype=torch.int64)
 
     def check_fits(self, z: Tensor) -> None:
+        """Refuse states of another number of chains or units."""
         shape = (self.num_chains, self._units.shape[1])
         if tuple(z.shape) != shape:
             rule = f"must have the shape (chain, unit) = {shape} of the moments"

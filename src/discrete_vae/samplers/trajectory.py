@@ -316,6 +316,7 @@ class SnapshotLadder(nn.Module):
         return len(self.snapshots)
 
     def set_state(self, **buffers: Tensor) -> None:
+        """Replace buffers."""
         for name, value in buffers.items():
             self.register_buffer(name, value, persistent=False)
         if "snapshots" in buffers:
