@@ -1,5 +1,9 @@
 """Examples of modules that need what is not installed everywhere are not collected where it is missing."""
 
+import os
 from importlib.util import find_spec
+
+# Read where torch is imported, here and in processes that tests start: a thread that waits leaves its core to others.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 collect_ignore = [] if find_spec("triton") else ["src/discrete_vae/kernels/gibbs_triton.py"]

@@ -17,10 +17,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
-    "sphinx.ext.viewcode",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # brings MathJax along, so formulas show without a network
 ]
+if not tags.has("without_sources"):  # noqa: F821 (of Sphinx): the tests need no pages of sources
+    extensions.append("sphinx.ext.viewcode")
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]

@@ -25,23 +25,27 @@ from reproduction.tests.made_up import make_up, tiny
 FOLDER = Path(__file__).parents[1] / "results" / "runs"
 RECORDS = [path for path in sorted(FOLDER.glob("*.json")) if not path.stem.endswith("-log-partition")]
 BUDGETS = {json.loads(path.read_text())["budget_minutes"] for path in RECORDS}
-PLANNED = {
-    run.name: run
-    for entry in REPRODUCTIONS.values()
-    if entry.trains
-    for size in SIZES
-    for budget in BUDGETS
-    for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 1, budget=budget))
-}
 
 
 def test_there_are_some():
     assert RECORDS
 
 
+@pytest.fixture(scope="module")
+def all_planned():
+    return {
+        run.name: run
+        for entry in REPRODUCTIONS.values()
+        if entry.trains
+        for size in SIZES
+        for budget in BUDGETS
+        for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 1, budget=budget))
+    }
+
+
 @pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.stem)
-def test_a_kept_record_is_that_of_its_run(path):
-    planned = PLANNED[path.stem]
+def test_a_kept_record_is_that_of_its_run(all_planned, path):
+    planned = all_planned[path.stem]
     settings = [f"--{name} {' '.join(values)}" for name, values in planned.overrides]
     assert json.loads(path.read_text())["settings"] == settings
     stored = read_record(FOLDER, planned)  # refuses another config

@@ -39,24 +39,34 @@ def test_other_examples_are_not_compared():
         gain({0: outcome([0.0] * 3)}, {0: outcome([0.0] * 3, index=(3, 4, 6))})
 
 
-def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
+def rows_of(page):
+    lines = [line for line in page.read_text().splitlines() if line.startswith("| ")]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
+
+
+def test_runs_a_sharp_limit_and_a_refit_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     import nats
 
-    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "importance-5"]
-    words += ["--num-examples", "9", "--num-samples", "5"]
+    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1"]
+    words += ["--measures", "importance-5", "ramps", "refit", "--num-examples", "9", "--num-samples", "5"]
     words += ["--add", "constant", "--training.optimizer.rate constant"]
     words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
+    monkeypatch.setattr(nats, "RunRefit", functools.partial(nats.RunRefit, num_steps=3))
     nats.main(words)
-    page = (tmp_path / "page.md").read_text()
     assert "importance-5 does not fit" in capsys.readouterr().out
-    lines = [line for line in page.splitlines() if line.startswith("| ")]
-    assert [line.split(":")[0].strip("| ").split(" |")[0] for line in lines[2:]] == ["as it is", "constant"]
+    rows = rows_of(tmp_path / "page.md")
+    plain, ramps, refit, constant = rows
+    assert (plain[0], refit[0]) == ("as it is", "refit: `dvae refit RUN`")
+    assert constant[0].startswith("constant")
+    assert float(plain[3]) < 0
+    assert ramps[3] == ""  # they have no limit
+    assert (plain[9], refit[9]) == ("12", "15")
+    assert float(refit[4]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
     assert (tmp_path / "nats-digits-smoke-12-steps.png").stat().st_size > 10_000
-    monkeypatch.setattr(nats, "validate", None)  # all is there
-    monkeypatch.setattr("discrete_vae.training.loop.training_step", None)
+    for used in ("nats.RunRefit", "nats.validate", "discrete_vae.training.loop.training_step"):
+        monkeypatch.setattr(used, None)  # all is there
     nats.main(words)
-    again = [line for line in (tmp_path / "page.md").read_text().splitlines() if line.startswith("| ")]
-    assert again == lines
+    assert rows_of(tmp_path / "page.md") == rows
 
 
 def test_names_with_a_dot_have_files_of_their_own(tmp_path):
@@ -83,29 +93,3 @@ def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
         with pytest.raises(SystemExit):
             nats.main(["digits", "--steps", "9", "--base", base, "--runs", str(tmp_path)])
     assert len({folder.parent for folder in folders}) == 3
-
-
-def rows_of(page):
-    lines = [line for line in page.read_text().splitlines() if line.startswith("| ")]
-    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[2:]]
-
-
-def test_a_sharp_limit_and_a_refit_stand_beside_the_run(tmp_path, monkeypatch):
-    import nats
-
-    words = ["digits", "--size", "smoke", "--steps", "12", "--seeds", "1", "--measures", "ramps", "refit"]
-    words += ["--num-examples", "9", "--num-samples", "5"]
-    words += ["--runs", str(tmp_path / "runs"), "--page", str(tmp_path / "page.md")]
-    monkeypatch.setattr(nats, "RunRefit", functools.partial(nats.RunRefit, num_steps=3))
-    nats.main(words)
-    rows = rows_of(tmp_path / "page.md")
-    plain, ramps, refit = rows
-    assert float(plain[3]) < 0
-    assert ramps[3] == ""  # they have no limit
-    assert (plain[0], refit[0]) == ("as it is", "refit: `dvae refit RUN`")
-    assert (plain[9], refit[9]) == ("12", "15")
-    assert float(refit[4]) == pytest.approx(float(refit[1]) - float(plain[1]), abs=0.002)
-    monkeypatch.setattr(nats, "RunRefit", None)  # all is there
-    monkeypatch.setattr(nats, "validate", None)
-    nats.main(words)
-    assert rows_of(tmp_path / "page.md") == rows

@@ -43,7 +43,7 @@ def call(
     *,
     limit: float = 30.0,
     first: Callable[[], None] | None = None,
-    stop: tuple[float, int] | None = None,
+    stop: tuple[float | str, int] | None = None,
     main: Callable[[Sequence[str]], int] | None = None,
 ) -> Ended:
     """Run one command of dvae in a forked process.
@@ -52,11 +52,17 @@ def call(
         words: The command line without the program's name.
         limit: Seconds until it counts as hanging.
         first: Called in the process before the command, to plant a fault there.
-        stop: After how many seconds it is sent which signal.
+        stop: After how many seconds, or which words on standard error, it is sent which signal.
         main: What is run in place of dvae.
     """
     started = _start(words, first, main)
-    return _ended(words, started, _wait(started[0], limit, stop))
+    if stop is not None:
+        after, kind = stop
+        if isinstance(after, str):
+            started[2].wait_for(after.encode())
+            after = 0.0
+        return _ended(words, started, _wait(started[0], limit, (after, kind)))
+    return _ended(words, started, _wait(started[0], limit, None))
 
 
 def call_together(
@@ -132,15 +138,21 @@ class _Output:
 
     def __init__(self) -> None:
         self._start, self.end = os.pipe()
+        self._read = b""
         if hasattr(fcntl, "F_SETPIPE_SZ"):
             fcntl.fcntl(self._start, fcntl.F_SETPIPE_SZ, 1 << 20)
         os.set_blocking(self._start, False)
+
+    def wait_for(self, words: bytes) -> None:
+        """Until it has written these words, or for half a minute nothing."""
+        while words not in self._read and select.select([self._start], [], [], 30.0)[0]:
+            self._read += os.read(self._start, 1 << 16)
 
     def text(self) -> str:
         """All of it, after the command has ended."""
         os.close(self.end)
         with os.fdopen(self._start, "rb") as file:
-            return (file.read() or b"").decode(errors="backslashreplace")
+            return (self._read + (file.read() or b"")).decode(errors="backslashreplace")
 
 
 def _command(

@@ -1,8 +1,6 @@
 """Published data sets by name, their config and their loader, from small originals and from the real files."""
 
 import gc
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,14 +63,6 @@ def test_the_path_of_a_file_becomes_absolute(tmp_path, monkeypatch):
     assert config.path == tmp_path / "mine.npy"
     monkeypatch.chdir("/")
     assert instantiate(FileDataConfig.from_json(config.model_dump_json())).num_features == 10
-
-
-def test_configs_need_no_torch_and_the_digits_no_scikit_learn():
-    program = (
-        "import sys, discrete_vae.config; assert 'torch' not in sys.modules; import discrete_vae; "
-        "discrete_vae.load_dataset('digits'); assert 'sklearn' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_sizes_values_and_mean():

@@ -30,7 +30,7 @@ from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from tests.campaigns import damage
 from tests.inference.models import small_model, some_bits
-from tests.processes import plain_processes, start, torchrun
+from tests.processes import forked, start, torchrun
 
 CONFIG = EvaluationConfig(num_samples=4)
 BITS = some_bits(430, seed=1)  # three parts
@@ -223,10 +223,8 @@ def test_a_part_with_a_right_sum_and_a_wrong_form_is_computed_anew(files, tmp_pa
 # Two processes.
 
 
-SCRIPT = "from tests.inference.test_evaluate_run import in_one_of_two\nin_one_of_two()\n"
-
-
-def in_one_of_two():
+def main(folder):
+    """What each of the two does."""
     torch.set_num_threads(1)
     with process_group():
         result = evaluate_tiny()
@@ -234,7 +232,7 @@ def in_one_of_two():
             compute_on_rank_zero(lambda: check_positive_int("num_samples", 0))
         except InvalidInputError as error:
             result["error"] = error.argument
-        Path(sys.argv[1], f"{rank()}.json").write_text(json.dumps(result))
+        (folder / f"{rank()}.json").write_text(json.dumps(result))
     os._exit(0)  # threads of gloo that are still there would sometimes end the interpreter's own way out
 
 
@@ -252,16 +250,17 @@ def evaluate_tiny():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of uneven weights
-@pytest.mark.parametrize("launch", [plain_processes, pytest.param(torchrun, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launch", [forked, pytest.param(torchrun, marks=pytest.mark.slow)])
 def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
-    script = tmp_path / "run.py"
-    script.write_text(SCRIPT)
-    started = start(launch, [str(script), str(tmp_path)])
+    (process,) = start(launch, ["-m", "tests.inference.test_evaluate_run", str(tmp_path)])
     alone = json.loads(json.dumps(evaluate_tiny()))
-    for process in started:
-        _, errors = process.communicate(timeout=240)
-        assert process.returncode == 0, errors
+    _, errors = process.communicate(timeout=240)
+    assert process.returncode == 0, errors
     for number in (0, 1):
         result = json.loads((tmp_path / f"{number}.json").read_text())
         assert result.pop("error") == "num_samples"
         assert result == alone
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,11 +1,9 @@
-"""What each of two processes does in test_replicas.py: python -m tests.training.replicas FOLDER."""
+"""What each of two processes does in test_replicas.py."""
 
 import json
 import math
 import os
-import sys
 import time
-from pathlib import Path
 
 import torch
 
@@ -133,7 +131,3 @@ def main(folder):
         lost = lose_a_peer(run)
         (folder / f"{rank()}.json").write_text(json.dumps(result | lost | {"world_size": world_size()}))
         os._exit(0)  # there is nobody to take leave of
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
 import torch
@@ -200,7 +201,7 @@ def test_steps_after_a_change_are_those_of_the_changed_model(precision):
                 change(state.model)
                 filled = [torch.full((1 << 20,), 7.0) for _ in range(4)]  # in memory that has been given back
                 before = copy.deepcopy(state.model.state_dict())
-                for x in batches():
+                for x in islice(batches(), 3):  # noticed, recorded anew, repeated
                     found = training_step(state, config, x, 1.0, 0.5)
                     state.step += 1
                 assert len(filled) == 4
