@@ -38,6 +38,7 @@ def all_planned():
         for entry in REPRODUCTIONS.values()
         if entry.trains
         for size in SIZES
+        if any(f"-{size}-" in path.stem for path in RECORDS)
         for budget in BUDGETS
         for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 1, budget=budget))
     }
