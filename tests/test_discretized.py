@@ -6,13 +6,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from discrete_vae import (
-    RBM,
-    DiscreteVAE,
-    HierarchicalPosterior,
-    OverlappingPower,
-    SpikeExponential,
-)
+from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, OverlappingPower, SpikeExponential
 from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model

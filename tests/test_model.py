@@ -6,12 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from discrete_vae import (
-    BlockGibbs,
-    DiscreteVAE,
-    LeaveOneOut,
-    exact_log_partition,
-)
+from discrete_vae import BlockGibbs, DiscreteVAE, LeaveOneOut, exact_log_partition
 from discrete_vae.config import (
     GaussianHierarchyConfig,
     HierarchicalPosteriorConfig,

@@ -46,8 +46,7 @@ def test_values_are_set_and_the_rest_stays():
 
 
 @pytest.mark.parametrize(
-    ("words", "hidden"),
-    [("20 30", (20, 30)), ("20", (20,)), ("", ()), ("[20,30]", (20, 30))],
+    ("words", "hidden"), [("20 30", (20, 30)), ("20", (20,)), ("", ()), ("[20,30]", (20, 30))]
 )
 def test_lists(words, hidden):
     assert changed(f"--model.posterior.hidden {words}").model.posterior.hidden == hidden

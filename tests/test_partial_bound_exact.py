@@ -10,14 +10,7 @@ from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.testing import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior
 from tests.oracles.quadrature import normal_nodes
-from tests.test_hierarchy_exact import (
-    X,
-    build,
-    exact_log_likelihood,
-    exact_terms,
-    log_joint,
-    posterior_grid,
-)
+from tests.test_hierarchy_exact import X, build, exact_log_likelihood, exact_terms, log_joint, posterior_grid
 
 ONE, TWO = "one layer, no sharing", "two layers, complete sharing"
 NODES = {ONE: (12, 20), TWO: (8, 14)}

@@ -4,12 +4,7 @@ import json
 import sys
 
 from discrete_vae.model import DiscreteVAE
-from tests.benchmarks.test_training_step import (
-    LEFT,
-    RIGHT,
-    X,
-    tiny_experiment,
-)
+from tests.benchmarks.test_training_step import LEFT, RIGHT, X, tiny_experiment
 
 SAMPLES = 20
 

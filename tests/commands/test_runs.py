@@ -282,10 +282,7 @@ def test_the_released_run_is_evaluated_and_sampled(cli, done, evaluated, tmp_pat
     assert out.endswith(f"Next: dvae sample {new}\n")
     assert (new / "README.md").read_text().splitlines()[1] == 'license: "mit"'
     assert load_run(new).step == load_run(evaluated).step
-    for words in (
-        ["evaluate", "--num-samples", "10"],
-        ["sample", "--num-rows", "2", "--num-sweeps", "2"],
-    ):
+    for words in (["evaluate", "--num-samples", "10"], ["sample", "--num-rows", "2", "--num-sweeps", "2"]):
         status, _, err = cli(words[0], new, *words[1:])
         assert (status, "warning" in err.lower()) == (0, False), err
 

@@ -113,10 +113,7 @@ def dataset(test, shape=(4,)):
 
 @pytest.mark.parametrize(
     ("test", "low", "high"),
-    [
-        (torch.tensor([[-3.0, 0.5, torch.nan, 7.25]]), -3.0, 7.25),
-        (torch.full((1, 4), torch.nan), 0.0, 1.0),
-    ],
+    [(torch.tensor([[-3.0, 0.5, torch.nan, 7.25]]), -3.0, 7.25), (torch.full((1, 4), torch.nan), 0.0, 1.0)],
 )
 def test_the_range_is_that_of_the_test_part(test, low, high):
     assert DataMetadata.of(dataset(test)) == DataMetadata((4,), low, high)

@@ -24,10 +24,7 @@ from tests.devices.models import CHANGES, build, data
 from tests.kernels.test_gibbs_torch import MACHINES
 from tests.oracles.transitions import check_sweeps
 
-pytestmark = [
-    pytest.mark.cuda,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
-]
+pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
 
 @contextmanager

@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae import (
-    RBM,
-    BlockGibbs,
-    FactorialBernoulli,
-    GraphBoltzmann,
-    LogPartition,
-    ParallelTempering,
-)
+from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann, LogPartition, ParallelTempering
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.diagnostics import (
     ChainHealthWarning,

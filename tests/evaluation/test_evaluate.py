@@ -112,10 +112,7 @@ def test_the_budget_decides_the_chunks_and_not_the_estimate(model):
     ("call", "argument"),
     [
         (lambda m: evaluate_elbo(m, X, log_partition=0.0, num_samples=0), "num_samples"),
-        (
-            lambda m: evaluate_log_likelihood(m, X, log_partition=0.0, num_samples=2, indices=[1]),
-            "indices",
-        ),
+        (lambda m: evaluate_log_likelihood(m, X, log_partition=0.0, num_samples=2, indices=[1]), "indices"),
         (
             lambda m: evaluate_log_likelihood(m, X, log_partition=0.0, num_samples=3, max_memory=0.0),
             "max_memory",

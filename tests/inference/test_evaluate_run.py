@@ -16,11 +16,7 @@ import torch
 from discrete_vae import LogPartition
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.distributed import (
-    compute_on_rank_zero,
-    process_group,
-    rank,
-)
+from discrete_vae.distributed import compute_on_rank_zero, process_group, rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
 from discrete_vae.inference.encode import encode_rows

@@ -7,12 +7,7 @@ import torch
 from discrete_vae.kernels import codegen
 from discrete_vae.kernels.rows import RowReduction
 
-EXACT = {
-    "exp": np.exp,
-    "expm1": np.expm1,
-    "log1p": np.log1p,
-    "tanh": np.tanh,
-}
+EXACT = {"exp": np.exp, "expm1": np.expm1, "log1p": np.log1p, "tanh": np.tanh}
 SPECIAL = [
     0.0,
     -0.0,
@@ -62,8 +57,7 @@ def test_cosine_and_sine(part):
     found, run = (
         torch.empty(len(x)),
         RowReduction(
-            f"test-turn {part}",
-            lambda elements, _per_row: ([codegen.cos_and_sin(elements[0])[part]], []),
+            f"test-turn {part}", lambda elements, _per_row: ([codegen.cos_and_sin(elements[0])[part]], [])
         ),
     )
     run([torch.from_numpy(x)], outputs=[found])

@@ -219,10 +219,7 @@ def test_too_few_transitions_do_not_pass():
         check_transitions(one_sweep(rbm), sweep_matrix(rbm), 6, repeats=1)
 
 
-LARGER = {
-    "rbm": lambda: make_rbm(10, 8, scale=0.6, seed=3),
-    "graph": lambda: random_graph(16, 40, scale=0.6),
-}
+LARGER = {"rbm": lambda: make_rbm(10, 8, scale=0.6, seed=3), "graph": lambda: random_graph(16, 40, scale=0.6)}
 
 
 @pytest.mark.parametrize("name", LARGER)

@@ -249,10 +249,7 @@ def test_large_logits_stay_finite():
     assert up.item() == 0
 
 
-MACHINES = {
-    "rbm": random_rbm(6, 5, 0.7),
-    "graph": small_graph("odd cycle, chord, end and loner", scale=0.7),
-}
+MACHINES = {"rbm": random_rbm(6, 5, 0.7), "graph": small_graph("odd cycle, chord, end and loner", scale=0.7)}
 
 
 def gradients_from_chains(machine, change=lambda z: z):

@@ -156,11 +156,7 @@ def test_a_writer_that_comes_as_another_leaves_holds_the_folder(tmp_path):
     """The file that the first one removes guards nothing, though the second one may have it open."""
     with sole_writer(tmp_path):
         (tmp_path / run_directory.LOCK_NAME).unlink()  # as the first does before it lets go
-        with (
-            sole_writer(tmp_path),
-            pytest.raises(InvalidInputError, match="run_dir"),
-            sole_writer(tmp_path),
-        ):
+        with sole_writer(tmp_path), pytest.raises(InvalidInputError, match="run_dir"), sole_writer(tmp_path):
             pass
 
 

@@ -100,9 +100,7 @@ def test_transitions_of_the_sampler_against_the_exact_matrix(monkeypatch):
     matrix = renewal_matrix(machine, RBM(2, 2))
     check_transitions(lambda z: renewed(machine, z), matrix, 4, repeats=4000)
     monkeypatch.setattr(
-        trajectory,
-        "exchange_probabilities",
-        lambda here, there: exchange_probabilities(there, here),
+        trajectory, "exchange_probabilities", lambda here, there: exchange_probabilities(there, here)
     )
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(lambda z: renewed(machine, z), matrix, 4, repeats=4000)

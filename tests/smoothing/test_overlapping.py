@@ -157,8 +157,7 @@ def test_low_precision_never_enters_the_formulas(kind):
     wide = smoothing.icdf(rho.float(), *law)
     assert torch.equal(smoothing.icdf(rho, *narrow), wide.bfloat16())
     assert torch.equal(
-        smoothing.cdf(wide.bfloat16(), *narrow),
-        smoothing.cdf(wide.bfloat16().float(), *law).bfloat16(),
+        smoothing.cdf(wide.bfloat16(), *narrow), smoothing.cdf(wide.bfloat16().float(), *law).bfloat16()
     )
     # networks in bfloat16 beside float32 latents
     mixed = smoothing.icdf(rho.float(), *narrow)

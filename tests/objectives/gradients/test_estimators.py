@@ -13,12 +13,7 @@ from discrete_vae import (
     Reparameterized,
     RunningMean,
 )
-from discrete_vae.config import (
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-    RunningMeanConfig,
-)
+from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig, RunningMeanConfig
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
