@@ -263,17 +263,10 @@ class DiscreteVAE(nn.Module):
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
-        """Start from the statistics of the training data: the likelihood's own, and the decoder's output.
+        """Start from the statistics of the training data x: the likelihood's own, and the decoder's output.
 
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
-
-        Args:
-            x: (example, *event), the training data.
-            observed: As in `elbo`.
-
-        Raises:
-            InvalidInputError: If x breaks the likelihood's rule.
         """
         start = self.likelihood.initialize_(*self.preprocess(x, observed))
         initialize_output = getattr(self.decoder, "initialize_output_", None)
@@ -436,11 +429,7 @@ class DiscreteVAE(nn.Module):
     def importance_sampler(self, log_partition: Tensor | SupportsFloat | None) -> Iterator[ImportanceSampler]:
         """Compute importance weights of many batches; the model must not change within the block.
 
-        Args:
-            log_partition: As in `log_likelihood`.
-
-        Raises:
-            InvalidInputError: If log Z is neither given nor cheap, or a weight of the model is not finite.
+        The arguments and errors are those of `log_likelihood`.
         """
         _, log_z = gradient_and_value(self.prior, None, log_partition)
         if log_z is None:
@@ -780,15 +769,7 @@ _UNCOUNTABLE = 2**63
 
 
 def count_weights(config: ModelConfig) -> int:
-    """Trained numbers of the model of a config, which is not built for it.
-
-    Examples:
-        >>> from discrete_vae.config import FactorialBernoulliConfig, MLPDecoderConfig, HierarchicalPosteriorConfig
-        >>> posterior = HierarchicalPosteriorConfig(groups=1, hidden=())
-        >>> prior = FactorialBernoulliConfig(num_units=2)
-        >>> count_weights(ModelConfig(num_features=3, prior=prior, posterior=posterior))
-        22
-    """
+    """Trained numbers of the model of a config, which is not built for it."""
     with torch.device("meta"):
         model = DiscreteVAE.from_config(config)
     return sum(parameter.numel() for parameter in model.parameters())

@@ -20,12 +20,7 @@ from discrete_vae.kernels.registry import compiled_by
 
 
 def softplus(x: Tensor) -> Tensor:
-    """log(1 + e^x) without the linear shortcut of torch's own, which costs 2e-9 in float64.
-
-    Examples:
-        >>> softplus(torch.tensor([-1.0, 0.0, 100.0]))
-        tensor([  0.3133,   0.6931, 100.0000])
-    """
+    """log(1 + e^x) without the linear shortcut of torch's own, which costs 2e-9 in float64."""
     return -F.logsigmoid(-x)
 
 
@@ -33,10 +28,6 @@ def softplus_sum(x: Tensor) -> Tensor:
     """sum log(1 + e^x) over the last axis, faster than a sum of softplus; not for gradients.
 
     Up to 64 factors 1 + e^-|x|, each at most 2, share one logarithm; their product stays finite in float32.
-
-    Examples:
-        >>> softplus_sum(torch.tensor([0.0, 100.0]))
-        tensor(100.6931)
     """
     factors = x.abs().neg_().exp_().add_(1)
     logs = torch.stack([part.prod(-1).log() for part in factors.split(64, -1)], -1)
@@ -44,22 +35,14 @@ def softplus_sum(x: Tensor) -> Tensor:
 
 
 def row_sum(matrix: Tensor) -> Tensor:
-    """Sum of a matrix's rows, as a product, which is faster than torch's sum over an axis.
-
-    Examples:
-        >>> row_sum(torch.tensor([[1.0, 2.0], [3.0, 5.0]]))
-        tensor([4., 7.])
-    """
+    """Sum of a matrix's rows, as a product, which is faster than torch's sum over an axis."""
     return matrix.new_ones(len(matrix)) @ matrix
 
 
 def bernoulli_entropy(logits: Tensor) -> Tensor:
-    """Entropy of Bernoulli(sigmoid(l)), H = softplus(-|l|) + |l| sigmoid(-|l|).
+    """Entropy of Bernoulli(sigmoid(l)), H = softplus(-|l|) + |l| sigmoid(-|l|), nats.
 
     The textbook form softplus(l) - q l has no correct digit for large |l|.
-
-    Returns:
-        Entropies in nats, same shape, between 0 and log 2.
     """
     magnitude = logits.abs()
     return softplus(-magnitude) + magnitude * torch.sigmoid(-magnitude)
@@ -83,13 +66,10 @@ def differentiable_once(backward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor]:
-    """q = sigmoid(l), and the `bernoulli_entropy` of all units together, with one backward pass.
+    """q = sigmoid(l), and the `bernoulli_entropy` of all units together, (...), with one backward pass.
 
     dq/dl = q p and dH/dl = -l q p, with p = sigmoid(-l), so both keep their digits in float32 where q rounds to 1. They
     can be differentiated once.
-
-    Returns:
-        q, (..., unit), and the sum of H over the units, (...), nats.
     """
     return _MeanAndEntropy.apply(logits)
 
@@ -99,7 +79,6 @@ class _MeanAndEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The values; q p is kept for the backward pass."""
         ctx.set_materialize_grads(False)
         mean, entropy, slope = _mean_entropy_and_slope(logits)
         ctx.save_for_backward(logits, slope)
@@ -110,7 +89,6 @@ class _MeanAndEntropy(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx: Any, *gradients: Tensor | None
     ) -> Tensor:
-        """q p (g_q - l g_H)."""
         of_mean, of_entropy = gradients
         return _mean_and_entropy_gradient(of_mean, of_entropy, *ctx.saved_tensors)
 
@@ -134,12 +112,9 @@ def _mean_and_entropy_gradient(
 
 
 def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
-    """Log-probability of value under Bernoulli(sigmoid(l)), elementwise: z l - softplus(l).
+    """Log-probability of value under Bernoulli(sigmoid(l)), elementwise: z l - softplus(l), nats.
 
     For a value strictly between 0 and 1 this is the expected log-probability of a binarization with that mean.
-
-    Returns:
-        Nats, at most 0, in the broadcast shape.
     """
     value, logits = torch.broadcast_tensors(value, logits)
     # torch's fused form, (1 - z) l - logsigmoid(l), does not cancel on the saturated side
@@ -148,28 +123,13 @@ def bernoulli_log_prob(value: Tensor, logits: Tensor) -> Tensor:
 
 @compiled_by("distributions.joint_log_prob", (torch.float32, torch.bfloat16))
 def joint_bernoulli_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
-    """`bernoulli_log_prob`, summed over the last axes.
-
-    Returns:
-        Nats, in the broadcast shape without these axes.
-
-    Examples:
-        >>> joint_bernoulli_log_prob(torch.ones(2, 3), torch.zeros(2, 3), 1)
-        tensor([-2.0794, -2.0794])
-    """
+    """`bernoulli_log_prob`, summed over the last axes."""
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     return bernoulli_log_prob(value, logits).sum(tuple(range(-num_axes, 0)))
 
 
 def replace_gradient(value: Tensor, surrogate: Tensor) -> Tensor:
-    """A tensor with the value of one tensor and the gradient of another.
-
-    Examples:
-        >>> x = torch.tensor(3.0, requires_grad=True)
-        >>> y = replace_gradient(torch.tensor(1.0), 2 * x)
-        >>> y.item(), torch.autograd.grad(y, x)[0].item()
-        (1.0, 2.0)
-    """
+    """A tensor with the value of one tensor and the gradient of another."""
     return value.detach() + (surrogate - surrogate.detach())
 
 
@@ -196,14 +156,7 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 @torch.no_grad()
 @compiled_by("norm.project")
 def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
-    """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found.
-
-    Examples:
-        >>> x = torch.tensor([1.0, 2.5, torch.inf])
-        >>> project_(x, 2.0, 3.0)
-        >>> x
-        tensor([2.0000, 2.5000,    inf])
-    """
+    """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found."""
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
     value.copy_(torch.where(value.abs() == math.inf, value, inside))
 
@@ -213,7 +166,6 @@ class _Bounded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
-        """Clamp."""
         inside, excess = clamped(value, low, high)
         ctx.save_for_backward(excess)
         return inside
@@ -253,12 +205,6 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
     bfloat16 products (`torch.set_float32_matmul_precision`) are a setting of the process, read when a product runs,
     which no graph can switch: if they are on while the block is compiled, a warning says so; if they are put on later,
     nothing does.
-
-    Examples:
-        >>> ones = torch.ones(1, 1)
-        >>> with torch.autocast("cpu", torch.bfloat16), full_precision(ones):
-        ...     (ones @ ones).dtype
-        torch.float32
     """
     device = like.device.type
     autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)

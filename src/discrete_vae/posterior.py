@@ -50,7 +50,6 @@ class LatentGroup(ShowsShapes):
     kl_of_zeta: Tensor | None = None
 
     def __post_init__(self) -> None:
-        """Check that the shapes agree."""
         shape, units = check_tensor("logits", self.logits, (..., "unit")).shape, self.units
         for name in ("zeta", "bits", *(["kl_of_zeta"] if self.kl_of_zeta is not None else [])):
             check_tensor(name, getattr(self, name), shape)
@@ -72,10 +71,6 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
     pair across groups has its earlier unit on the left.
 
     Source: the paper is silent on the division; this one is ours.
-
-    Examples:
-        >>> contiguous_groups(5, 2)
-        ((0, 1, 2), (3, 4))
     """
     check_positive_int("num_units", num_units)
     check_positive_int("num_groups", num_groups)
@@ -234,10 +229,9 @@ class PosteriorSample(ShowsShapes):
 class Posterior(nn.Module, ABC):
     """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x) over groups of units, each q(z_j | .) factorial.
 
-    A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.contracts`
-    checks that what it draws is what it says. It reads the encoder's features, never x. In place of r a transformation
-    may have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see
-    `discrete_vae.smoothing.base`.
+    A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.contracts` checks
+    that what it draws is what it says. It reads the encoder's features, never x. In place of r a transformation may
+    have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see `discrete_vae.smoothing.base`.
 
     Args:
         num_features: Length of the last axis of the features.
@@ -269,13 +263,8 @@ class Posterior(nn.Module, ABC):
     ) -> PosteriorSample:
         """Draw z and zeta, group after group, by the marginal inverse CDF.
 
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            num_samples: Draws per example; None makes one draw and adds no axis.
-            generator: Source of the noise; None means torch's global generator.
-
-        Returns:
-            The sample; with num_samples every tensor has a leading axis (sample,).
+        Features are (batch, feature), what the encoder makes of x. With num_samples, draws per example, every tensor of
+        the sample has a leading axis (sample,).
         """
 
     def sample_discretely(
@@ -284,19 +273,9 @@ class Posterior(nn.Module, ABC):
         """Draw z, group after group, by comparing uniforms with q, then zeta from r(zeta|z).
 
         No gradient passes through zeta to the logits; the smoothing's own parameters have theirs. Score-function
-        estimators need it; a posterior of your own may leave it out.
-
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            uniforms: (sample, batch, unit), in the prior's order; z = 1 where u < q.
-            generator: Source of the noise in r(zeta|z), which is the same for all samples of an example; None means
-                torch's global generator.
-
-        Returns:
-            The sample, (sample, batch, unit), with z in place of bits.
-
-        Raises:
-            InvalidInputError: If the posterior does not offer it.
+        estimators need it; a posterior of your own may leave it out. Features are (batch, feature); uniforms are
+        (sample, batch, unit), in the prior's order, and z = 1 where u < q. The noise in r(zeta|z) is the same for all
+        samples of an example. The sample has z in place of bits.
         """
         rule = "must be 'reparameterized' for a posterior without sample_discretely"
         repair = "Give it that method, or take the reparameterized gradient."

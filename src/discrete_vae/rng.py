@@ -23,16 +23,7 @@ _MASK = (1 << 64) - 1
 def key_to_seed(seed: int, *key: int) -> int:
     """Mix a seed and any number of integers into one 64-bit seed (SplitMix64 finalizer, one round an integer).
 
-    Args:
-        seed: Any integer from 0 to 2^64 - 1.
-        key: Integers of the same range, for example the step; their order and number matter.
-
-    Returns:
-        An integer from 0 to 2^64 - 1; different keys give unrelated values.
-
-    Examples:
-        >>> key_to_seed(0, 1) == key_to_seed(0, 1), key_to_seed(0, 1) == key_to_seed(1, 0)
-        (True, False)
+    All are from 0 to 2^64 - 1; the number and order of those of the key matter.
     """
     state = 0
     for position, word in enumerate((seed, *key)):
@@ -49,14 +40,7 @@ def key_to_seed(seed: int, *key: int) -> int:
 
 
 def keyed_generator(seed: int, *key: int, device: torch.device | str = "cpu") -> torch.Generator:
-    """Return a generator whose draws depend on the seed and the key alone, and on the kind of device.
-
-    Examples:
-        >>> a = torch.rand(2, generator=keyed_generator(7, 100))
-        >>> b = torch.rand(2, generator=keyed_generator(7, 100))
-        >>> torch.equal(a, b)
-        True
-    """
+    """Return a generator whose draws depend on the seed and the key alone, and on the kind of device."""
     return reseed(torch.Generator(device=device), seed, *key)
 
 
@@ -99,9 +83,6 @@ class DrawsFrom(TorchDispatchMode):
     New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
     threads share, stays where it is.
 
-    Args:
-        generator: The source.
-
     Examples:
         >>> before = torch.get_rng_state()
         >>> with DrawsFrom(keyed_generator(7)):
@@ -141,13 +122,7 @@ def check_generator(generator: torch.Generator | None, device: torch.device) -> 
 def resolve_generator(
     seed: int | None, generator: torch.Generator | None, device: torch.device
 ) -> torch.Generator | None:
-    """The one source of all noise of a call: a seed, a generator, or None, torch's global generator.
-
-    Examples:
-        >>> first, again = (torch.rand(2, generator=resolve_generator(3, None, torch.device("cpu"))) for _ in range(2))
-        >>> torch.equal(first, again)
-        True
-    """
+    """The one source of all noise of a call: a seed, a generator, or None, torch's global generator."""
     if seed is None:
         return check_generator(generator, device)
     if generator is not None:
@@ -172,11 +147,6 @@ def open_uniform(
 
     In bfloat16 there would be 256 values, and no probability below 1/256. torch.rand returns exactly 0 once in 2^24
     draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-25 (float64: 2^-54).
-
-    Args:
-        like: Any floating-point tensor.
-        shape: Shape of the draws; None means that of ``like``.
-        generator: Source of the noise; None means torch's global generator.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):

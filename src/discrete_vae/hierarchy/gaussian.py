@@ -27,11 +27,6 @@ class AutoregressiveGaussianPrior(nn.Module, ABC):
     A kind of sharing says which networks there are, what they read, and what the decoder reads.
 
     Source: Rolfe 2017, eq. continuous-hierarchy and section architecture.
-
-    Args:
-        num_latents: Length of the last axis of zeta.
-        num_layers: M.
-        num_units: Units of each layer.
     """
 
     def __init__(self, num_latents: int, num_layers: int, num_units: int) -> None:
@@ -126,10 +121,7 @@ class Hierarchy(nn.Module, ABC):
     ) -> HierarchySample:
         """Draw h from q(h | zeta, x), layer after layer, and evaluate the prior at it.
 
-        Args:
-            features: (batch, feature), what the encoder makes of x.
-            zeta: (..., batch, latent).
-            generator: Source of the noise; None means torch's global generator.
+        Features are (batch, feature), what the encoder makes of x; zeta is (..., batch, latent).
         """
 
     def rsample_many(
@@ -217,13 +209,8 @@ class ManyDraws(ShowsShapes):
         """Gradient of sum weights * log q(h | zeta, x) by h, with the parameters of q, zeta and x held fixed.
 
         A layer h_m moves its own factor by -epsilon_m / sigma_m, and those of later layers by what their networks read
-        of it. The latter is one backward pass through each network, to its input alone.
-
-        Args:
-            weights: (sample, batch), without gradient.
-
-        Returns:
-            (sample, batch, layer, unit), without gradient; zero where h has none.
+        of it. The latter is one backward pass through each network, to its input alone. Weights are (sample, batch),
+        the gradient (sample, batch, layer, unit), both without gradient; it is zero where h has none.
         """
         if not self.h.requires_grad:
             return torch.zeros_like(self.h)
@@ -245,17 +232,7 @@ class ManyDraws(ShowsShapes):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Gaussian(ShowsShapes):
-    """Independent normal variables.
-
-    Attributes:
-        mean: Any shape.
-        log_std: Log standard deviations, same shape.
-
-    Examples:
-        >>> standard = Gaussian(torch.zeros(1), torch.zeros(1))
-        >>> Gaussian(torch.ones(1), torch.zeros(1)).kl_to(standard)
-        tensor([0.5000])
-    """
+    """Independent normal variables; the mean and the log standard deviations have the same shape."""
 
     mean: Tensor
     log_std: Tensor
@@ -271,11 +248,7 @@ class Gaussian(ShowsShapes):
         return -0.5 * scaled.square() - self.log_std - _HALF_LOG_TWO_PI
 
     def kl_to(self, other: Gaussian) -> Tensor:
-        """KL[self || other] of each element, nats, at least 0.
-
-        Written with expm1 of the difference of log standard deviations, which keeps its digits where the two are
-        nearly alike.
-        """
+        """KL[self || other] of each element, nats, at least 0; by expm1, which keeps digits where the two are alike."""
         return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:

@@ -230,12 +230,6 @@ class Adam(torch.optim.Adam):
         eps: Added to the root of the second moment.
         weight_decay: Factor on the weight that is added to its gradient.
         working: Weights that products read in another precision, or with memory of their own for the gradient.
-
-    Examples:
-        >>> layer = nn.Linear(2, 1)
-        >>> optimizer = Adam(layer.parameters(), lr=0.1)
-        >>> layer(torch.ones(1, 2)).sum().backward()
-        >>> optimizer.step()
     """
 
     def __init__(

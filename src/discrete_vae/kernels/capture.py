@@ -83,15 +83,7 @@ class Layout:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """One operation.
-
-    Attributes:
-        function: An operation of torch, or one that `custom_op` made.
-        arguments: As it was called.
-        keywords: As it was called.
-        result: What it gave.
-        layouts: Shape, strides and dtype of each tensor in it, as they were then.
-    """
+    """One operation with its arguments and result, and the layout of each tensor in it as it was then."""
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
@@ -179,16 +171,13 @@ def custom_op(
 ) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
     """Make one operation of a function that reads and writes the memory of its tensors, which torch does not see.
 
-    It makes no tensors, and those that it is given have to stay where they are between the two calls.
+    What is decorated takes the operation's arguments and returns a function without arguments that does it. The
+    decorated function does it at once; a recording takes it as one call, and a replay lowers it once. It makes no
+    tensors, and those that it is given have to stay where they are between the two calls.
 
     Args:
-        only_read: Names of the arguments whose tensors it leaves as they are. It may write to all others; what nobody
+        only_read: Names of the arguments whose tensors it leaves as they are; it may write to all others. What nobody
             writes to is computed once by a replay, however often the recording had it computed.
-
-    Returns:
-        A decorator of a function that takes the operation's arguments and returns a function without arguments that
-        does it. The decorated function does the operation at once. A recording takes it as one call, and a replay
-        lowers it once.
     """
 
     def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:

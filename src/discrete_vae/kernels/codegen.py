@@ -21,10 +21,6 @@ class Vector:
 
     LLVM turns a vector longer than the processor's into several instructions that do not wait for each other, which
     hides their latency. Nothing here knows the processor.
-
-    Args:
-        builder: The LLVM builder that receives the instructions.
-        value: An LLVM value of a vector type.
     """
 
     def __init__(self, builder: Any, value: Any) -> None:
@@ -205,10 +201,8 @@ def unpacked(builder: Any, pack: Any, count: int) -> list[Any]:
 def builder_intrinsic(returns: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
     """Make a numba intrinsic of a function that takes an LLVM builder and the arguments, and generates instructions.
 
-    In place of a contiguous array it is given the pointer to its first element.
-
-    Args:
-        returns: The type of what it returns, an LLVM value; None for `types.void`.
+    In place of a contiguous array it is given the pointer to its first element. It returns an LLVM value of a type,
+    None for `types.void`.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -390,13 +384,9 @@ ROUNDS = 10
 def philox_rounds(
     builder: Any, state: tuple[Vector, Vector, Vector, Vector], key: Any, first: int
 ) -> tuple[Vector, Vector, Vector, Vector]:
-    """Philox4x32 from some round to the last.
+    """Philox4x32 from a round, counted from 0, to the last, under an LLVM int64 as the key.
 
-    Args:
-        builder: The LLVM builder.
-        state: x0 to x3, 64-bit integers whose low halves count; the high ones may hold anything.
-        key: LLVM int64.
-        first: The first round, from 0.
+    The state is x0 to x3, 64-bit integers whose low halves count; the high ones may hold anything.
     """
     x0, x1, x2, x3 = state
     count = x0.value.type.count
@@ -426,13 +416,7 @@ _NAN = 0x7FC00000
 
 
 class Numbers:
-    """Numbers in a row in memory, read and written as vectors of float32.
-
-    Args:
-        builder: The LLVM builder.
-        address: LLVM int64, of the first number.
-        bfloat16: Whether they are bfloat16, not float32.
-    """
+    """float32 or bfloat16 numbers in a row from an address, LLVM int64, on, read and written as float32 vectors."""
 
     def __init__(self, builder: Any, address: Any, *, bfloat16: bool = False) -> None:
         self._builder, self._bfloat16 = builder, bfloat16
@@ -516,12 +500,7 @@ def zeros(builder: Any, count: int) -> Vector:
 
 
 class Total:
-    """A sum of vectors that a loop adds to; it stays in a register.
-
-    Args:
-        builder: The LLVM builder.
-        count: Length of the vectors.
-    """
+    """A sum of vectors that a loop adds to; it stays in a register."""
 
     def __init__(self, builder: Any, count: int) -> None:
         self._builder, self._count = builder, count

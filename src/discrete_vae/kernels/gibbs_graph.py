@@ -69,12 +69,7 @@ def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
 
 
 def chunk_size(num_chains: int, num_units: int, threads: int) -> int:
-    """Chains that a thread advances together: as the cache allows, and so that all threads have work.
-
-    Examples:
-        >>> chunk_size(1000, 2048, threads=2), chunk_size(1000, 100_000, threads=2), chunk_size(10, 5, threads=4)
-        (256, 64, 16)
-    """
+    """Chains that a thread advances together: as the cache allows, and so that all threads have work."""
     most = min(_MOST, max(_FEWEST, _CACHED_SPINS // num_units))
     rounds = -(-num_chains // (threads * most))  # chunks of each thread
     return -(-num_chains // (threads * rounds * LANES)) * LANES

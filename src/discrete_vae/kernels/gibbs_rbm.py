@@ -244,19 +244,11 @@ def draw_side(
 ):  # fmt: skip
     """Draw one side of all chains of a chunk given the other side.
 
-    Args:
-        spins: (tile, chain) uint16, changed; the number of chains is a multiple of 8.
-        others: (tile, chain) uint16, the other side.
-        table: (tile * tile of the other side, row, 16) float32, from `fill_rows`; empty: rows are made when due.
-        weights: From `scale_side`.
-        biases: From `scale_side`.
-        clamped: (tile, chain), (tile, 1) or (tile, 0) uint16, bits of units that keep their values.
-        inverse_temperature: (chain,) float32.
-        scratch: From `_scratch_for`.
-        first_counter: uint64, first counter of the side.
-        first_chain: uint64.
-        sweep: uint64.
-        key: uint64.
+    Spins, which change, and others, the other side, are (tile, chain) uint16, their chains a multiple of 8. The table,
+    (tile * tile of the other side, row, 16) float32, is from `fill_rows`; where it is empty rows are made when due.
+    Weights and biases are from `scale_side`, the scratch from `_scratch_for`. Clamped, (tile, chain), (tile, 1) or
+    (tile, 0) uint16, has the bits of units that keep their values; inverse temperatures are (chain,) float32, and the
+    side's first counter, the first chain, the sweep and the key uint64.
     """
     lanes, words, before, rows, fields = scratch
     num_others, num_chains = others.shape

@@ -27,21 +27,9 @@ _ROUNDS = 10
 def philox4x32(
     counter: tuple[Tensor, Tensor, Tensor, Tensor], key: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ten rounds of Philox4x32.
+    """Ten rounds of Philox4x32, on int64 tensors of values from 0 to 2^32 - 1 under a 64-bit key.
 
     Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
-
-    Args:
-        counter: Four int64 tensors of values from 0 to 2^32 - 1, broadcastable with each other.
-        key: Integer from 0 to 2^64 - 1; its low half is the first word of the key.
-
-    Returns:
-        Four int64 tensors of values from 0 to 2^32 - 1, in the broadcast shape.
-
-    Examples:
-        >>> zero = torch.tensor(0)
-        >>> [f"{int(word):08x}" for word in philox4x32((zero, zero, zero, zero), 0)]
-        ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
     """
     x0, x1, x2, x3 = counter
     key_0, key_1 = key & _LOW, key >> 32
@@ -73,20 +61,10 @@ def unit_words(
 
 
 def uniforms(words: Tensor) -> Tensor:
-    """The float32 uniforms u = (word >> 8) 2^-24 + 2^-25 of some words, in the open unit interval.
+    """The float32 uniforms u = (word >> 8) 2^-24 + 2^-25 of int64 words, in the open unit interval.
 
     The sum is rounded to float32, and the one value that would become 1 stays below it: a unit whose
     probability is 1 must never be drawn as 0.
-
-    Args:
-        words: int64, values from 0 to 2^32 - 1.
-
-    Returns:
-        float32 of the same shape, from 2^-25 to 1 - 2^-24.
-
-    Examples:
-        >>> uniforms(torch.tensor([0, 0xFFFFFFFF])).tolist() == [2.0**-25, 1 - 2.0**-24]
-        True
     """
     return ((words >> 8).float() * 2.0**-24 + 2.0**-25).clamp_max_(LARGEST_UNIFORM)
 
@@ -94,18 +72,7 @@ def uniforms(words: Tensor) -> Tensor:
 def fair_coins(
     num_chains: int, num_units: int, *, key: int, first_chain: int = 0, device: torch.device | str = "cpu"
 ) -> Tensor:
-    """The initial state of chains: 1 where the uniform of sweep 0 is below 1/2.
-
-    Args:
-        num_chains: Number of chains.
-        num_units: Units of the whole machine.
-        key: Integer from 0 to 2^64 - 1.
-        first_chain: Number of the first chain.
-        device: Where to compute.
-
-    Returns:
-        (chain, unit) float32 in {0,1}.
-    """
+    """The initial state of chains, (chain, unit) float32: 1 where the uniform of sweep 0 is below 1/2."""
     words = unit_words(num_chains, num_units, key=key, sweep=0, first_chain=first_chain, device=device)
     return (uniforms(words) < 0.5).float()
 
@@ -120,14 +87,7 @@ _LARGEST_PART = 1 << 22  # spins that are advanced together; their random words 
 class SweepCall(ShowsShapes):
     """Arguments of one call of a kernel, as checked by `discrete_vae.kernels.gibbs.run_sweeps`.
 
-    Attributes:
-        num_sweeps: Sweeps to run, at least 1.
-        key: The 64-bit Philox key.
-        first_sweep: Number of the first sweep.
-        first_chain: Number of the first chain.
-        inverse_temperature: (chain,), or None for 1.
-        clamped: (chain, unit) or (1, unit) bool, True where a unit keeps its value, or None.
-        num_threads: Threads that a compiled kernel uses; torch has its own number.
+    Clamped units are (chain, unit) or (1, unit); threads are those of a compiled kernel, as torch has its own number.
     """
 
     num_sweeps: int
@@ -143,15 +103,8 @@ def run(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps one block after another: z_i = 1 where u_i < sigmoid(inverse temperature * logit_i).
 
     Of 2^22 spins or more the chains are advanced in parts, so that random words take half a gigabyte at most. Of the
-    machine only `blocks` and `compute_block_logits` are used.
-
-    Args:
-        energy: The machine.
-        z: (chain, unit) float32 in {0,1}.
-        call: The rest.
-
-    Returns:
-        A new tensor (chain, unit) float32 in {0,1}.
+    machine only `blocks` and `compute_block_logits` are used. States before and after, which are a new tensor, are
+    (chain, unit) float32 in {0,1}.
     """
     check_binary("z", z)
     size = max(1, _LARGEST_PART // z.shape[1])

@@ -119,17 +119,10 @@ def _run(
 
 
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
-    """Run the sweeps in one launch.
+    """Run the sweeps in one launch, for a machine that `fits`, with parameters that are finite in float32.
 
     The states are those of the reference and the CPU kernel, but for draws within rounding (about 1e-6 in the logit).
-
-    Args:
-        energy: A machine for which `fits` holds, on the device of z, with parameters that are finite in float32.
-        z: (chain, unit) float32 in {0,1}; not looked at.
-        call: What to run.
-
-    Returns:
-        A new tensor (chain, unit) float32 in {0,1}.
+    Those before, (chain, unit) float32 in {0,1}, are not looked at.
     """
     num_chains, num_units = z.shape
     z, after = z.contiguous(), torch.empty_like(z, memory_format=torch.contiguous_format)
@@ -191,24 +184,11 @@ def tile_of(left: int, right: int) -> int:
 
 
 def split_weights(weight: Tensor, left: int, right: int, *, first: int) -> Tensor:
-    """Weights as three parts of which each is exact in bfloat16, and whose sum they are; the smallest part first.
+    """Weights (left, right) float32 as three parts of which each is exact in bfloat16, and whose sum they are.
 
-    A part is what is left of a weight, rounded to 8 bits. Differences of a number and its rounded value are exact, so
-    nothing is left after three parts but of numbers below 1e-30, whose last bits no bfloat16 can hold.
-
-    Args:
-        weight: (left, right) float32.
-        left: Rows of the answer, filled up with 0.
-        right: Columns of the answer, filled up with 0.
-        first: The column of the first right unit.
-
-    Returns:
-        (part, left, right) float32.
-
-    Examples:
-        >>> parts = split_weights(torch.full((1, 1), 1 / 3), 16, 16, first=0)
-        >>> [f"{part:.4g}" for part in parts[:, 0, 0].tolist()], bool(parts.sum(0)[0, 0] == torch.tensor(1 / 3))
-        (['...', '...', '0.334'], True)
+    A part is what is left of a weight, rounded to 8 bits, the smallest part first. Differences of a number and its
+    rounded value are exact, so nothing is left after three parts but of numbers below 1e-30, whose last bits no
+    bfloat16 can hold. The parts, (part, left, right), are filled up with 0; the first right unit has column first.
     """
     parts = weight.new_zeros(3, left, right)
     for part in reversed(parts.unbind()):

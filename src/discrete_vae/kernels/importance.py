@@ -74,17 +74,10 @@ def _draw_units(
     spread: Sequence[Tensor],
     log_prob: Tensor,
 ) -> None:
-    """Draw units with the log-odds a y + b.
+    """Draw units with the log-odds a y + b, for y, (sample, example, unit), and the affine a and b, (unit,).
 
-    Args:
-        spike: The smoothing.
-        raw: y, (sample, example, unit), float32 or bfloat16.
-        affine: a and b, (unit,), float32.
-        keys: Of the noise.
-        z: Receives the bits, (sample, example, unit), float32.
-        zeta: Receives the smoothed units, likewise.
-        spread: Also receive them, in the precision of y.
-        log_prob: log q(z | x) is added to it, (sample, example), nats.
+    z and zeta receive bits and smoothed units, the tensors of spread the latter in the precision of y; log q(z | x) is
+    added to log_prob, (sample, example), nats.
     """
     factor, offset = (value.expand(raw.shape) for value in affine)
     run = _unit_reduction(spike.kind)
@@ -167,14 +160,8 @@ def _draw_layer(
 ) -> None:
     """Draw h from the posterior, with mean m and log standard deviation b tanh(u / b).
 
-    Args:
-        posterior: Its [m, u], (sample, example, 2 unit), float32 or bfloat16.
-        prior: That of the prior, likewise.
-        bounds: b of both; None for u itself.
-        keys: Of the noise.
-        h: Receives the draw, (sample, example, unit), float32.
-        spread: Also receive it, in the precision of the networks.
-        log_ratio: log q(h | x) - log p(h) is added to it, (sample, example), nats.
+    Posterior and prior give [m, u], (sample, example, 2 unit), and each has its b, None for u itself. h and the tensors
+    of spread receive the draw; log q(h | x) - log p(h) is added to log_ratio, (sample, example), nats.
     """
     run = _layer_reduction(*bounds)
     elements = [*posterior.chunk(2, -1), *prior.chunk(2, -1)]
@@ -265,12 +252,7 @@ def joined(parts: Iterable[Draws]) -> Draws:
 
 
 class _LayerPrior:
-    """p(h_m | h_<m, zeta) layer after layer, of folded networks that read [zeta, h_<m] or the running sum of `sharing`.
-
-    Attributes:
-        dtype: Precision of the networks' products.
-        bounds: Of the log standard deviations, one per layer.
-    """
+    """p(h_m | h_<m, zeta) layer after layer, of folded networks that read [zeta, h_<m] or a running sum."""
 
     def __init__(
         self,
@@ -398,16 +380,10 @@ class CompiledDraws:
         self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:
-        """Draw.
+        """Draw some samples of each example from a first number on, in memory that the next call writes anew.
 
-        Args:
-            features: (example, feature), float32; the same tensor for all samples of an example.
-            keys: Of the noise, one per example, from 0 to 2^64 - 1.
-            first: Number of the first sample.
-            count: How many samples of each example.
-
-        Returns:
-            The draws, in memory that the next call writes anew.
+        Features are (example, feature), float32, the same tensor for all samples of an example; the keys of the noise,
+        one per example, are from 0 to 2^64 - 1.
         """
         workspace = self._workspace_for(count, len(features))
         workspace.log_ratio.zero_()

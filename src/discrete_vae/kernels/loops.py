@@ -119,15 +119,11 @@ _process_of_threads: int | None = None
 
 
 def threads_for(work: int, smallest: int | None = None) -> int:
-    """The threads for a call of so much work.
+    """The threads for a call of so much work; less than the smallest, by default `SMALLEST_SHARED`, is not divided.
 
     ``torch.get_num_threads()``, or ``NUMBA_NUM_THREADS`` where that is smaller; 1 for a small call. Where threads are
     numba's, at most the number of `numba.set_num_threads`, and 1 in a forked child of a process that launched them,
     since GNU OpenMP ends a forked child that starts threads; they are launched only if more than one is to be used.
-
-    Args:
-        work: Spin updates, or what else the loop counts.
-        smallest: The least work that is divided; None means `SMALLEST_SHARED`.
     """
     threads = torch.get_num_threads()
     if threads == 1 or work < (SMALLEST_SHARED if smallest is None else smallest):
@@ -242,8 +238,7 @@ def share(count):
 def parallel_region(loop: Callable[..., Any]) -> Callable[..., Any]:
     """A function ``(num_threads, *arguments)`` for numba to compile, which lets each thread of a region run a loop.
 
-    Args:
-        loop: Takes the arguments, divides its work by `share`, raises nothing and returns an integer.
+    The loop takes the arguments, divides its work by `share`, raises nothing and returns an integer.
     """
     options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     body: Any = njit(**options)(loop)

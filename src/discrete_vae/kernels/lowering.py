@@ -406,13 +406,6 @@ class Replay:
     among its arguments are ``state``: they are read and changed where they are. Needless repetition is left out, see
     `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
     last bit, without the cost of modules, autograd and checks.
-
-    Examples:
-        >>> scale, x = torch.ones(2), torch.arange(2.0)
-        >>> with Recorder() as recorder:
-        ...     outputs = [x * scale + 1]
-        >>> Replay(recorder, [x], outputs, [scale])(torch.tensor([5.0, 7.0]))
-        [tensor([6., 8.])]
     """
 
     def __init__(
@@ -442,10 +435,9 @@ class Replay:
         return lowered.outputs
 
     def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
-        """Call the function once more and compare; the state is changed as by that call alone.
+        """Call the function once more, and tell whether outputs and state of a replay are the same to the last bit.
 
-        Returns:
-            The function's outputs, and True if they and the state are the same to the last bit.
+        The state is changed as by that call alone, whose outputs are returned.
         """
         # all of the state: an operation of torch may change what its schema does not say, running statistics above all
         before = [tensor.clone() for tensor in self._state]
@@ -487,14 +479,6 @@ class ReplayedFunctions:
 
     Attributes:
         reason: Why functions are called as they are, as far as that is known; None while they are repeated.
-
-    Examples:
-        >>> import torch
-        >>> functions = ReplayedFunctions(lambda: [])
-        >>> for number in (1.0, 2.0, 3.0):
-        ...     found = functions("double", lambda x: [x + x], torch.tensor(number))
-        >>> found, functions.reason
-        ([tensor(6.)], None)
     """
 
     def __init__(self, state: Callable[[], Iterable[Tensor]], reason: str | None = None) -> None:
@@ -505,15 +489,10 @@ class ReplayedFunctions:
         self._restarts, self._too_many = 0, False
 
     def __call__(self, key: Hashable, function: Function, *inputs: Any) -> Sequence[Tensor | None]:
-        """Call a function.
+        """Call a function of tensors and sources of noise that returns tensors or None.
 
-        Args:
-            key: Names the function with all that its recording depends on: shapes, dtypes, numbers, branches.
-            function: Takes the inputs, returns tensors or None.
-            inputs: Tensors and sources of noise.
-
-        Returns:
-            What it gives, without gradient; the next call with the same key may write into the same memory.
+        The key names it with all that its recording depends on: shapes, dtypes, numbers, branches. The outputs are
+        without gradient, and the next call with the same key may write into the same memory.
         """
         if self.reason is not None:
             return function(*inputs)

@@ -51,12 +51,10 @@ SMALLEST_SHARED = 30_000
 
 @dataclass(frozen=True, eq=False)
 class Form:
-    """The settings of a norm.
+    """The settings of a norm, float32 numbers, infinite where there is no bound.
 
-    Attributes:
-        numbers: In float32: eps, which is added to the deviation; the weight of a batch in the running averages; lower
-            and upper bound of the scale; by how much the size of the offset may be above the scale; the least output.
-            Infinite where there is no bound.
+    They are eps, which is added to the deviation; the weight of a batch in the running averages; lower and upper bound
+    of the scale; by how much the size of the offset may be above the scale; the least output.
     """
 
     numbers: tuple[Any, ...]
@@ -74,19 +72,10 @@ _Pair = tuple[Tensor, Tensor]
 
 
 def normalize(x: Tensor, out: Tensor, parameters: _Pair, running: _Pair, form: Form) -> Tensor:
-    """Normalize by the batch and move the running averages.
+    """Normalize by the batch, move the running m and d, and return those of the batch, (2, feature).
 
-    out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows.
-
-    Args:
-        x: Activations.
-        out: Receives the output; may be x.
-        parameters: s and o, before their bounds.
-        running: Running m and d; changed.
-        form: The rest.
-
-    Returns:
-        m and d, (2, feature).
+    out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows, where the
+    parameters are s and o before their bounds, and out may be x.
     """
     statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
     _normalize(x, out, parameters, statistics, running, form)
@@ -103,22 +92,12 @@ def normalize_backward(
     *,
     of_batch: bool = True,
 ) -> _Pair:
-    """The gradients of `normalize`, or with given statistics.
+    """The gradients of `normalize` by s and o, 0 where they would push these further out of their bounds.
 
     With c = x - m, n rows, g the gradient where the output is above the floor, and a = s / (d + eps): by o it is sum g,
     by s it is h = sum g c / (d + eps), by c it is a g - a h sign(c) / n, and by x that less its mean over the rows.
-
-    Args:
-        x: Activations.
-        out: The output.
-        gradient: By the output; replaced by that by x.
-        parameters: s and o, before their bounds.
-        statistics: m and d that were used, (2, feature).
-        form: The rest.
-        of_batch: Whether they are those of x, and no constants.
-
-    Returns:
-        The gradients by s and o, 0 where they would push a parameter further out of its bounds.
+    The gradient by the output is replaced by that by x. The statistics, (2, feature), are m and d that were used: of
+    x, or constants.
     """
     found = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
     _normalize_backward(x, out, gradient, parameters, statistics, found, form, of_batch)
@@ -361,11 +340,8 @@ _BACKWARD = _over_columns("backward", _backward_columns)
 def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
     """Make zero of the gradient by the weights of inputs that are the same number, other than 0, in all rows.
 
-    Where that number is 0 the gradient is 0 as it is.
-
-    Args:
-        x: Inputs of a linear map, (row, input).
-        gradient: By its weight, (output, input), of the same dtype; rows may lie apart; changed.
+    Where that number is 0 the gradient is 0 as it is. Inputs of the linear map are (row, input), the gradient by its
+    weight, whose rows may lie apart, (output, input).
     """
     return _CLEAR[x.dtype].bind(
         1, x.data_ptr(), gradient.data_ptr(), *x.shape, len(gradient), gradient.stride(0)
@@ -419,16 +395,7 @@ _CLEAR = {torch.float32: _clear_loop(False), torch.bfloat16: _clear_loop(True)}
 def apply_fixed(
     x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, rectify: bool
 ) -> Callable[[], object]:
-    """out = (x - mean) * factor + offset, at least 0 with a rectifier.
-
-    Args:
-        x: Activations.
-        out: Receives the output; may be x.
-        mean: (feature,).
-        factor: (feature,).
-        offset: (feature,).
-        rectify: Whether numbers below 0 become 0; NaN stays NaN.
-    """
+    """out = (x - mean) * factor + offset, at least 0 with a rectifier, NaN staying NaN; out may be x."""
     wide = x[:, None]
     operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
     return _AFFINE[rectify].lower(operands, outputs=[out[:, None]])

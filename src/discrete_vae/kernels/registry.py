@@ -62,11 +62,9 @@ class Kernel:
         return self.supports(*arguments) and self.is_usable()
 
     def is_usable(self) -> bool:
-        """True if the self-test passed, which runs once in a process, before the first use.
+        """True if the self-test passed, which runs once in a process, before the first use; warns if it fails.
 
-        Warns:
-            KernelWarning: If it fails. A compiler's interface is not a stable one in all that is used of it, so a
-                release of it may break a kernel.
+        A compiler's interface is not a stable one in all that is used of it, so a release of it may break a kernel.
         """
         if self._usable is None:
             self._usable = self._passes()
@@ -99,17 +97,10 @@ FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 def compiled_by(
     path: str, dtypes: Sequence[torch.dtype] = (torch.float32,)
 ) -> Callable[[FunctionT], FunctionT]:
-    """Let a kernel run in place of a plain function wherever it takes the arguments.
+    """Let a kernel run in place of the decorated plain function, its reference, wherever it takes the arguments.
 
-    It takes arguments for which `are_operands` holds, where `is_eager` does.
-
-    Args:
-        path: The kernel's module in this package and its name there, such as ``"norm.project"``. The module is
-            imported when it is needed first.
-        dtypes: Those of tensors.
-
-    Returns:
-        A decorator of the plain function, which becomes the kernel's reference.
+    These are arguments for which `are_operands` holds, of these dtypes, where `is_eager` does. The path is the kernel's
+    module in this package, imported when it is needed first, and its name there, such as ``"norm.project"``.
     """
 
     def decorate(reference: FunctionT) -> FunctionT:
@@ -191,14 +182,10 @@ def has_hooks(modules: Iterable[nn.Module]) -> bool:
 def agrees_on(
     cases: Callable[[], Iterable[tuple[Any, ...]]], *, tolerance: float = 1e-4
 ) -> Callable[[Kernel], None]:
-    """A self-test that compares a kernel with its reference.
+    """A self-test that compares a kernel with its reference, on the arguments of each case.
 
     Compared are results, the arguments afterwards and, of arguments that require a gradient, the gradients of a
     weighted sum of the results.
-
-    Args:
-        cases: Gives the arguments of each call.
-        tolerance: See `check_close`.
     """
 
     def self_test(kernel: Kernel) -> None:

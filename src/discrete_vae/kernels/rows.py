@@ -145,13 +145,9 @@ class RowReduction:
     ) -> None:
         """Run it.
 
-        Args:
-            elements: (..., element), as `as_rows` gives them.
-            per_row: (...), as `as_numbers` gives them, or scalars that all rows share.
-            outputs: As elements, receive the outputs.
-            sums: (...), or scalars for sums over all elements; receive the sums.
-            spread: As outputs, of one precision.
-            keys: Of the noise of (sample, example, element).
+        Elements and outputs are (..., element), as `as_rows` gives them, the tensors of spread likewise, of one
+        precision. Numbers per row and sums are (...), as `as_numbers` gives them, or scalars: shared by all rows, or
+        sums over all.
         """
         _run(self, elements, per_row, outputs, sums, spread, keys)
 

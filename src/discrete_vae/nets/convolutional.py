@@ -77,10 +77,6 @@ class ConvolutionalEncoder(nn.Module):
         input_shape: (channel, row, column) of what is read.
         num_features: Length of the vector that is returned.
         widths: Channels after each halving.
-
-    Examples:
-        >>> ConvolutionalEncoder((1, 28, 28), 100)(torch.zeros(5, 1, 28, 28)).shape
-        torch.Size([5, 100])
     """
 
     def __init__(
@@ -117,10 +113,6 @@ class ConvolutionalDecoder(nn.Module):
 
     Attributes:
         output_bias: Added to the output, (*parameter_shape); see `initialize_output_`.
-
-    Examples:
-        >>> ConvolutionalDecoder(100, (1, 28, 28))(torch.zeros(5, 100)).shape
-        torch.Size([5, 1, 28, 28])
     """
 
     def __init__(

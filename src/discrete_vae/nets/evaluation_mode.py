@@ -18,13 +18,9 @@ _switching = threading.RLock()
 def eval_mode(module: ModuleT, *, copied: bool = False) -> Iterator[ModuleT]:
     """Yield a module in evaluation mode with the same parameters and buffers; the module itself stays as it is.
 
-    In training mode what is given is a copy of the modules alone, so that threads may evaluate a model while another
-    one trains it, or they too. Parts whose copies would not compute by themselves, see `_copies`, are switched within
-    the block instead, by one thread at a time.
-
-    Args:
-        module: What to evaluate, with all of its parts.
-        copied: Whether to copy a module in evaluation mode too, for who sets its attributes.
+    In training mode, or if asked to be copied by who sets its attributes, what is given is a copy of the modules alone,
+    so that threads may evaluate a model while another one trains it, or they too. Parts whose copies would not compute
+    by themselves, see `_copies`, are switched within the block instead, by one thread at a time.
     """
     if not copied and not any(part.training for part in module.modules()):
         yield module

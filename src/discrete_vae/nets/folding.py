@@ -20,11 +20,7 @@ from discrete_vae.nets.weights import check_finite_weights, row_products
 
 
 class FoldedMLP:
-    """An MLP with its batch norms folded into its linear maps, from the weights and running statistics of this moment.
-
-    Attributes:
-        dtype: Precision of the products.
-    """
+    """An MLP with its batch norms folded into its linear maps, from weights and running statistics as they are."""
 
     def __init__(self, network: MLP) -> None:
         self.dtype = network.output.product_weight().dtype
@@ -60,15 +56,11 @@ class FoldedMLP:
         return self._with_shared(shared, self._joined(rest, lead), lead).view(*lead, -1)
 
     def of_rows(self, rows: Tensor, shared: Tensor | None = None) -> Tensor:
-        """The network at the rows of samples, which may be written anew between calls.
+        """The network at the rows of samples, (sample, example, output), in the precision of the products, as rows are.
 
-        Args:
-            rows: All inputs, or all but the first, beside each other: (sample, example, column), contiguous, in the
-                precision of the products.
-            shared: The first input, (example, feature), read once while it lives and does not change.
-
-        Returns:
-            (sample, example, output), in the precision of the products.
+        Rows, which may be written anew between calls, are all inputs, or all but the first, beside each other: (sample,
+        example, column), contiguous. The first, shared, (example, feature), is read once while it lives and does not
+        change.
         """
         lead, flat = rows.shape[:-1], rows.flatten(0, 1)
         if shared is None:
@@ -132,9 +124,6 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
 
     Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
     operation makes 0 of a NaN, so weights are looked at before.
-
-    Args:
-        module: A model in evaluation mode.
     """
     check_finite_weights("model", module)
     networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]

@@ -167,9 +167,8 @@ class ConcatLinear(MixedPrecisionLayer, nn.Linear):
     def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Map inputs of shapes (..., size) to (..., output), in the bias's precision if there is one.
 
-        Args:
-            inputs: One tensor per input; leading axes are equal or broadcast.
-            centred: Whether the result's mean over the batch is taken away behind: see `MLP`.
+        Their leading axes are equal or broadcast. It is centred if the mean over the batch is taken away behind: see
+        `MLP`.
         """
         weight = self.product_weight()
         if centred and torch.is_grad_enabled():
@@ -237,11 +236,6 @@ class MLP(nn.Module):
         self.folded: Callable[..., Tensor] | None = None
 
     def forward(self, *inputs: Tensor, centred: bool = False) -> Tensor:
-        """Apply the network.
-
-        Returns:
-            (..., output).
-        """
         if self.folded is not None:
             return self.folded(*inputs)
         plan = self._fused_plan(inputs, centred)
@@ -355,15 +349,7 @@ class MLPDecoder(nn.Module):
 
 
 class _Joint(NamedTuple):
-    """Consecutive inputs with the same leading axes.
-
-    Attributes:
-        lead: The axes before the last.
-        sizes: Length of each one's last axis.
-        start: Column of the weight that the first of them meets.
-        stop: Column after the last.
-        inputs: Which inputs they are.
-    """
+    """Consecutive inputs with the same leading axes."""
 
     lead: torch.Size
     sizes: tuple[int, ...]
@@ -373,17 +359,7 @@ class _Joint(NamedTuple):
 
 
 class _Plan(NamedTuple):
-    """One call of a network, but for its inputs.
-
-    Attributes:
-        linears: Of the hidden layers and of the output.
-        norms: Of the hidden layers.
-        weights: What the products of the linear maps read.
-        training: Whether norms use the statistics of the batch.
-        centred: Whether a norm takes the mean over the batch away behind the output layer too.
-        joints: How the inputs are joined.
-        lead: Leading axes of the output.
-    """
+    """One call of a network, but for its inputs."""
 
     linears: list[ConcatLinear]
     norms: list[L1BatchNorm]

@@ -21,11 +21,9 @@ _LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may c
 def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionWeight]:
     """Let products of the multilayer perceptrons and convolutional networks in a module be float32 or bfloat16.
 
-    Parameters and the state stay float32: products read copies beside them, which follow their changes. What enters
-    a product is rounded, and so is what comes out; sums inside are float32. Networks of other kinds are left alone.
-
-    Returns:
-        The weights that products read from now on, for an optimizer that keeps them.
+    Parameters and the state stay float32: products read copies beside them, which follow their changes, and are
+    returned for an optimizer that keeps them. What enters a product is rounded, and so is what comes out; sums inside
+    are float32. Networks of other kinds are left alone.
     """
     found = []
     for part in module.modules():
@@ -62,16 +60,9 @@ def gains_by_bfloat16(module: nn.Module, rows: int) -> bool:
 
 
 def precision_for(module: nn.Module, asked: str, device: torch.device | str, *, rows: int) -> str:
-    """Resolve a setting of the precision for a module on a device.
+    """Resolve a setting of the precision, a key of `DTYPES` or "auto", for products of so many rows on a device.
 
-    Args:
-        module: The model.
-        asked: "float32", "bfloat16" or "auto", which is bfloat16 where device and networks gain by it.
-        device: Where products are computed.
-        rows: Rows that enter a product.
-
-    Returns:
-        A key of `DTYPES`.
+    "auto" is bfloat16 where device and networks gain by it.
     """
     if asked != "auto":
         return asked

@@ -58,13 +58,6 @@ class MixedPrecisionWeight:
     `torch.no_grad` instead.
 
     Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
-
-    Args:
-        master: The parameter.
-        dtype: Precision of the products.
-
-    Attributes:
-        memory: Memory for the gradient; None before it was lent for the first time.
     """
 
     def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
@@ -167,14 +160,7 @@ class MixedPrecisionLayer(nn.Module):
 
 
 def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
-    """The first parameter or buffer of the state that holds NaN or an infinity.
-
-    Examples:
-        >>> norm = nn.Linear(1, 1)
-        >>> non_finite_weight(norm)
-        >>> torch.nn.init.constant_(norm.bias, math.inf).shape, non_finite_weight(norm)
-        (torch.Size([1]), ('bias', inf))
-    """
+    """The first parameter or buffer of the state that holds NaN or an infinity."""
     for name, value in module.state_dict().items():
         # a sum is finite only if all of its terms are; it reads the numbers once and writes none
         if not isinstance(value, Tensor) or not values_are_known(value):  # or a module's extra state
@@ -200,14 +186,7 @@ OTHER_MODEL = "It belongs to another model: check config.json."
 
 
 def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], *, prefix: str = "") -> None:
-    """Copy weights into a model.
-
-    Examples:
-        >>> layer = nn.Linear(1, 1, bias=False)
-        >>> load_weights(layer, {"weight": torch.zeros(2, 1)})
-        Traceback (most recent call last):
-        discrete_vae.errors.InvalidInputError: weight must be float32 of shape (1, 1); received ...
-    """
+    """Copy weights into a model, once `check_weights` has passed."""
     check_weights(model, tensors, prefix=prefix)
     model.load_state_dict({name: tensors[f"{prefix}{name}"] for name in model.state_dict()})
 

@@ -9,9 +9,8 @@ q(zeta | z, x) for r throughout), and the expectation of the loss per example
 
     l(z, e) = w KL + w_h KL_h - log p(x | zeta, h)
 
-is the same function of all parameters, and so is its gradient. Given all noise e but u, z has the law
-q(z | e) = prod_j q(z_j | zeta_<j, x), zeta a function of (z, e) and of the smoothing's parameters. Hence, with theta
-for all parameters,
+is the same function of all parameters, and so is its gradient. Given all noise e but u, z has the law q(z | e) = prod_j
+q(z_j | zeta_<j, x), zeta a function of (z, e) and of the smoothing's parameters. Hence, with theta for all parameters,
 
     d E l / d theta = E [ l d log q(z | e) / d theta + d l / d theta ],
 
@@ -186,10 +185,8 @@ class GradientEstimator(nn.Module, ABC):
     def estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         """Estimate the gradient of a loss from the gradients of that loss by its terms.
 
-        Arguments are checked before, and no value is looked at, so that a step can be recorded.
-
-        Raises:
-            InvalidInputError: If several importance samples are asked for and the estimator does not take them.
+        Arguments are checked before, but for several importance samples, which not every estimator takes; no value is
+        looked at, so that a step can be recorded.
         """
         if batch.num_importance_samples > 1 and not self.takes_importance_samples:
             rule = f"must be 1 with {type(self).__name__}, whose loss is that of single draws"
@@ -221,11 +218,8 @@ class Reparameterized(GradientEstimator):
 class DiscreteDraws(ShowsShapes):
     """Draws of the latents with the terms of the loss at them.
 
-    Attributes:
-        grad_outputs: Gradients of the loss, a mean over the batch, by the terms, each (batch,).
-        features: (batch, feature), what the encoder makes of x.
-        sample: (draw, batch, unit).
-        terms: (draw, batch) each, nats.
+    Gradients of the loss, a mean over the batch, by the terms are (batch,) each; features are (batch, feature), the
+    sample is (draw, batch, unit), and terms are (draw, batch) each, nats.
     """
 
     grad_outputs: GradOutputs
@@ -296,17 +290,11 @@ class SharedNoise(NoiseSource):
         self._generator = generator
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """One draw without the first axis, repeated along it."""
         return draw(like, shape=tuple(shape)[1:], generator=self._generator).expand(tuple(shape))
 
 
 def groups_up_to(group_of_unit: Tensor) -> Tensor:
-    """(group, unit) bool, True where a unit's group is that group or one before.
-
-    Examples:
-        >>> groups_up_to(torch.tensor([0, 1, 0])).int().tolist()
-        [[1, 0, 1], [1, 1, 1]]
-    """
+    """(group, unit) bool, True where a unit's group is that group or one before."""
     groups = torch.arange(int(group_of_unit.max()) + 1, device=group_of_unit.device)
     return group_of_unit <= groups[:, None]
 
@@ -357,7 +345,6 @@ class NoBaseline(Baseline):
     """B = 0."""
 
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, None]:
-        """The signals themselves."""
         return signals, None
 
 
@@ -523,7 +510,6 @@ class LeaveOneOut(GradientEstimator):
 
     @property
     def num_evaluations(self) -> int:
-        """K."""
         return self.num_samples
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
@@ -555,7 +541,6 @@ class DisARM(GradientEstimator):
 
     @property
     def num_evaluations(self) -> int:
-        """1 + the number of groups."""
         return 1 + self.num_groups
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:

@@ -55,10 +55,6 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     Args:
         log_weights: log p(x, z, zeta) - log q(z, zeta | x), (sample, batch), nats. One sample gives NaN for std_error
             and doubling_gain.
-
-    Examples:
-        >>> importance_weighted(torch.zeros(10, 1)).value.item()
-        0.0
     """
     num_samples = check_tensor("log_weights", log_weights, ("sample", "batch")).shape[0]
     if num_samples == 0:
@@ -84,9 +80,8 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
 class WeightedDraws(ShowsShapes):
     """Draws of the latents, by what the decoder makes of them.
 
-    Attributes:
-        log_weights: log p(x, z, h | zeta) - log q(z, h | zeta, .), (sample, example), float64, nats.
-        parameters: What the decoder makes of each draw, (sample, example, *parameter_shape).
+    Log weights, log p(x, z, h | zeta) - log q(z, h | zeta, .), are (sample, example), float64, nats; the parameters
+    that the decoder makes are (sample, example, *parameter_shape).
     """
 
     log_weights: Tensor
@@ -122,9 +117,6 @@ class ImportanceSampler:
         """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior, (sample, example), float64, nats.
 
         The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
-
-        Raises:
-            InvalidInputError: If x is no draw of the likelihood, or a weight is not finite.
         """
         x, observed = self._model.preprocess(check_examples("x", x), observed, exact=True)
         features = self._model.read(x, observed)
@@ -182,19 +174,17 @@ class ImportanceSampler:
 #     L_k = E_q(z, zeta | x) [ R_k(zeta) ] - KL[ q(z, zeta | x) || p(z, zeta) ],
 #     R_k(zeta) = E_(h_1..h_k) log (1/k) sum_j w_j,    w_j = p(x, h_j | zeta) / q(h_j | zeta, x).
 #
-# The mean weight is an unbiased estimate of p(x | zeta), so by Jensen's inequality R_k <= log p(x | zeta),
-# and R_k rises in k (Burda et al. 2016, theorem 1, given zeta). R_1 is the ELBO's E log p(x | zeta, h) - KL
-# of the layers. Then E log p(x | zeta) - KL <= log p(x) is the ELBO of the binary latents with the layers
-# integrated out, so
+# The mean weight is an unbiased estimate of p(x | zeta), so by Jensen's inequality R_k <= log p(x | zeta), and R_k
+# rises in k (Burda et al. 2016, theorem 1, given zeta). R_1 is the ELBO's E log p(x | zeta, h) - KL of the layers. Then
+# E log p(x | zeta) - KL <= log p(x) is the ELBO of the binary latents with the layers integrated out, so
 #
 #     ELBO = L_1 <= L_2 <= ... <= E log p(x | zeta) - KL <= log p(x).
 #
 # The KL of the binary latents stays outside of the logarithm, so its gradient is as it is in the ELBO.
 #
-# **Gradient of R_k.** Let v_j = w_j / sum_i w_i, held fixed wherever it multiplies; h_j = g(epsilon_j; phi,
-# zeta, x), with all parameters of q(h | zeta, x) in phi. In log w_j = log p(x, h_j | zeta) - log q(h_j |
-# zeta, x) the argument h_j stands in all of its places: as a layer's value and as what the networks of later
-# layers read.
+# **Gradient of R_k.** Let v_j = w_j / sum_i w_i, held fixed wherever it multiplies; h_j = g(epsilon_j; phi, zeta, x),
+# with all parameters of q(h | zeta, x) in phi. In log w_j = log p(x, h_j | zeta) - log q(h_j | zeta, x) the argument
+# h_j stands in all of its places: as a layer's value and as what the networks of later layers read.
 #
 # 1. Parameters of p(x | zeta, h) and p(h | zeta), theta: q does not have them, so the gradient is
 #    E sum_j v_j d log p(x, h_j | zeta) / d theta. **Weights v.**
@@ -233,21 +223,13 @@ def partial_bound(
 ) -> tuple[Tensor, Tensor]:
     """Estimate R_k(zeta) = E log (1/k) sum_j p(x, h_j | zeta) / q(h_j | zeta, x), in two parts as the ELBO has them.
 
-    Args:
-        hierarchy: The Gaussian layers.
-        features: (batch, feature), what the encoder makes of x.
-        zeta: (batch, latent), one draw per example.
-        log_likelihood: log p(x | zeta, h), (sample, batch), of what the decoder reads, (sample, batch, decoder_size).
-        num_samples: k.
-        generator: Source of the noise; None means torch's global generator.
+    There is one draw of zeta per example, (batch, latent). The log likelihood is log p(x | zeta, h), (sample, batch),
+    of what the decoder reads, (sample, batch, decoder_size).
 
     Returns:
         Two tensors, (batch,), nats. First the reconstruction, the mean over samples of log p(x | zeta, h_j), without
         gradient; then, with the whole gradient, that less log (1/k) sum_j w_j: the KL of the layers less what k samples
         bring. Value and, given the statistics of the norms, gradient are unbiased.
-
-    Raises:
-        InvalidInputError: If the hierarchy has no Gaussian layers, or draws one sample at a time.
     """
     draws = hierarchy.rsample_many(features, zeta, num_samples, generator=generator)
     # what is evaluated; its gradient is weighted on the way to what is drawn
@@ -273,14 +255,12 @@ def partial_bound(
 
 # The evidence bound with importance weights over the binary latents, for transformations without a spike.
 #
-# **The relaxed model.** With densities r(zeta|0) and r(zeta|1) on the same interval z can be summed out of
-# prior and posterior. Let g_i(zeta_i) = log r(zeta_i|1) - log r(zeta_i|0) and R0(zeta) = sum_i log
-# r(zeta_i|0). Then
+# **The relaxed model.** With densities r(zeta|0) and r(zeta|1) on the same interval z can be summed out of prior and
+# posterior. Let g_i(zeta_i) = log r(zeta_i|1) - log r(zeta_i|0) and R0(zeta) = sum_i log r(zeta_i|0). Then
 #
 #     log p(zeta) = log sum_z p(z) prod_i r(zeta_i|z_i) = R0(zeta) + log Z(b + g(zeta)) - log Z(b),
 #
-# since g adds to the biases of the machine; and, with the logits l_i that the posterior gives at the earlier
-# zeta,
+# since g adds to the biases of the machine; and, with the logits l_i that the posterior gives at the earlier zeta,
 #
 #     log q(zeta | x) = R0(zeta) + D,    D = sum_i softplus(l_i + g_i) - softplus(l_i).
 #
@@ -288,19 +268,16 @@ def partial_bound(
 #
 #     L_k = E log (1/k) sum_j w_j,    log w = log Z(b + g) - log Z(b) - D + log p(x | zeta).
 #
-# A spike leaves no such densities: z is a function of zeta there, and nothing is to be summed out. For ramps
-# g reaches infinity, but only at the ends of the interval, where log w has a finite limit: they are as good
-# as the others.
+# A spike leaves no such densities: z is a function of zeta there, and nothing is to be summed out. For ramps g reaches
+# infinity, but only at the ends of the interval, where log w has a finite limit: they are as good as the others.
 #
 # **The bound of log Z(b + g)** is mean field's, M(m) = -E(m) + g^T m + H(m) <= log Z(b + g) for every m
-# (`mean_field_bound`), started at the posterior's m_i = E[z_i | zeta_i, l_i] = sigmoid(l_i
-# + g_i). There
+# (`mean_field_bound`), started at the posterior's m_i = E[z_i | zeta_i, l_i] = sigmoid(l_i + g_i). There
 #
 #     M(m) - D = E_q(z | zeta, x) [log p(z) - log q(z | zeta_<, x)] + log Z(b),
 #
-# as H(m_i) = softplus(l_i + g_i) - (l_i + g_i) m_i and E is linear in each m_i: the integrand of the ELBO, z
-# averaged out. Sweeps only raise it. With weights w' of M in place of log Z, and L'_k made of them, this
-# orders
+# as H(m_i) = softplus(l_i + g_i) - (l_i + g_i) m_i and E is linear in each m_i: the integrand of the ELBO, z averaged
+# out. Sweeps only raise it. With weights w' of M in place of log Z, and L'_k made of them, this orders
 #
 #     ELBO <= L'_1 <= L'_2 <= ... <= log E[w'] <= log p(x)    and    L'_k <= L_k <= log p(x),
 #
@@ -327,9 +304,8 @@ def partial_bound(
 #    c (dR0/d beta + m^T dg/d beta): R0 cancels in the value and not here. As phi it has 2., through zeta alone.
 # Models with Gaussian layers take the partial bound, whatever the transformation is.
 #
-# All of it is exact in expectation where an example's w_j depends on its own draws, with the running
-# statistics of batch normalization, see above on those of training. m is held fixed, which is exact where
-# mean field has converged.
+# All of it is exact in expectation where an example's w_j depends on its own draws, with the running statistics of
+# batch normalization, see above on those of training. m is held fixed, which is exact where mean field has converged.
 #
 # Source: Vahdat et al. 2018, DVAE#, section 3.1 and 3.4; Tucker et al. 2019 (doubly reparameterized
 # gradients). The start of mean field at the posterior, and the order that follows from it, are ours.
@@ -406,29 +382,15 @@ def _log_mean_exp(log_weights: Tensor) -> Tensor:
 def mean_field_bound(
     energy: BoltzmannMachine, fields: Tensor, start: Tensor, *, num_sweeps: int = 5
 ) -> Tensor:
-    """log Z(b + g) >= -E(m) + g^T m + H(m), with m from sweeps of mean field.
+    """log Z(b + g) >= -E(m) + g^T m + H(m), (...), nats, with m from sweeps of mean field over all blocks.
 
     A sweep sets each block of units that do not act on each other to m_i = sigmoid(its log-odds at m), which is the
-    best m of that block: the bound never falls. Where it has converged, it does not change with m, so the gradient,
-    with m held fixed, is that of the value; short of that it lacks what m passes on.
+    best m of that block: the bound never falls below that of the start, (..., unit) in [0, 1]. The fields g, (...,
+    unit), nats, add to the machine's biases. Where m has converged, the bound does not change with it, so the gradient
+    by g and by the machine's parameters, with m held fixed, is that of the value; short of that it lacks what m passes
+    on.
 
     Source: Vahdat et al. 2018, DVAE#, section 3.1.
-
-    Args:
-        energy: The machine.
-        fields: g, (..., unit), nats, which add to its biases.
-        start: m at the start, (..., unit), in [0, 1]; the bound is not below that of the start.
-        num_sweeps: Sweeps over all blocks.
-
-    Returns:
-        (...), nats, with the gradient by g and by the machine's parameters.
-
-    Examples:
-        >>> from discrete_vae import FactorialBernoulli
-        >>> fields = torch.tensor([0.5, -1.0])  # without couplings the bound is log Z itself
-        >>> bound = mean_field_bound(FactorialBernoulli(2), fields, torch.full((2,), 0.5))
-        >>> torch.allclose(bound, torch.log1p(fields.exp()).sum())
-        True
     """
     with torch.no_grad():
         mean, logits = start.detach().clone(), torch.logit(start.detach(), eps=1e-6)

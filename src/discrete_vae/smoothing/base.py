@@ -83,19 +83,12 @@ class Smoothing(nn.Module, ABC):
         return None
 
     def icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """The marginal inverse CDF, differentiable in the logits and the transformation's parameters.
+        """The marginal inverse CDF, zeta, differentiable in the logits and the transformation's parameters.
 
         Args:
             rho: (..., unit), in [0, 1).
             logits: (..., unit), log-odds of z; broadcast with rho.
             parameters: What `parameter_names` names, (..., unit) each; broadcast with logits.
-
-        Returns:
-            zeta, (..., unit).
-
-        Raises:
-            InvalidInputError: If the shapes do not broadcast, rho lies outside [0, 1), or the parameters are not those
-                that are named.
         """
         self._check_arguments("rho", rho, logits, parameters)
         check_unit_interval("rho", rho)
@@ -120,11 +113,6 @@ class Smoothing(nn.Module, ABC):
         Where there is a spike the density is that with respect to the sum of a point mass at 0 and the Lebesgue
         measure: at zeta = 0 it is log p(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
 
-        Args:
-            zeta: (..., unit), any number; the density is 0 outside the domain of zeta.
-            logits: As in `cdf`.
-            parameters: As in `icdf`.
-
         Raises:
             InvalidInputError: As `cdf`, and if zeta has no density, as in the limit zeta = z.
 
@@ -137,11 +125,7 @@ class Smoothing(nn.Module, ABC):
         return self._log_prob(zeta, logits, *parameters)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        """Mean and variance of r(zeta|z), differentiable in the transformation's parameters, as `icdf` takes them.
-
-        Raises:
-            InvalidInputError: If the transformation does not tell.
-        """
+        """Mean and variance of r(zeta|z), differentiable in the transformation's parameters, as `icdf` takes them."""
         raise self._unknown("conditional_moments")
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
@@ -162,13 +146,8 @@ class Smoothing(nn.Module, ABC):
     def bits(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """E[z | zeta, l], with the gradient that a pair term of the prior's energy needs.
 
-        Args:
-            zeta: (..., unit), as `rsample` or `icdf` returned it for these logits.
-            logits: (..., unit).
-            parameters: As in `icdf`; they may be left out where zeta determines z.
-
-        Returns:
-            (..., unit), in [0, 1]; exactly z where zeta determines it.
+        It is exactly z where zeta determines it. zeta is as `rsample` or `icdf` returned it for these logits;
+        parameters may be left out where it determines z.
         """
         shape = self._check_pair("zeta", zeta, logits)
         if parameters:
@@ -176,12 +155,9 @@ class Smoothing(nn.Module, ABC):
         return self._bits(zeta, logits, *parameters)
 
     def draw(self, rho: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> SmoothedDraw:
-        """`icdf`, `sample_z` and `bits` together, of checked arguments, as posteriors draw.
+        """`icdf`, `sample_z` and `bits` together, of checked arguments of one shape and dtype, as posteriors draw.
 
-        Args:
-            rho: (..., unit), in the open unit interval.
-            logits: (..., unit), of rho's shape and dtype.
-            generator: Source of further noise, where zeta leaves z open.
+        The generator is the source of further noise, where zeta leaves z open.
         """
         zeta = self._icdf(rho, logits)
         return SmoothedDraw(self.sample_z(zeta, logits, generator=generator), zeta, self._bits(zeta, logits))

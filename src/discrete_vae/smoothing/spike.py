@@ -55,11 +55,10 @@ def read_z(zeta: Tensor) -> Tensor:
 class SpikeSmoothing(SpikeAtZero):
     """r(zeta|z=0) is a point mass at 0, r(zeta|z=1) a density on (0, 1].
 
-    A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its
-    inverse, the inverse's slope and, for a marginal density, the log density. All else is here, with gradients that
-    stay finite at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike
-    rho + q - 1, v does not cancel in float32 when q is small. `discrete_vae.testing.check_smoothing` has what
-    a transformation must obey.
+    A transformation of your own with such a spike gives the density's survival function 1 - F(zeta | z=1), its inverse,
+    the inverse's slope and, for a marginal density, the log density. All else is here, with gradients that stay finite
+    at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike rho + q - 1, v does not
+    cancel in float32 when q is small. `discrete_vae.testing.check_smoothing` has what a transformation must obey.
 
     Examples:
         >>> class Ramp(SpikeSmoothing):  # r(zeta|z=1) = 2 zeta
@@ -91,22 +90,17 @@ class SpikeSmoothing(SpikeAtZero):
 
     @abstractmethod
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        """zeta in (0, 1] at which 1 - F(zeta | z=1) = v, without gradient.
+        """zeta in (0, 1] at which 1 - F(zeta | z=1) = v, as a new tensor without gradient; NaN where v is.
 
-        Args:
-            v: (..., unit), in [0, 1), float32 or wider; it is 0 where z = 0 too.
-            parameter: The transformation's own inside its bounds, a scalar; None where it has none.
-
-        Returns:
-            (..., unit), a new tensor; NaN where v is.
+        v is in [0, 1), float32 or wider, and 0 where z = 0 too; the parameter is the transformation's own inside its
+        bounds, a scalar, or None where it has none.
         """
 
     @abstractmethod
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Derivatives of `inverse_survival`, which gave zeta, by -v and by the parameter.
 
-        Returns:
-            Both (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
+        Both are (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
         """
 
     @abstractmethod
