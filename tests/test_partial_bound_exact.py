@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from discrete_vae.hierarchy.gaussian import ManyDraws
+from discrete_vae.hierarchy.base import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.testing import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior

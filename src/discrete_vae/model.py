@@ -33,7 +33,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.hierarchy.gaussian import Hierarchy, NoHierarchy
+from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.evaluation_mode import eval_mode

@@ -13,7 +13,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.gaussian import Gaussian, HierarchySample
+from discrete_vae.hierarchy.base import Gaussian, HierarchySample
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing import check_gaussian_prior, check_mean
 

@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from discrete_vae.hierarchy.gaussian import Gaussian, GaussianNetwork
+from discrete_vae.hierarchy.base import Gaussian
+from discrete_vae.hierarchy.gaussian import GaussianNetwork
 from discrete_vae.kernels.registry import load
 from discrete_vae.testing import check_mean
 

@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, numerics
 from discrete_vae.errors import KernelWarning
-from discrete_vae.hierarchy import gaussian
+from discrete_vae.hierarchy import base, gaussian
 from discrete_vae.kernels import adam, gibbs, gibbs_graph, gibbs_rbm, gibbs_torch, importance, registry
 from discrete_vae.kernels.capture import Recorder
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
@@ -20,7 +20,7 @@ from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.training.test_step import config_of
 
-FILES = (numerics, gaussian, mlp, folding, spike)  # whose plain functions name a kernel
+FILES = (numerics, base, gaussian, mlp, folding, spike)  # whose plain functions name a kernel
 PATHS = sorted(registry.REGISTRY)
 OWN = [adam._UPDATE, importance.draw_units, importance.draw_layer]  # self-tests of their own
 

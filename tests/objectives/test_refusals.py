@@ -24,7 +24,7 @@ from discrete_vae.config import (
     SpikeSlabConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.gaussian import NoHierarchy
+from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.objectives.importance import relaxed_bound
 from discrete_vae.posterior import PosteriorSample
 

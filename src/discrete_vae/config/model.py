@@ -193,14 +193,14 @@ PosteriorConfig = Annotated[
 class NoSharingConfig(ComponentConfig):
     """Each layer's prior has a network of its own (paper section architecture, dynamic MNIST)."""
 
-    target = "discrete_vae.hierarchy.sharing:NoSharing"
+    target = "discrete_vae.hierarchy.gaussian:NoSharing"
     kind: Literal["none"] = "none"
 
 
 class GroupSharingConfig(ComponentConfig):
     """Groups of consecutive layers share one prior network each (paper section architecture, static MNIST)."""
 
-    target = "discrete_vae.hierarchy.sharing:GroupSharing"
+    target = "discrete_vae.hierarchy.gaussian:GroupSharing"
     kind: Literal["groups"] = "groups"
     num_groups: Count = Field(
         default=2,
@@ -211,7 +211,7 @@ class GroupSharingConfig(ComponentConfig):
 class CompleteSharingConfig(ComponentConfig):
     """All layers share one prior network (paper section architecture, Caltech-101 Silhouettes)."""
 
-    target = "discrete_vae.hierarchy.sharing:CompleteSharing"
+    target = "discrete_vae.hierarchy.gaussian:CompleteSharing"
     kind: Literal["complete"] = "complete"
 
 
@@ -224,7 +224,7 @@ SharingConfig = Annotated[
 class NoHierarchyConfig(ComponentConfig):
     """No continuous layers: the decoder reads zeta alone."""
 
-    target = "discrete_vae.hierarchy.gaussian:NoHierarchy"
+    target = "discrete_vae.hierarchy.base:NoHierarchy"
     kind: Literal["none"] = "none"
 
 

@@ -1,6 +1,6 @@
+from .base import Hierarchy as Hierarchy
 from .gaussian import AutoregressiveGaussianPrior as AutoregressiveGaussianPrior
+from .gaussian import CompleteSharing as CompleteSharing
 from .gaussian import GaussianHierarchy as GaussianHierarchy
-from .gaussian import Hierarchy as Hierarchy
-from .sharing import CompleteSharing as CompleteSharing
-from .sharing import GroupSharing as GroupSharing
-from .sharing import NoSharing as NoSharing
+from .gaussian import GroupSharing as GroupSharing
+from .gaussian import NoSharing as NoSharing

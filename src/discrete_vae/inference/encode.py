@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.gaussian import Gaussian
+from discrete_vae.hierarchy.base import Gaussian
 from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, check_numbers, in_batches
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.likelihoods.families import BernoulliLikelihood

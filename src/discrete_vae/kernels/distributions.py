@@ -172,7 +172,7 @@ joint_log_prob = Kernel(
 )
 
 
-# The KL of Gaussian layers, see `discrete_vae.hierarchy.gaussian.Gaussian.joint_kl_to`.
+# The KL of Gaussian layers, see `discrete_vae.hierarchy.base.Gaussian.joint_kl_to`.
 
 
 def _kl(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:

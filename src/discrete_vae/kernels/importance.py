@@ -11,14 +11,15 @@ from itertools import accumulate
 import torch
 from torch import Tensor, nn
 
+from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.hierarchy.gaussian import (
     AutoregressiveGaussianPrior,
+    CompleteSharing,
     GaussianHierarchy,
     GaussianNetwork,
-    Hierarchy,
-    NoHierarchy,
+    GroupSharing,
+    NoSharing,
 )
-from discrete_vae.hierarchy.sharing import CompleteSharing, GroupSharing, NoSharing
 from discrete_vae.kernels.codegen import Vector, exp, exp_of_negative, log1p, magnitude, tanh
 from discrete_vae.kernels.registry import Kernel, are_plain, check_close, has_hooks, is_eager
 from discrete_vae.kernels.rows import (

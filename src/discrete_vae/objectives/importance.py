@@ -13,7 +13,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.gaussian import Hierarchy
+from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.kernels.importance import Draws, compiled_draws, draw, joined
 from discrete_vae.numerics import bernoulli_entropy, replace_gradient, softplus
 from discrete_vae.posterior import PosteriorSample
