@@ -185,9 +185,8 @@ class DiscreteVAE(nn.Module):
     ) -> None:
         if local_metadata.get("version") == 1 and self.missing and self.mask == "gaps":
             repair = "Build the model with mask='observed', as it was trained."
-            raise InvalidInputError(
-                "state_dict", "must be of a model whose mask is 1 for a gap", "an older one", repair
-            )
+            rule = "must be of a model whose mask is 1 for a gap"
+            raise InvalidInputError("state_dict", rule, "an older one", repair)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     @classmethod
@@ -196,10 +195,8 @@ class DiscreteVAE(nn.Module):
     ) -> Self:
         """Build a model with new parameters; networks start from torch's global generator.
 
-        Args:
-            config: The model.
-            encoder: A module of your own in place of the config's, (batch, *input_shape) -> (batch, feature).
-            decoder: A module of your own in place of the config's, (row, latent) -> (row, *parameter_shape).
+        Modules of your own take the place of the config's encoder, (batch, *input_shape) -> (batch, feature), and
+        decoder, (row, latent) -> (row, *parameter_shape).
 
         Raises:
             InvalidInputError: If the parts do not fit each other, or the memory.
@@ -366,12 +363,7 @@ class DiscreteVAE(nn.Module):
         """
         x, observed = self.preprocess(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
-        check_kl_weights(
-            discrete,
-            continuous,
-            num_importance_samples=num_importance_samples,
-            weighs_binary_latents=weighs_binary_latents(self),
-        )
+        check_kl_weights(discrete, continuous, num_importance_samples, weighs_binary_latents(self))
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
         grad_outputs = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = grad_outputs[1] * len(x)
@@ -433,9 +425,8 @@ class DiscreteVAE(nn.Module):
         """
         _, log_z = gradient_and_value(self.prior, None, log_partition)
         if log_z is None:
-            rule = (
-                f"must be given if over {MAX_SILENTLY_ENUMERATED_UNITS} units lie outside the largest block"
-            )
+            largest = MAX_SILENTLY_ENUMERATED_UNITS
+            rule = f"must be given if over {largest} units lie outside the largest block"
             repair = "Estimate it once: estimate_log_partition(model.prior)."
             raise InvalidInputError("log_partition", rule, "None", repair)
         # folding sets attributes of the networks, which other threads use
@@ -453,13 +444,10 @@ class DiscreteVAE(nn.Module):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Encoding:
-        """Draw z, zeta and h from the posterior, with running statistics.
+        """Draw z, zeta and h from the posterior, with running statistics, for x and observed as in `elbo`.
 
-        Args:
-            x: As in `elbo`.
-            observed: As in `elbo`.
-            seed: Integer from 0 to 2^64 - 1, short for a generator with that seed.
-            generator: Source of the noise. Without it and a seed torch's global generator is, so each call differs.
+        A seed, an integer from 0 to 2^64 - 1, is short for a generator with that seed. Without either torch's global
+        generator is the source of the noise, so each call differs.
 
         Raises:
             InvalidInputError: If an argument breaks its rule, or a weight or a logit of the posterior is not finite.

@@ -86,9 +86,7 @@ class _MeanAndEntropy(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor | None
-    ) -> Tensor:
+    def backward(ctx: Any, *gradients: Tensor | None) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_mean, of_entropy = gradients
         return _mean_and_entropy_gradient(of_mean, of_entropy, *ctx.saved_tensors)
 
@@ -166,29 +164,17 @@ class _Bounded(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
-        inside, excess = clamped(value, low, high)
+        inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
+        excess = value - inside
         ctx.save_for_backward(excess)
-        return inside
+        return inside + 0 * excess  # NaN where the excess is infinite, or the value and its bound both are
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         """Descent moves against the gradient: outward where it has the sign that the excess has not."""
         (excess,) = ctx.saved_tensors
         (gradient,) = gradients
-        return not_outward(gradient, excess), None, None
-
-
-def clamped(value: Tensor, low: Tensor | float, high: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Value of `bounded`, without gradient, and the excess of the parameter over it."""
-    inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]
-    excess = value - inside
-    # NaN where the excess is infinite, or the value and its bound both are
-    return inside + 0 * excess, excess
-
-
-def not_outward(gradient: Tensor, excess: Tensor) -> Tensor:
-    """The gradient of `bounded`: 0 where descent along it would push a parameter further out."""
-    return gradient.masked_fill(excess * gradient < 0, 0)
+        return gradient.masked_fill(excess * gradient < 0, 0), None, None
 
 
 # Products of matrices that neither autocast nor a setting of torch rounds.

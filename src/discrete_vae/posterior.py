@@ -131,17 +131,11 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogitPaths(ShowsShapes):
-    """The logits of each group of a draw, beside the earlier zeta that their network read.
+    """The logits of each group of a draw, beside the earlier zeta that their network read."""
 
-    Attributes:
-        logits: Of each group, (..., unit of the group).
-        inputs: Of each group, what its network read of each earlier group: views that nothing else reads.
-        to_prior_order: The permutation from the groups' order to the prior's; None where it is the identity.
-    """
-
-    logits: Sequence[Tensor]
-    inputs: Sequence[Sequence[Tensor]]
-    to_prior_order: Tensor | None
+    logits: Sequence[Tensor]  # (..., unit of the group) each
+    inputs: Sequence[Sequence[Tensor]]  # what was read of each earlier group: views that nothing else reads
+    to_prior_order: Tensor | None  # the permutation from the groups' order; None where it is the identity
 
     def gradient(self, by_logits: Tensor) -> Tensor:
         """Bring a gradient by the logits on to zeta, with the networks' parameters and the features held fixed.

@@ -223,9 +223,7 @@ class _ExpectedEnergy(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         bits, mean, weight, bias, *fields = ctx.saved_tensors
         num_left = len(weight)
         minus = gradients[0].neg().unsqueeze(-1)
@@ -258,9 +256,7 @@ class _NegativePhase(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_weight, of_bias = ctx.saved_tensors
         of_chain = gradients[0] / ctx.num_chains
         return of_weight * of_chain, of_bias * of_chain, None

@@ -74,9 +74,7 @@ class _KL(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
         by_mean, by_log_std, minus_by_other = ctx.saved_tensors
         (gradient,) = gradients
         of_mean = gradient * by_mean
@@ -85,19 +83,12 @@ class _KL(torch.autograd.Function):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class HierarchySample(ShowsShapes):
-    """A draw from q(h | zeta, x) with both distributions at it.
+    """A draw from q(h | zeta, x) with both distributions at it."""
 
-    Attributes:
-        h: (..., batch, layer, unit).
-        posterior: q(h_m | h_<m, zeta, x), (..., batch, layer, unit).
-        prior: p(h_m | h_<m, zeta), (..., batch, layer, unit).
-        decoder_input: What p(x | zeta, h) reads, (..., batch, decoder_size).
-    """
-
-    h: Tensor
-    posterior: Gaussian
-    prior: Gaussian
-    decoder_input: Tensor
+    h: Tensor  # (..., batch, layer, unit)
+    posterior: Gaussian  # q(h_m | h_<m, zeta, x), likewise
+    prior: Gaussian  # p(h_m | h_<m, zeta), likewise
+    decoder_input: Tensor  # what p(x | zeta, h) reads, (..., batch, decoder_size)
 
     def kl(self) -> Tensor:
         """sum_m KL[q(h_m | h_<m, zeta, x) || p(h_m | h_<m, zeta)], each in closed form, (..., batch), nats.
@@ -115,21 +106,15 @@ class HierarchySample(ShowsShapes):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManyDraws(ShowsShapes):
-    """Draws h_1, ..., h_k of all layers from q(h | zeta, x), for each example the same zeta.
+    """Draws h_1, ..., h_k of all layers from q(h | zeta, x), for each example the same zeta."""
 
-    Attributes:
-        h: (sample, batch, layer, unit), carrying the gradients of the reparameterization.
-        log_prob: log q(h | zeta, x), (sample, batch), nats; without gradient.
-        noise: Standard normal, (sample, batch, layer, unit), of which h is made.
-        inputs: Of each layer, what its network read beside the features: [zeta, h_1, ..., h_(m-1)].
-        layers: Of each layer, what its network gave; the first one's has no sample axis.
-    """
-
-    h: Tensor
-    log_prob: Tensor
-    noise: Tensor
-    inputs: Sequence[Tensor]
-    layers: Sequence[Gaussian]
+    h: Tensor  # (sample, batch, layer, unit), carrying the gradients of the reparameterization
+    log_prob: Tensor  # log q(h | zeta, x), (sample, batch), nats; without gradient
+    noise: Tensor  # standard normal, (sample, batch, layer, unit), of which h is made
+    inputs: Sequence[
+        Tensor
+    ]  # of each layer, what its network read beside the features: [zeta, h_1, ..., h_(m-1)]
+    layers: Sequence[Gaussian]  # of each layer, what its network gave; the first one's has no sample axis
 
     def path_gradient(self, weights: Tensor) -> Tensor:
         """Gradient of sum weights * log q(h | zeta, x) by h, with the parameters of q, zeta and x held fixed.

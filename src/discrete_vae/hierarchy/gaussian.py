@@ -109,9 +109,7 @@ class _Head(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor | None
-    ) -> tuple[Tensor | None, None, None]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None, None]:  # pyright: ignore[reportIncompatibleMethodOverride]
         if all(gradient is None for gradient in gradients):
             return None, None, None
         return _head_gradient(*gradients, *ctx.saved_tensors), None, None

@@ -19,8 +19,10 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
-def is_view(function: OpOverload) -> bool:
-    """True if its result lies in the memory of its argument, which it leaves as it is."""
+def is_view(function: object) -> bool:
+    """True if an operation's result lies in the memory of its argument, which it leaves as it is."""
+    if not isinstance(function, OpOverload):
+        return False
     returns = function._schema.returns
     return any(kind.alias_info is not None and not kind.alias_info.is_write for kind in returns)
 

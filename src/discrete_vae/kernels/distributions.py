@@ -31,7 +31,8 @@ def _slopes(shape: Sequence[int], count: int, *, differentiable: bool) -> list[T
     return [_new(shape) for _ in range(count)] if differentiable else discarded(shape, count)
 
 
-def _wave(*shape: int, low: float, high: float) -> Tensor:
+def _wave(low: float, high: float, *shape: int) -> Tensor:
+    shape = shape or (3, 37)
     return torch.linspace(low, high, math.prod(shape)).view(shape)
 
 
@@ -71,20 +72,13 @@ def _mean_and_entropy_backward(of_mean: Tensor, of_entropy: Tensor, logits: Tens
 mean_and_entropy = Kernel(
     "The compiled entropy of binary units",
     _mean_and_entropy,
-    agrees_on(lambda: [(_wave(3, 37, low=-9, high=9),)]),
+    agrees_on(lambda: [(_wave(-9, 9),)]),
     supports=lambda logits: logits.dim() > 0,
 )
 mean_and_entropy_backward = Kernel(
     "The compiled gradient of binary units' entropy",
     _mean_and_entropy_backward,
-    agrees_on(
-        lambda: [
-            tuple(
-                _wave(*shape, low=a, high=1)
-                for shape, a in (((3, 37), -1), ((3,), -2), ((3, 37), -9), ((3, 37), 0))
-            )
-        ]
-    ),
+    agrees_on(lambda: [(_wave(-1, 1), _wave(-2, 1, 3), _wave(-9, 1), _wave(0, 1))]),
     supports=lambda of_mean, of_entropy, *_: of_mean is not None and of_entropy is not None,
 )
 
@@ -161,9 +155,9 @@ joint_log_prob = Kernel(
     _joint_log_prob,
     agrees_on(
         lambda: [
-            (_wave(3, 37, low=0, high=1), _wave(3, 37, low=-9, high=9).requires_grad_(), 1),
-            (_wave(3, 37, low=0, high=1), _wave(2, 3, 37, low=-9, high=9), 1),
-            (_wave(3, 37, low=0, high=1), _wave(2, 3, 37, low=-9, high=9).bfloat16(), 1),
+            (_wave(0, 1), _wave(-9, 9).requires_grad_(), 1),
+            (_wave(0, 1), _wave(-9, 9, 2, 3, 37), 1),
+            (_wave(0, 1), _wave(-9, 9, 2, 3, 37).bfloat16(), 1),
         ]
     ),
     supports=lambda value, logits, num_axes: (
@@ -229,10 +223,7 @@ joint_kl = Kernel(
     agrees_on(
         lambda: [
             (
-                *(
-                    _wave(3, 37, low=a, high=b).requires_grad_()
-                    for a, b in ((-2, 2), (1, -1), (0, 1), (-1, 1))
-                ),
+                *(_wave(a, b).requires_grad_() for a, b in ((-2, 2), (1, -1), (0, 1), (-1, 1))),
                 1,
             )
         ]
@@ -308,7 +299,7 @@ def _head_backward_reduction(given: tuple[bool, ...]) -> RowReduction:
 head = Kernel(
     "The compiled head of Gaussian layers",
     _head,
-    agrees_on(lambda: [(_wave(3, 74, low=-9, high=9), _wave(3, 37, low=2, high=-2), 5.0)]),
+    agrees_on(lambda: [(_wave(-9, 9, 3, 74), _wave(2, -2), 5.0)]),
     supports=lambda output, noise, _: (
         noise is None or noise.shape == (*output.shape[:-1], output.shape[-1] // 2)
     ),
@@ -316,7 +307,7 @@ head = Kernel(
 head_backward = Kernel(
     "The compiled gradient of Gaussian layers' head",
     _head_backward,
-    agrees_on(lambda: [tuple(_wave(3, 37, low=low, high=1) for low in range(-5, 0))]),
+    agrees_on(lambda: [tuple(_wave(low, 1) for low in range(-5, 0))]),
 )
 
 
@@ -386,9 +377,7 @@ class _FusedDraw(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *slopes, beta, low, high = ctx.saved_tensors
         of_zeta, of_bits = (
             as_rows(torch.zeros_like(slopes[0]) if gradient is None else gradient) for gradient in gradients
@@ -412,8 +401,8 @@ def _cases_of_draws() -> list[tuple[Any, ...]]:
     from discrete_vae.smoothing.spike import SpikeExponential
 
     smoothing = SpikeExponential(beta=2.0, max_beta=3.0)
-    logits = _wave(37, 3, low=-3, high=4).t().requires_grad_()
-    return [(_wave(3, 37, low=0.01, high=0.99), logits, smoothing.beta, smoothing._bounds(), smoothing)]
+    logits = _wave(-3, 4, 37, 3).t().requires_grad_()
+    return [(_wave(0.01, 0.99), logits, smoothing.beta, smoothing._bounds(), smoothing)]
 
 
 spike_exponential = Kernel(

@@ -212,17 +212,11 @@ draw_layer = Kernel("The compiled draw of Gaussian layers", _draw_layer, _check_
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Draws(ShowsShapes):
-    """Samples of latents.
+    """Samples of latents."""
 
-    Attributes:
-        z: (sample, example, unit), in {0,1}.
-        log_ratio: log q(z | zeta, x) + log q(h | zeta, x) - log p(h | zeta), (sample, example), nats.
-        decoder_input: What p(x | zeta, h) reads, (sample, example, decoder_size).
-    """
-
-    z: Tensor
-    log_ratio: Tensor
-    decoder_input: Tensor
+    z: Tensor  # (sample, example, unit), in {0,1}
+    log_ratio: Tensor  # log q(z | zeta, x) + log q(h | zeta, x) - log p(h | zeta), (sample, example), nats
+    decoder_input: Tensor  # what p(x | zeta, h) reads, (sample, example, decoder_size)
 
 
 def draw(

@@ -76,7 +76,10 @@ class Graph:
         self._values: dict[int, Value] = {}
         self._memories = {_storage(tensor): Value(fixed=tensor) for tensor in state}
         self._keep: list[Any] = [inputs, state]  # identities stay those of these objects
-        self.inputs = [self._name(value, _input(value)) for value in inputs]
+        self.inputs = [
+            self._name(each, Value(Layout.of(each)) if isinstance(each, Tensor) else Value(fixed=each))
+            for each in inputs
+        ]
         self.operations = [operation for call in calls for operation in self._read(call)]
         self.outputs = [None if tensor is None else self._value_of(tensor) for tensor in outputs]
         self._share()
@@ -100,7 +103,7 @@ class Graph:
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
             raise ReplayError("it draws from torch's global source of noise")
-        if isinstance(function, OpOverload) and is_view(function):
+        if is_view(function):
             (source,) = values_in(operation.arguments[:1])
             if function.overloadpacket in _SAME:
                 self._name(call.result, source)
@@ -150,7 +153,7 @@ class Graph:
             operation.keywords = _replaced(operation.keywords, same)
             writes.update(operation.written)
             function = operation.call.function
-            views = isinstance(function, OpOverload) and is_view(function)
+            views = is_view(function)
             constant = ever.isdisjoint(value.memory() for value in operation.results)
             if is_pure(operation.call) and (views or constant):
                 states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
@@ -181,10 +184,6 @@ class Graph:
 
 _LITERALS = frozenset([bool, int, float, str, type(None), torch.dtype, torch.layout, torch.memory_format])
 _SAME = frozenset([torch.ops.aten.detach, torch.ops.aten.alias])
-
-
-def _input(thing: Any) -> Value:
-    return Value(Layout.of(thing)) if isinstance(thing, Tensor) else Value(fixed=thing)
 
 
 def _identity(thing: Any) -> int:

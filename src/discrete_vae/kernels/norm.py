@@ -245,10 +245,7 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
         centre = total / norm.count
         (total,) = _row_sums(builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1)
         spread = total / norm.count
-        for found, place, average in (
-            (centre, mean, running_mean),
-            (spread, deviation, running_deviation),
-        ):
+        for found, place, average in ((centre, mean, running_mean), (spread, deviation, running_deviation)):
             norm.store(found, place)
             before = norm.load(average)
             norm.store(before + (found - before) * norm.momentum, average)
@@ -513,27 +510,18 @@ def _moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
     return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
 
 
-def _project_body(elements: list[Vector], per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
-    return [_moved(elements[0], *per_row)], []
+def _project_norm_body(elements: list[Vector], _per_row: list[Vector]) -> Block:
+    scale = _moved(elements[0], *SCALE_BOUNDS)
+    return Block([scale, _moved(elements[1], -scale, scale)])
 
 
-def _project_norm_body(elements: list[Vector], _per_row: list[Vector]) -> tuple[list[Vector], list[Vector]]:
-    scale, offset = elements
-    scale = _moved(scale, *SCALE_BOUNDS)
-    return [scale, _moved(offset, -scale, scale)], []
-
-
-_PROJECT = RowReduction("projection", _project_body)
+_PROJECT = RowReduction("projection", lambda elements, per_row: Block([_moved(elements[0], *per_row)]))
 _PROJECT_NORM = RowReduction("projection of a norm", _project_norm_body)
 
 
 def _project(value: Tensor, low: Tensor, high: Tensor) -> None:
     flat = value.view(-1)
     _PROJECT([flat], [low, high], [flat])
-
-
-def _project_norm(scale: Tensor, offset: Tensor) -> None:
-    _PROJECT_NORM([scale, offset], outputs=[scale, offset])
 
 
 project = Kernel(
@@ -550,6 +538,6 @@ project = Kernel(
 )
 project_norm = Kernel(
     "The compiled projection of norms",
-    _project_norm,
+    lambda scale, offset: _PROJECT_NORM([scale, offset], outputs=[scale, offset]),
     agrees_on(lambda: [(torch.linspace(1, 4, 43), torch.linspace(5, -5, 43))], tolerance=0),
 )

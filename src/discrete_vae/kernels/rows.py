@@ -57,36 +57,23 @@ _FACTORS = 64  # blocks whose factors, each at most 2, are multiplied before a l
 
 
 class Block(NamedTuple):
-    """What a body makes of a block of columns.
+    """What a body makes of a block of columns."""
 
-    Attributes:
-        outputs: Vectors that are written.
-        terms: Vectors whose sums over a row are wanted.
-        spread: A vector that is written to all places of the call's spread; None without.
-        factors: Numbers from 1 to 2 whose logarithms are subtracted from the first sum.
-    """
-
-    outputs: Sequence[Vector] = ()
-    terms: Sequence[Vector] = ()
-    spread: Vector | None = None
-    factors: Sequence[Vector] = ()
+    outputs: Sequence[Vector] = ()  # are written
+    terms: Sequence[Vector] = ()  # whose sums over a row are wanted
+    spread: Vector | None = None  # is written to all places of the call's spread
+    factors: Sequence[Vector] = ()  # numbers from 1 to 2 whose logarithms are subtracted from the first sum
 
 
 Body = Callable[..., Block | tuple[Sequence[Vector], Sequence[Vector]]]
 
 
 class Keys(NamedTuple):
-    """Keys of the noise of some rows.
+    """Keys of the noise of some rows."""
 
-    Attributes:
-        of_example: A number of 64 bits per example, (example,) int64.
-        first_sample: Number of the first sample, from 0; the last must be below 2^32.
-        draw: Number of the draw, below 2^16: what is drawn with the same number is the same noise.
-    """
-
-    of_example: Tensor
-    first_sample: int
-    draw: int
+    of_example: Tensor  # a number of 64 bits per example, (example,) int64
+    first_sample: int  # its number, from 0; that of the last must be below 2^32
+    draw: int  # its number, below 2^16: what is drawn with the same number is the same noise
 
 
 class _Form(NamedTuple):

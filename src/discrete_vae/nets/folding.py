@@ -82,12 +82,9 @@ class FoldedMLP:
     def _after(self, first: int, rows: Tensor) -> Tensor:
         """The layers from one on, at rows."""
         for index in range(first, len(self._weights)):
-            rows = self._linear(index, rows)
+            rectify = index < len(self._weights) - 1
+            rows = row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
         return rows
-
-    def _linear(self, index: int, rows: Tensor) -> Tensor:
-        rectify = index < len(self._weights) - 1
-        return row_products(rows, self._weights[index], self._biases[index], rectify=rectify)
 
     def _joined(self, inputs: Sequence[Tensor], lead: torch.Size) -> Tensor:
         """The inputs beside each other, (row, column), in the precision of products."""
@@ -138,10 +135,6 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
 
 
 def _folds(network: MLP) -> bool:
-    layers = network.plain_layers()
-    return (
-        network.folded is None
-        and is_eager()
-        and layers is not None
-        and not any(norm.training for norm in layers[1])
-    )
+    if network.folded is not None or not is_eager() or (layers := network.plain_layers()) is None:
+        return False
+    return not any(norm.training for norm in layers[1])

@@ -248,10 +248,8 @@ class MLP(nn.Module):
 
     def plain_layers(self) -> tuple[list[ConcatLinear], list[L1BatchNorm]] | None:
         """Linear maps and norms; None where hooks or layers of other classes may compute something else."""
-        layers = [
-            *self.layers._modules.values(),
-            self.output,
-        ]  # slices of a ModuleList are modules, made anew
+        # slices of a ModuleList are modules, made anew
+        layers = [*self.layers._modules.values(), self.output]
         linears, norms = layers[::2], layers[1::2]
         for linear in linears:
             if type(linear) is not ConcatLinear:
@@ -351,23 +349,23 @@ class MLPDecoder(nn.Module):
 class _Joint(NamedTuple):
     """Consecutive inputs with the same leading axes."""
 
-    lead: torch.Size
-    sizes: tuple[int, ...]
-    start: int
-    stop: int
-    inputs: range
+    lead: torch.Size  # the axes before the last
+    sizes: tuple[int, ...]  # length of each one's last axis
+    start: int  # column of the weight that the first of them meets
+    stop: int  # column after the last
+    inputs: range  # which inputs they are
 
 
 class _Plan(NamedTuple):
     """One call of a network, but for its inputs."""
 
-    linears: list[ConcatLinear]
-    norms: list[L1BatchNorm]
-    weights: list[Tensor]
-    training: bool
-    centred: bool
-    joints: list[_Joint]
-    lead: torch.Size
+    linears: list[ConcatLinear]  # of the hidden layers and of the output
+    norms: list[L1BatchNorm]  # of the hidden layers
+    weights: list[Tensor]  # what the products of the linear maps read
+    training: bool  # whether norms use the statistics of the batch
+    centred: bool  # whether a norm takes the mean over the batch away behind the output layer too
+    joints: list[_Joint]  # how the inputs are joined
+    lead: torch.Size  # leading axes of the output
 
     def centres(self, layer: int) -> bool:
         """True if a norm takes the mean over the batch away behind a layer."""
@@ -463,9 +461,7 @@ class _FusedMLP(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         plan: _Plan = ctx.plan
         tensors = ctx.saved_tensors
         parameters, keep = tensors[: ctx.num_parameters], tensors[ctx.num_parameters :]

@@ -118,12 +118,7 @@ class Elbo(ShowsShapes):
             InvalidInputError: As `loss`, and if a weight is no finite number, or the one whose KL is part of importance
                 weights is not 1.
         """
-        check_kl_weights(
-            discrete,
-            continuous,
-            num_importance_samples=self.num_importance_samples,
-            weighs_binary_latents=self.weighs_binary_latents,
-        )
+        check_kl_weights(discrete, continuous, self.num_importance_samples, self.weighs_binary_latents)
         if not self.trains_prior:
             repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
             raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
@@ -136,7 +131,7 @@ class Elbo(ShowsShapes):
 
 
 def check_kl_weights(
-    discrete: float, continuous: float, *, num_importance_samples: int, weighs_binary_latents: bool
+    discrete: float, continuous: float, num_importance_samples: int, weighs_binary_latents: bool
 ) -> None:
     """Check that weights of the KL terms are finite, and 1 where the KL is part of importance weights."""
     if not torch.compiler.is_compiling():

@@ -216,16 +216,12 @@ class Reparameterized(GradientEstimator):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscreteDraws(ShowsShapes):
-    """Draws of the latents with the terms of the loss at them.
+    """Draws of the latents with the terms of the loss at them."""
 
-    Gradients of the loss, a mean over the batch, by the terms are (batch,) each; features are (batch, feature), the
-    sample is (draw, batch, unit), and terms are (draw, batch) each, nats.
-    """
-
-    grad_outputs: GradOutputs
-    features: Tensor
-    sample: PosteriorSample
-    terms: LossTerms
+    grad_outputs: GradOutputs  # gradients of the loss, a mean over the batch, by the terms, (batch,) each
+    features: Tensor  # (batch, feature), what the encoder makes of x
+    sample: PosteriorSample  # (draw, batch, unit)
+    terms: LossTerms  # (draw, batch) each, nats
 
     def log_prob(self) -> Tensor:
         """log q(z | e) of each unit, (draw, batch, unit), nats."""

@@ -78,14 +78,10 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WeightedDraws(ShowsShapes):
-    """Draws of the latents, by what the decoder makes of them.
+    """Draws of the latents, by what the decoder makes of them."""
 
-    Log weights, log p(x, z, h | zeta) - log q(z, h | zeta, .), are (sample, example), float64, nats; the parameters
-    that the decoder makes are (sample, example, *parameter_shape).
-    """
-
-    log_weights: Tensor
-    parameters: Tensor
+    log_weights: Tensor  # log p(x, z, h | zeta) - log q(z, h | zeta, .), (sample, example), float64, nats
+    parameters: Tensor  # what the decoder makes of each draw, (sample, example, *parameter_shape)
 
 
 class ImportanceSampler:

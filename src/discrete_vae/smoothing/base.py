@@ -35,17 +35,11 @@ _CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothedDraw(ShowsShapes):
-    """A draw of units, as the objective needs it; all tensors (..., unit).
+    """A draw of units, as the objective needs it; all tensors (..., unit)."""
 
-    Attributes:
-        z: In {0,1}, without gradient.
-        zeta: From its marginal, with the gradient of the inverse CDF.
-        bits: E[z | zeta, l], see `Smoothing.bits`.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    bits: Tensor
+    z: Tensor  # in {0,1}, without gradient
+    zeta: Tensor  # from its marginal, with the gradient of the inverse CDF
+    bits: Tensor  # E[z | zeta, l], see `Smoothing.bits`
 
 
 class Smoothing(nn.Module, ABC):

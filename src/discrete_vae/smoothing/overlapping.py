@@ -161,9 +161,7 @@ class _WithSlopes(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, gradient: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         *slopes, by_parameter = ctx.saved_tensors
         of_element, of_logits = (None if slope is None else gradient * slope for slope in slopes)
         of_parameter = None if by_parameter is None else (gradient * by_parameter).sum()

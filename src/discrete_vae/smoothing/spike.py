@@ -162,9 +162,7 @@ class PlainDraw(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_zeta, of_bits = gradients
         by_logits, *more, bits_by_logits = ctx.saved_tensors
         parts = []
@@ -341,9 +339,7 @@ class DrawGaussian(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor | None
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_zeta, of_bits = gradients
         by_logits, bits_by_logits, spike, by_scale, *by_rho = ctx.saved_tensors
         if of_zeta is None:
@@ -378,9 +374,7 @@ class ExpectedKL(torch.autograd.Function):
 
     @staticmethod
     @differentiable_once
-    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
-        ctx: Any, *gradients: Tensor
-    ) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         return *(gradients[0] * derivative for derivative in ctx.saved_tensors), None
 
 
