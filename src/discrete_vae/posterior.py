@@ -88,11 +88,6 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
     """One group per color of a machine's graph: no two units of a group are joined, given all other groups.
 
     What a group of joined units cannot hold, the correlation of its pairs, so never has to be held within one.
-
-    Examples:
-        >>> from discrete_vae import GraphBoltzmann
-        >>> color_groups(GraphBoltzmann(4, [[0, 1], [1, 2], [2, 3], [3, 0]]))
-        ((0, 2), (1, 3))
     """
     places = [prior.block_place(block) for block in range(len(prior.blocks))]
     units = range(prior.num_units)
@@ -161,27 +156,17 @@ class LogitPaths(ShowsShapes):
 class PosteriorSample(ShowsShapes):
     """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
 
-    Attributes:
-        z: In {0,1}, the states that belong to zeta; without gradient.
-        zeta: The smoothed latents.
-        logits: Log-odds of each unit given x and the earlier groups.
-        bits: The straight-through sample of z: E[z | zeta] with the gradient that a pair term of the prior's energy
-            needs, see `Smoothing.bits`.
-        group_of_unit: (unit,) int64, the position of each unit's group in the order of sampling.
-        smoothing: The transformation if it depends on x; None if prior and posterior share it.
-        parameters: What it has of x beside the logits, (batch, unit) each; none if it does not depend on x.
-        paths: How the logits depend on earlier zeta; None where the posterior does not tell, as importance weights of
-            the binary latents want it.
+    A posterior that does not tell the paths cannot have importance weights of the binary latents.
     """
 
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    bits: Tensor
-    group_of_unit: Tensor
-    smoothing: InputDependentSmoothing | None = None
-    parameters: tuple[Tensor, ...] = ()
-    paths: LogitPaths | None = None
+    z: Tensor  # in {0,1}, the states that belong to zeta; without gradient
+    zeta: Tensor  # the smoothed latents
+    logits: Tensor  # log-odds of each unit given x and the earlier groups
+    bits: Tensor  # the straight-through sample of z, see `Smoothing.bits`
+    group_of_unit: Tensor  # (unit,) int64, the position of each unit's group in the order of sampling
+    smoothing: InputDependentSmoothing | None = None  # if it depends on x; else prior and posterior share it
+    parameters: tuple[Tensor, ...] = ()  # what it has of x beside the logits, (batch, unit) each
+    paths: LogitPaths | None = None  # how the logits depend on earlier zeta
 
     @property
     def groups(self) -> tuple[LatentGroup, ...]:

@@ -82,13 +82,6 @@ class DrawsFrom(TorchDispatchMode):
 
     New modules draw their weights so that no other thread's draws change them; torch's global generator, which all
     threads share, stays where it is.
-
-    Examples:
-        >>> before = torch.get_rng_state()
-        >>> with DrawsFrom(keyed_generator(7)):
-        ...     layer = torch.nn.Linear(2, 3)
-        >>> torch.equal(before, torch.get_rng_state())
-        True
     """
 
     def __init__(self, generator: torch.Generator) -> None:

@@ -145,20 +145,13 @@ class Hierarchy(nn.Module, ABC):
     """Layers h of continuous latents given zeta: their prior, their posterior, and what the decoder reads of them.
 
     Everything here reads zeta and never z.
-
-    Attributes:
-        num_latents: Length of the last axis of zeta.
-        num_features: Length of the last axis of the encoder's features.
-        num_layers: Layers of h.
-        num_units: Units of each layer.
-        decoder_size: Length of the last axis of `decoder_input`.
     """
 
-    num_latents: int
-    num_features: int
+    num_latents: int  # length of the last axis of zeta
+    num_features: int  # length of the last axis of the encoder's features
     num_layers: int
-    num_units: int
-    decoder_size: int
+    num_units: int  # of each layer
+    decoder_size: int  # length of the last axis of `decoder_input`
 
     @abstractmethod
     def rsample(

@@ -216,20 +216,12 @@ def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
 class Adam(torch.optim.Adam):
     """`torch.optim.Adam`, the same to rounding, whose pass on the CPU also reads and writes working copies.
 
-    All parameters of a group are updated in one compiled call, small ones together. Where a weight has a bfloat16
-    copy, its gradient is read in bfloat16, the float32 weight and its moments are updated, and the copy is written
-    anew. The result does not depend on the number of threads. On other devices torch's fused kernel runs, and the
-    copies are made after it.
+    All parameters of a group, float32, are updated in one compiled call, small ones together. Where one of the working
+    weights has a bfloat16 copy, its gradient is read in bfloat16, the float32 weight and its moments are updated, and
+    the copy is written anew. The result does not depend on the number of threads. On other devices torch's fused kernel
+    runs, and the copies are made after it. The weight decay is a factor on the weight that is added to its gradient.
 
     Source: Kingma & Ba 2015, algorithm 1, as torch orders its operations.
-
-    Args:
-        params: Parameters, float32, or groups of them, as torch takes them.
-        lr: Step size.
-        betas: Decays of the two moments.
-        eps: Added to the root of the second moment.
-        weight_decay: Factor on the weight that is added to its gradient.
-        working: Weights that products read in another precision, or with memory of their own for the gradient.
     """
 
     def __init__(

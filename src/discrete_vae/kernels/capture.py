@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import wraps
 from inspect import signature
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeGuard
 
 import torch
 from torch import Tensor
@@ -19,7 +19,7 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 
-def is_view(function: object) -> bool:
+def is_view(function: object) -> TypeGuard[OpOverload]:
     """True if an operation's result lies in the memory of its argument, which it leaves as it is."""
     if not isinstance(function, OpOverload):
         return False

@@ -16,6 +16,16 @@ from numba.extending import intrinsic
 INT16, INT32, INT64, FLOAT32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
+def _operator(integer: str, floating: str = "") -> Callable[[Any, Any], Vector]:
+    """An operator of vectors, by the names of LLVM's instructions."""
+
+    def apply(self: Vector, other: Vector | float) -> Vector:
+        name = floating if self.value.type.element == FLOAT32 else integer
+        return Vector(self.builder, getattr(self.builder, name)(self.value, self._operand(other)))
+
+    return apply
+
+
 class Vector:
     """An LLVM vector of integers or float32; plain numbers in expressions stand for constant vectors.
 
@@ -33,39 +43,13 @@ class Vector:
         number = float(np.float32(other)) if kind.element == FLOAT32 else int(other)
         return ir.Constant(kind, [number] * kind.count)
 
-    def _apply(self, integer: str, other: Vector | float, floating: str = "") -> Vector:
-        name = floating if self.value.type.element == FLOAT32 else integer
-        return Vector(self.builder, getattr(self.builder, name)(self.value, self._operand(other)))
-
-    def __add__(self, other: Vector | float) -> Vector:
-        return self._apply("add", other, "fadd")
-
-    def __sub__(self, other: Vector | float) -> Vector:
-        return self._apply("sub", other, "fsub")
-
-    def __mul__(self, other: Vector | float) -> Vector:
-        return self._apply("mul", other, "fmul")
-
-    def __truediv__(self, other: Vector | float) -> Vector:
-        return Vector(self.builder, self.builder.fdiv(self.value, self._operand(other)))
+    __add__, __sub__ = _operator("add", "fadd"), _operator("sub", "fsub")
+    __mul__, __truediv__ = _operator("mul", "fmul"), _operator("sdiv", "fdiv")
+    __xor__, __and__, __or__ = _operator("xor"), _operator("and_"), _operator("or_")
+    __lshift__, __rshift__ = _operator("shl"), _operator("lshr")
 
     def __neg__(self) -> Vector:
         return Vector(self.builder, self.builder.fneg(self.value))
-
-    def __xor__(self, other: Vector | int) -> Vector:
-        return self._apply("xor", other)
-
-    def __and__(self, other: Vector | int) -> Vector:
-        return self._apply("and_", other)
-
-    def __or__(self, other: Vector | int) -> Vector:
-        return self._apply("or_", other)
-
-    def __lshift__(self, other: int) -> Vector:
-        return self._apply("shl", other)
-
-    def __rshift__(self, other: int) -> Vector:
-        return self._apply("lshr", other)
 
     def _compared(self, sign: str, other: Vector | float) -> Vector:
         return Vector(self.builder, self.builder.fcmp_ordered(sign, self.value, self._operand(other)))

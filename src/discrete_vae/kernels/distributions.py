@@ -221,12 +221,7 @@ joint_kl = Kernel(
     "The compiled KL of Gaussian layers",
     _joint_kl,
     agrees_on(
-        lambda: [
-            (
-                *(_wave(a, b).requires_grad_() for a, b in ((-2, 2), (1, -1), (0, 1), (-1, 1))),
-                1,
-            )
-        ]
+        lambda: [(*(_wave(*each).requires_grad_() for each in ((-2, 2), (1, -1), (0, 1), (-1, 1))), 1)]
     ),
     supports=lambda *arguments: len({tensor.shape for tensor in arguments[:-1]}) == 1,
 )

@@ -247,12 +247,8 @@ class LoweredGraph:
 
     Every tensor gets its place when the graph is lowered, so that views are made once, nothing is allocated in a call,
     and an operation is a function without arguments. Memory that is read for the last time is given to the next result
-    of its size, which then lies in the cache.
-
-    Attributes:
-        inputs: Where the inputs lie; sources of noise stand for themselves.
-        outputs: Where the outputs lie, None for None.
-        steps: The operations of a call between the two, in order.
+    of its size, which then lies in the cache. The steps are the operations of a call, in order, between inputs and
+    outputs: these are where they lie, sources of noise and None stand for themselves.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -25,25 +25,17 @@ REGISTRY: dict[str, Callable[..., Any]] = {}
 
 @dataclass(eq=False)
 class Kernel:
-    """An operation with a compiled form, which runs wherever it supports the arguments and has passed its self-test.
+    """An operation with a compiled form, which runs wherever it supports the arguments and has passed its self-test."""
 
-    Attributes:
-        name: What a warning calls it.
-        compiled: The compiled form; takes and returns what the reference does.
-        self_test: Is given the kernel, runs it on a small case, and raises an error where its results are wrong.
-        reference: Plain torch; `load` sets that of `compiled_by`.
-        supports: True if the compiled form takes these arguments, beyond what `compiled_by` asks of tensors.
-        fallback: What a warning says takes its place.
-        package: The compiler.
-    """
-
-    name: str
-    compiled: Callable[..., Any]
-    self_test: Callable[[Kernel], object]
-    reference: Callable[..., Any] | None = None
-    supports: Callable[..., bool] = lambda *_: True
-    fallback: str = "plain torch is used"
-    package: str = "numba"
+    name: str  # in a warning
+    compiled: Callable[..., Any]  # takes and returns what the reference does
+    self_test: Callable[
+        [Kernel], object
+    ]  # runs it on a small case, and raises an error where results are wrong
+    reference: Callable[..., Any] | None = None  # plain torch; `load` sets that of `compiled_by`
+    supports: Callable[..., bool] = lambda *_: True  # of arguments, beyond what `compiled_by` asks of tensors
+    fallback: str = "plain torch is used"  # in a warning
+    package: str = "numba"  # the compiler
     _usable: bool | None = field(default=None, init=False)
 
     def __call__(self, *arguments: Any) -> Any:

@@ -120,24 +120,6 @@ class RowReduction:
         self._body, self._adds, self._finish = body, adds, finish
         self._factors, self._prefetches = factors, prefetches
 
-    def __call__(
-        self,
-        elements: Sequence[Tensor],
-        per_row: Sequence[Tensor] = (),
-        outputs: Sequence[Tensor] = (),
-        sums: Sequence[Tensor] = (),
-        *,
-        spread: Sequence[Tensor] = (),
-        keys: Keys | None = None,
-    ) -> None:
-        """Run it.
-
-        Elements and outputs are (..., element), as `as_rows` gives them, the tensors of spread likewise, of one
-        precision. Numbers per row and sums are (...), as `as_numbers` gives them, or scalars: shared by all rows, or
-        sums over all.
-        """
-        _run(self, elements, per_row, outputs, sums, spread, keys)
-
     def lower(
         self,
         elements: Sequence[Tensor],
@@ -147,7 +129,12 @@ class RowReduction:
         spread: Sequence[Tensor] = (),
         keys: Keys | None = None,
     ) -> Callable[[], object]:
-        """The reduction of these tensors as a function without arguments."""
+        """The reduction of these tensors as a function without arguments; a call of the reduction itself runs it.
+
+        Elements and outputs are (..., element), as `as_rows` gives them, the tensors of spread likewise, of one
+        precision. Numbers per row and sums are (...), as `as_numbers` gives them, or scalars: shared by all rows, or
+        sums over all.
+        """
         *lead, num_columns = elements[0].shape
         samples, examples = (math.prod(lead[:-1]), lead[-1]) if len(lead) > 1 else (math.prod(lead), 1)
         of_elements, kinds = _places(elements)
@@ -174,6 +161,8 @@ class RowReduction:
             per_chunk,
         )
         return run if table is None else partial(_run_keeping, run, table)
+
+    __call__ = custom_op(only_read=("elements", "per_row", "keys"))(lower)
 
     def _loop(self, form: tuple[str, int, str, int, str, bool]) -> ChunkLoop:
         """The loop for operands of these kinds."""
@@ -280,19 +269,6 @@ class RowReduction:
                 builder.store(vector.element(0), at)
 
         return step
-
-
-@custom_op(only_read=("elements", "per_row", "keys"))
-def _run(
-    reduction: RowReduction,
-    elements: Sequence[Tensor],
-    per_row: Sequence[Tensor],
-    outputs: Sequence[Tensor],
-    sums: Sequence[Tensor],
-    spread: Sequence[Tensor],
-    keys: Keys | None,
-) -> Callable[[], object]:
-    return reduction.lower(elements, per_row, outputs, sums, spread, keys)
 
 
 def _run_keeping(run: Callable[[], object], _kept: object) -> None:

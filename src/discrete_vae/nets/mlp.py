@@ -320,11 +320,6 @@ class MLPDecoder(nn.Module):
         num_latents: Length of the last axis of what it reads.
         parameter_shape: Shape of the likelihood's parameters of one example.
         hidden: Widths of the hidden layers.
-
-    Examples:
-        >>> import torch
-        >>> MLPDecoder(4, (1, 8, 8))(torch.zeros(10, 4)).shape
-        torch.Size([10, 1, 8, 8])
     """
 
     def __init__(self, num_latents: int, parameter_shape: Sequence[int], hidden: Sequence[int] = ()) -> None:

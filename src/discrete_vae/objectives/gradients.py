@@ -152,10 +152,6 @@ class GradientEstimator(nn.Module, ABC):
     Args:
         group_of_unit: (unit,) int64, the position of each unit's group in the posterior's order of sampling.
         num_features: Length of the last axis of the encoder's features.
-
-    Attributes:
-        group_of_unit: (unit,) int64.
-        num_groups: Groups of units.
     """
 
     takes_importance_samples: ClassVar[bool] = False
@@ -302,11 +298,7 @@ class Baseline(nn.Module, ABC):
     """An estimate of each group's signal from what is known before it is drawn: x, zeta of earlier groups, the past.
 
     What it takes away from the signal of group j must not depend on z_j nor on anything drawn later, its own signal
-    above all: a baseline that sees its own sample biases the gradient.
-
-    Args:
-        group_of_unit: (unit,) int64, the position of each unit's group in the posterior's order of sampling.
-        num_features: Length of the last axis of the encoder's features.
+    above all: a baseline that sees its own sample biases the gradient. The arguments are those of `GradientEstimator`.
     """
 
     def __init__(self, *, group_of_unit: Tensor, num_features: int) -> None:
@@ -354,10 +346,6 @@ class RunningMean(Baseline):
 
     Args:
         decay: Weight of the past per batch, from 0 to below 1.
-
-    Attributes:
-        total: Decayed sum of the means, (group,), nats.
-        weight: Decayed sum of their weights.
 
     Examples:
         >>> baseline = RunningMean(0.5, group_of_unit=torch.tensor([0, 0]), num_features=1)

@@ -50,11 +50,10 @@ class LogLikelihood(ShowsShapes):
 def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     """Average importance weights in the log domain, in float64.
 
-    Source: Rolfe 2017, section results (10^4 importance samples); Burda, Grosse & Salakhutdinov 2016.
+    The logarithms, log p(x, z, zeta) - log q(z, zeta | x), are (sample, batch), nats. One sample gives NaN for
+    std_error and doubling_gain.
 
-    Args:
-        log_weights: log p(x, z, zeta) - log q(z, zeta | x), (sample, batch), nats. One sample gives NaN for std_error
-            and doubling_gain.
+    Source: Rolfe 2017, section results (10^4 importance samples); Burda, Grosse & Salakhutdinov 2016.
     """
     num_samples = check_tensor("log_weights", log_weights, ("sample", "batch")).shape[0]
     if num_samples == 0:
@@ -317,12 +316,8 @@ def relaxed_bound(
 ) -> tuple[Tensor, Tensor]:
     """Estimate L'_k of a model without Gaussian layers, in two parts as the ELBO has them.
 
-    Args:
-        energy: The prior.
-        smoothing: The posterior's transformation.
-        sample: k draws per example, (sample, batch, unit).
-        log_likelihood: log p(x | zeta), (sample, batch), of zeta, (sample, batch, unit).
-        weight: c, a number or (batch,).
+    The sample is k draws per example, (sample, batch, unit). The log likelihood is log p(x | zeta), (sample, batch), of
+    zeta, (sample, batch, unit); the weight is c, a number or (batch,).
 
     Returns:
         Two tensors, (batch,), nats. First the reconstruction, the mean over samples of log p(x | zeta_j), with the
@@ -330,9 +325,6 @@ def relaxed_bound(
         then, without gradient, that less log (1/k) sum_j exp(M_j - D_j + log p(x | zeta_j)): the KL less log Z(b), and
         less what k samples and mean field bring. Value and, given the statistics of the norms and a mean field that has
         converged, gradient are unbiased.
-
-    Raises:
-        InvalidInputError: If the posterior does not tell how logits depend on earlier draws.
     """
     if sample.paths is None:
         rule, repair = "must be 1 for a posterior whose draws have no paths", "Leave it out."

@@ -91,12 +91,9 @@ class Smoothing(nn.Module, ABC):
         return self._icdf(rho, logits, *parameters)
 
     def cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
-        """The marginal CDF F(zeta), differentiable in all of its arguments.
+        """The marginal CDF F(zeta), differentiable in all of its arguments, which are as in `icdf`.
 
-        Args:
-            zeta: (..., unit), any number; F is 0 below the domain of zeta and 1 above it.
-            logits: (..., unit), log-odds of z; broadcast with zeta.
-            parameters: As in `icdf`.
+        zeta is any number: F is 0 below the domain of zeta and 1 above it.
         """
         self._check_arguments("zeta", zeta, logits, parameters)
         return self._cdf(zeta, logits, *parameters)

@@ -507,11 +507,6 @@ class SharpLimit(SpikeSmoothing):
     It passes no gradient to the logits through zeta; it serves models that are trained, see `DiscreteVAE.discretized`.
 
     Source: Rolfe 2017, footnote in section spike-and-exponential.
-
-    Examples:
-        >>> import torch
-        >>> SharpLimit().icdf(torch.tensor([0.2, 0.8]), torch.tensor([0.0, 0.0]))
-        tensor([0., 1.])
     """
 
     def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
