@@ -97,11 +97,8 @@ class Call:
 class Recorder(TorchDispatchMode):
     """A block within which the operations on this thread are written down, those of backward passes included.
 
-    Each thread records on its own. Results are kept alive, so that a tensor is known by its identity.
-
-    Attributes:
-        calls: The operations in order.
-        problem: Why they cannot stand for the function, if so: a value was looked at, or a shape depends on one.
+    Each thread records on its own. Results are kept alive, so that a tensor is known by its identity. The problem says
+    why the calls cannot stand for the function, if so: a value was looked at, or a shape depends on one.
     """
 
     def __init__(self) -> None:
@@ -175,11 +172,8 @@ def custom_op(
 
     What is decorated takes the operation's arguments and returns a function without arguments that does it. The
     decorated function does it at once; a recording takes it as one call, and a replay lowers it once. It makes no
-    tensors, and those that it is given have to stay where they are between the two calls.
-
-    Args:
-        only_read: Names of the arguments whose tensors it leaves as they are; it may write to all others. What nobody
-            writes to is computed once by a replay, however often the recording had it computed.
+    tensors, and those that it is given have to stay where they are between the two calls. It may write to all arguments
+    but those named as only read. What nobody writes to is computed once by a replay, however often it was recorded.
     """
 
     def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:

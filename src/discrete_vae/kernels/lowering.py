@@ -466,14 +466,9 @@ class ReplayedFunctions:
     """Calls functions of tensors: the first time with a recorder, the second time both ways, then from the recording.
 
     The two ways of the second call have to give the same bits. Where they do not, or a call cannot be recorded, or
-    there are more than sixteen keys, functions are called as they are, with a `KernelWarning`.
-
-    Args:
-        state: Gives the tensors that the functions find elsewhere than among their inputs, see `Replay`.
-        reason: Why nothing may be repeated, if so.
-
-    Attributes:
-        reason: Why functions are called as they are, as far as that is known; None while they are repeated.
+    there are more than sixteen keys, functions are called as they are, with a `KernelWarning`; the reason is then
+    there, as it is from the start where nothing may be repeated. The state gives the tensors that the functions find
+    elsewhere than among their inputs, see `Replay`.
     """
 
     def __init__(self, state: Callable[[], Iterable[Tensor]], reason: str | None = None) -> None:
