@@ -108,6 +108,7 @@ _RAW = _always("Give raw counts, neither scaled nor logarithms.")
 UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1.0)
 BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
 FINITE = Domain("must hold finite values", _NO_INFINITY)
+ABOVE_MINUS_ONE = Domain("must hold values above -1", _always("Take the plain scale, or asinh."), 1e-6 - 1)
 COUNTS = Domain("must hold whole numbers of at least 0", _RAW, 0.0, whole=True)
 
 
@@ -115,6 +116,34 @@ def categories(number: int) -> Domain:
     """The codes 0, 1, ..., number - 1."""
     rule = f"must hold whole numbers from 0 to {number - 1}"
     return Domain(rule, _always("Number the categories from 0."), 0.0, number - 1, whole=True)
+
+
+@dataclass(frozen=True)
+class ColumnDomain(Domain):
+    """The values that each column of a table may have; the columns are the last axis.
+
+    Attributes:
+        columns: The domain of each.
+    """
+
+    columns: tuple[Domain, ...] = ()
+
+    @classmethod
+    def of(cls, columns: Sequence[Domain]) -> ColumnDomain:
+        """The domain of a row of columns with these domains."""
+        low, high = min(each.low for each in columns), max(each.high for each in columns)
+        rule = columns[0].rule if len(set(columns)) == 1 else "must hold in each column values of its kind"
+        return cls(rule, columns[0].repair, low, high, whole=True, columns=tuple(columns))
+
+    def contains(self, x: Any) -> Any:
+        """Mask of the entries of a tensor (..., column) that lie in their column's domain; False for NaN."""
+        low, high = (x.new_tensor([getattr(each, end) for each in self.columns]) for end in ("low", "high"))
+        whole = x.new_tensor([each.whole for each in self.columns]) > 0
+        return (x >= low) & (x <= high) & (abs(x) < math.inf) & (~whole | (x == x // 1))
+
+    def holds(self, values: ValueSummary) -> bool:
+        """True: the columns of a file are judged one by one when it is read."""
+        return True
 
 
 # Checks of arguments; the module imports no torch when it is loaded.

@@ -86,7 +86,9 @@ def walk(
         path = f"{prefix}{name}".replace("_", "-")
         parts = get_args(field.annotation) or (field.annotation,)
         records = [part for part in parts if isinstance(part, type) and issubclass(part, Record)]
-        components = [part for part in records if issubclass(part, ComponentConfig) and part.trains]
+        components = [
+            part for part in records if issubclass(part, ComponentConfig) and part.trains and part.is_choice
+        ]
         if components:
             members = {part.model_fields["kind"].default: part for part in components}
             yield Slot(path, members, owner)

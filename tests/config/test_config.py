@@ -11,6 +11,7 @@ from discrete_vae.config import base
 from discrete_vae.errors import InvalidInputError
 
 UNIONS = (
+    config.ColumnConfig,
     config.BaselineConfig,
     config.GradientConfig,
     config.HierarchyConfig,
@@ -26,7 +27,7 @@ UNIONS = (
 
 @pytest.mark.parametrize("member", [member for union in UNIONS for member in config.members(union)])
 def test_every_component_has_a_name_a_target_and_described_fields(member):
-    made = member()
+    made = member() if member.is_choice else member(columns=(config.BinaryColumnConfig(),))
     assert getattr(config, member.__name__) is member
     assert made.kind == member.model_fields["kind"].default
     module, _, name = member.target.partition(":")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.config import LikelihoodConfig, members
+from discrete_vae.config import LikelihoodConfig, RealColumnConfig, TableLikelihoodConfig, members
 from discrete_vae.inference.encode import (
     denoise_rows,
     encode_rows,
@@ -176,7 +176,8 @@ def test_errors_are_counted_over_observed_values():
 @pytest.mark.parametrize("config", members(LikelihoodConfig))
 def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
     """Statistics of the data, which some likelihoods keep beside what the decoder gives, must come along."""
-    model = small_model(likelihood=config())
+    more = {"columns": (RealColumnConfig(),) * 6} if config is TableLikelihoodConfig else {}
+    model = small_model(likelihood=config(**more))
     kind, used = type(model.likelihood), []
     original = kind.sample
     monkeypatch.setattr(kind, "sample", lambda self, *a, **k: used.append(self) or original(self, *a, **k))

@@ -150,3 +150,11 @@ def test_gaps_do_not_reach_the_scale():
     by_mask.fit_(x.masked_fill(hidden, 1e6), ~hidden)
     for one, other in zip(by_nan.buffers(), by_mask.buffers(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_feature_of_values_near_0_and_far_from_it_stays_finite():
+    x = torch.tensor([0.0, 1e-30, 0.0, 1e-30, 1e4, 2e-30, 1e4, 0.0, 1e-30, 3e4])[:, None]
+    tails = Tails((1,))
+    tails.fit_(x)
+    assert tails(x).isfinite().all()
+    assert tails.log_slope(x).isfinite().all()

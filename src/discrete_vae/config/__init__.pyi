@@ -2,6 +2,14 @@ from .base import ComponentConfig as ComponentConfig
 from .base import Record as Record
 from .base import instantiate as instantiate
 from .base import members as members
+from .columns import BaseColumnConfig as BaseColumnConfig
+from .columns import BinaryColumnConfig as BinaryColumnConfig
+from .columns import CategoryColumnConfig as CategoryColumnConfig
+from .columns import ColumnConfig as ColumnConfig
+from .columns import ConstantColumnConfig as ConstantColumnConfig
+from .columns import CountColumnConfig as CountColumnConfig
+from .columns import OrdinalColumnConfig as OrdinalColumnConfig
+from .columns import RealColumnConfig as RealColumnConfig
 from .data import Caltech101SilhouettesConfig as Caltech101SilhouettesConfig
 from .data import DataConfig as DataConfig
 from .data import DigitsConfig as DigitsConfig
@@ -43,6 +51,7 @@ from .model import SmoothingConfig as SmoothingConfig
 from .model import SpikeExponentialConfig as SpikeExponentialConfig
 from .model import SpikeGaussianConfig as SpikeGaussianConfig
 from .model import SpikeSlabConfig as SpikeSlabConfig
+from .model import TableLikelihoodConfig as TableLikelihoodConfig
 from .training import AveragingConfig as AveragingConfig
 from .training import BaselineConfig as BaselineConfig
 from .training import BetaBoundConfig as BetaBoundConfig

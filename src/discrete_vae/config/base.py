@@ -195,6 +195,8 @@ class ComponentConfig(Record):
     target: ClassVar[str]
     trains: ClassVar[bool] = True
     """False for a part that only models have that were trained with another in its place."""
+    is_choice: ClassVar[bool] = True
+    """False for a part whose settings only the data tell: the command line cannot put it in another's place."""
     references: ClassVar[tuple[str, ...]] = ()
     """Keys in `references.bib` of what to cite for it beyond the paper of the discrete VAE."""
 
@@ -229,7 +231,11 @@ def instantiate(config: ComponentConfig, **context: Any) -> Any:
         >>> instantiate(RBMConfig(num_left=3, num_right=2)).num_units
         5
     """
-    module_name, _, class_name = config.target.partition(":")
-    component = getattr(importlib.import_module(module_name), class_name)
     fields = {name: getattr(config, name) for name in type(config).model_fields if name != "kind"}
-    return component(**fields, **context)
+    return component(config.target)(**fields, **context)
+
+
+def component(target: str) -> Any:
+    """The class of a `target`, "module:Class"."""
+    module_name, _, class_name = target.partition(":")
+    return getattr(importlib.import_module(module_name), class_name)

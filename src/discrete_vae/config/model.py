@@ -7,8 +7,18 @@ from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 from pydantic import Field, PositiveFloat, model_validator
 
-from discrete_vae.checks import BINARY, COUNTS, FINITE, UNIT_INTERVAL, Domain, ValueSummary, categories
+from discrete_vae.checks import (
+    BINARY,
+    COUNTS,
+    FINITE,
+    UNIT_INTERVAL,
+    ColumnDomain,
+    Domain,
+    ValueSummary,
+    categories,
+)
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Record
+from discrete_vae.config.columns import ColumnConfig
 from discrete_vae.errors import InvalidInputError
 
 # Smoothing transformations r(zeta|z).
@@ -345,11 +355,27 @@ class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     kind: Literal["negative-binomial"] = "negative-binomial"
 
 
+class TableLikelihoodConfig(BaseLikelihoodConfig):
+    """Columns of different kinds; `discrete_vae.data.infer_schema` finds them."""
+
+    target = "discrete_vae.likelihoods.table:TableLikelihood"
+    is_choice = False
+    reads = "a table with named columns"
+    kind: Literal["table"] = "table"
+    columns: tuple[ColumnConfig, ...] = Field(
+        min_length=1, description="The columns, in the order of the data."
+    )
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        return ColumnDomain.of([column.domain for column in self.columns])
+
+
 LikelihoodConfig = Annotated[
     BernoulliLikelihoodConfig
     | GaussianLikelihoodConfig
     | CategoricalLikelihoodConfig
-    | NegativeBinomialLikelihoodConfig,
+    | NegativeBinomialLikelihoodConfig
+    | TableLikelihoodConfig,
     Field(discriminator="kind", description="Likelihood of x given the latents."),
 ]
 

@@ -364,7 +364,8 @@ def _scaling(values: ValueSummary) -> str:
 
 
 def _likelihoods() -> dict[str, Any]:
-    return {config.model_fields["kind"].default: config for config in members(LikelihoodConfig)}
+    found = (config for config in members(LikelihoodConfig) if config.is_choice)
+    return {config.model_fields["kind"].default: config for config in found}
 
 
 def _all_values(dataset: DataSplits) -> ValueSummary:

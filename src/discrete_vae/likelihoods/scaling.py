@@ -17,6 +17,7 @@ _GAIN = 0.1  # nats per value below which a feature stays as it is
 _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
+_NARROWEST = 1e-15  # least width, as a share of the largest distance from the center
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -160,7 +161,11 @@ class Tails(nn.Module):
         best = torch.where(spikes < _MOST_EQUAL, best, torch.inf)
         zero = torch.where((low >= 0) | (high <= 0), 0.0, middle)
         for around in (zero, middle, low, high):
-            distances = (rows - around).abs().nanquantile(torch.tensor(_WIDTHS, dtype=rows.dtype), 0)
+            away = (rows - around).abs()
+            distances = away.nanquantile(torch.tensor(_WIDTHS, dtype=rows.dtype), 0)
+            # beyond, the square of (x - center) / width overflows in float32
+            least = _NARROWEST * away.nan_to_num(-torch.inf).amax(0)
+            distances = distances.where(distances > least, torch.nan)
             for wide in distances:
                 scaled = (rows - around) / wide
                 found = _log_density(scaled.asinh(), -0.5 * scaled.square().log1p() - wide.log())

@@ -1,0 +1,317 @@
+"""The columns of a table: as a file has them, and the kinds as which a model reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field
+
+from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, Domain, categories
+from discrete_vae.config.base import ComponentConfig, component
+from discrete_vae.errors import InvalidInputError
+
+
+@dataclass(frozen=True, eq=False)
+class RawColumn:
+    """A column of a file: a number, a word or nothing in each row.
+
+    Attributes:
+        name: Its name.
+        numbers: (row,) float64; NaN where there is a word or nothing.
+        codes: (row,) place in `words`, -1 where there is no word; None for a column without words.
+        words: The different words, in the order of the file, or in the order that it declares.
+        declared: Whether the file says that these are all the values there are.
+        ordered: Whether it says that they have an order.
+    """
+
+    name: str
+    numbers: np.ndarray
+    codes: np.ndarray | None = None
+    words: tuple[str, ...] = ()
+    declared: bool = False
+    ordered: bool = False
+
+    @property
+    def missing(self) -> np.ndarray:
+        """Mask of the rows without a value."""
+        missing = np.isnan(self.numbers)
+        return missing if self.codes is None else missing & (self.codes < 0)
+
+    def counts(self) -> dict[str, int]:
+        """How often each value occurs: numbers in ascending order, then words."""
+        values, counts = np.unique(self.numbers[~np.isnan(self.numbers)], return_counts=True)
+        found = {word_of(value): int(count) for value, count in zip(values, counts, strict=True)}
+        if self.codes is not None:
+            more = np.bincount(self.codes[self.codes >= 0], minlength=len(self.words))
+            found |= {word: int(count) for word, count in zip(self.words, more, strict=True)}
+        return found
+
+
+def word_of(value: float) -> str:
+    """A number as the shortest text that gives it back.
+
+    Examples:
+        >>> word_of(3.0), word_of(0.1)
+        ('3', '0.1')
+    """
+    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+
+
+class BaseColumnConfig(ComponentConfig):
+    """A column of a table: its name, and what its values are.
+
+    A kind of column is a subclass and a row of the union `ColumnConfig`; its target is the likelihood of such columns.
+    """
+
+    name: str = Field(default="", description="The column's name in the file.")
+
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        """The config for a column of a file.
+
+        Args:
+            column: The column, with at least one value.
+            words: What the user adds to the kind, such as a scale.
+
+        Raises:
+            InvalidInputError: If the column's values are not of this kind; names it.
+        """
+        raise NotImplementedError
+
+    @property
+    def domain(self) -> Domain:
+        """The values that the model reads."""
+        return FINITE
+
+    @property
+    def group(self) -> Hashable:
+        """What columns that are computed at once have in common."""
+        return self.kind  # pyright: ignore[reportAttributeAccessIssue]
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        """Keywords of the likelihood of columns of one group."""
+        del columns
+        return {}
+
+    def build(self, columns: Sequence[Any]) -> Any:
+        """The likelihood of columns of this one's group."""
+        return component(self.target)((len(columns),), **self.keywords(columns))
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        """Values as the model reads them, (row,) float64, NaN where there is none.
+
+        Raises:
+            InvalidInputError: If a value is not of this kind; names the column and the value.
+        """
+        raise NotImplementedError
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """Values as a file has them, (row,), numbers or words, None for NaN; the reverse of `encode`."""
+        raise NotImplementedError
+
+    def _refuse(self, rule: str, received: object, repair: str) -> InvalidInputError:
+        return InvalidInputError(f"column {self.name!r}", rule, received, repair)
+
+
+class _NumberColumnConfig(BaseColumnConfig):
+    """A column of numbers."""
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        if column.codes is not None and (column.codes >= 0).any():
+            word = column.words[int(column.codes.max())]
+            repair = "Leave missing values out, or read it as a category."
+            raise self._refuse("must hold numbers", repr(word[:40]), repair)
+        if np.isinf(column.numbers).any():
+            raise self._refuse("must hold finite numbers", "infinity", "Leave the cell empty.")
+        return column.numbers
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        return values
+
+
+class RealColumnConfig(_NumberColumnConfig):
+    """Real values, with a learned scale."""
+
+    target = "discrete_vae.likelihoods.table:RealLikelihood"
+    kind: Literal["real"] = "real"
+    scale: Literal["plain", "log1p", "asinh"] = Field(
+        default="plain", description="Scale on which the values have a Gaussian law."
+    )
+    whole: bool = Field(
+        default=False, description="Whether the file has whole numbers, which are rounded to."
+    )
+
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        config = cls(name=column.name, scale=words or "plain")  # pyright: ignore[reportArgumentType]
+        values = config.encode(column)
+        if config.scale == "log1p" and np.nanmin(values) <= -1:
+            raise config._refuse(
+                "must lie above -1 for log1p", word_of(np.nanmin(values)), "Take real:asinh."
+            )
+        whole = bool((values[~np.isnan(values)] % 1 == 0).all())
+        return config.model_copy(update={"whole": whole})
+
+    @property
+    def domain(self) -> Domain:
+        return ABOVE_MINUS_ONE if self.scale == "log1p" else FINITE
+
+    @property
+    def group(self) -> Hashable:
+        return self.kind, self.scale
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        return {"scale": columns[0].scale}
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        return np.round(values) if self.whole else values
+
+
+class CountColumnConfig(_NumberColumnConfig):
+    """Counts, with a learned dispersion."""
+
+    target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
+    kind: Literal["count"] = "count"
+
+    @property
+    def domain(self) -> Domain:
+        return COUNTS
+
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        del words
+        config = cls(name=column.name)
+        config.encode(column)
+        return config
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        values = super().encode(column)
+        wrong = values[(values < 0) | (values % 1 != 0)]  # False for NaN
+        wrong = wrong[~np.isnan(wrong)]
+        if len(wrong):
+            raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
+        return values
+
+
+class _ValuesColumnConfig(BaseColumnConfig):
+    """A column of a few different values, each with its code 0, 1, ...; values are words or numbers."""
+
+    values: tuple[str, ...] = Field(
+        default=("0", "1"), min_length=2, description="The values, as the file has them."
+    )
+
+    @property
+    def domain(self) -> Domain:
+        return categories(len(self.values))
+
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        if words:
+            values = tuple(word.strip() for word in words.split("<"))
+        else:
+            values = column.words if column.declared else _in_order([*column.counts()])
+        config = cls(name=column.name, values=values)
+        config.encode(column)
+        return config
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        return {"num_categories": tuple(len(column.values) for column in columns)}
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        place = {value: float(code) for code, value in enumerate(self.values)}
+        numbers, rows = np.unique(column.numbers, return_inverse=True)
+        known = [np.nan if np.isnan(number) else place.get(word_of(number), -1.0) for number in numbers]
+        result = (
+            np.array(known, np.float64)[rows].reshape(len(column.numbers)) if len(numbers) else column.numbers
+        )
+        if column.codes is not None:
+            codes = np.array([place.get(word, -1.0) for word in column.words] + [0.0])[column.codes]
+            result = np.where(column.codes >= 0, codes, result)
+        unknown = np.flatnonzero(result < 0)
+        if len(unknown):
+            row = int(unknown[0])
+            code = -1 if column.codes is None else int(column.codes[row])
+            word = word_of(column.numbers[row]) if code < 0 else column.words[code]
+            rule = f"must hold {', '.join(self.values[:5])}{', ...' * (len(self.values) > 5)}"
+            repair = "Correct it, or leave the value out."
+            raise self._refuse(rule, f"{word[:40]!r} in row {row + 1}", repair)
+        return result
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        codes = np.clip(np.rint(np.where(np.isnan(values), 0, values)), 0, len(self.values) - 1).astype(int)
+        words = np.array(self.values, object)[codes]
+        words[np.isnan(values)] = None
+        return words
+
+
+def _in_order(words: Sequence[str]) -> tuple[str, ...]:
+    """Words that are all numbers in the order of these, else in alphabetical order."""
+    try:
+        return tuple(sorted(words, key=float))
+    except ValueError:
+        return tuple(sorted(words))
+
+
+class BinaryColumnConfig(_ValuesColumnConfig):
+    """One of two values."""
+
+    target = "discrete_vae.likelihoods.families:BernoulliLikelihood"
+    kind: Literal["binary"] = "binary"
+    values: tuple[str, str] = Field(default=("0", "1"), description="The two values, as the file has them.")
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        return {}
+
+
+class CategoryColumnConfig(_ValuesColumnConfig):
+    """One of several values without an order."""
+
+    target = "discrete_vae.likelihoods.table:CategoryLikelihood"
+    kind: Literal["category"] = "category"
+
+    @property
+    def group(self) -> Hashable:
+        """Columns of similar numbers of values: a slice has as many logits for each as the largest."""
+        return self.kind, (len(self.values) - 1).bit_length()
+
+
+class OrdinalColumnConfig(_ValuesColumnConfig):
+    """One of several values in order, the lowest first."""
+
+    target = "discrete_vae.likelihoods.table:OrdinalLikelihood"
+    kind: Literal["ordinal"] = "ordinal"
+    values: tuple[str, ...] = Field(
+        default=("0", "1", "2"),
+        min_length=3,
+        description="The values as the file has them, the lowest first.",
+    )
+
+
+class ConstantColumnConfig(_ValuesColumnConfig):
+    """One value: it adds nothing to the likelihood, and comes back as it is."""
+
+    target = "discrete_vae.likelihoods.table:ConstantLikelihood"
+    kind: Literal["constant"] = "constant"
+    values: tuple[str] = Field(default=("0",), description="The value, as the file has it.")
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        return {}
+
+
+ColumnConfig = Annotated[
+    BinaryColumnConfig
+    | RealColumnConfig
+    | CountColumnConfig
+    | CategoryColumnConfig
+    | OrdinalColumnConfig
+    | ConstantColumnConfig,
+    Field(discriminator="kind", description="Kind of a column."),
+]

@@ -1,0 +1,413 @@
+"""The likelihood of a table whose columns are of different kinds, and the kinds that only tables have."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+from torch.distributions import Categorical, Distribution, constraints
+from torch.nn import functional
+
+from discrete_vae.checks import ABOVE_MINUS_ONE, FINITE, ColumnDomain, Domain, categories
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.families import GaussianLikelihood
+
+if TYPE_CHECKING:
+    from discrete_vae.config.model import ColumnConfig
+
+
+class CodesLikelihood(Likelihood):
+    """p(x | parameters) of codes 0, 1, ..., K_i - 1, a number K_i for each feature; the base of both such kinds.
+
+    Args:
+        event_shape: (feature,).
+        num_categories: K_i of each feature, at least 2.
+        parameters_per_feature: P.
+    """
+
+    has_code: Tensor
+
+    def __init__(
+        self, event_shape: Sequence[int], num_categories: Sequence[int], parameters_per_feature: int
+    ) -> None:
+        super().__init__(event_shape, parameters_per_feature)
+        sizes = tuple(num_categories)
+        if self.event_shape != (len(sizes),) or min(sizes) < 2:
+            repair = "A feature with one value carries nothing: drop it."
+            raise InvalidInputError("num_categories", f"must be {event_shape} numbers from 2", sizes, repair)
+        self.num_categories = sizes
+        codes = torch.arange(max(sizes))[:, None]
+        self.register_buffer("has_code", codes < torch.tensor(sizes), persistent=False)
+
+    @abstractmethod
+    def log_probs(self, parameters: Tensor) -> Tensor:
+        """log P(x_i = k), (..., largest K, feature); -inf for codes that a feature does not have."""
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        return ColumnDomain.of([categories(size) for size in self.num_categories])
+
+    def distribution(self, parameters: Tensor) -> Categorical:
+        """Categorical(logits), batch shape (..., feature); it draws and takes int64 codes."""
+        return Categorical(logits=self.log_probs(parameters).transpose(-1, -2), validate_args=False)
+
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        log_probs = self.log_probs(parameters)
+        codes = x.long().clamp(0, len(self.has_code) - 1)
+        return log_probs.gather(-2, codes.expand(*log_probs.shape[:-2], -1)[..., None, :]).squeeze(-2)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        """The expected code, (..., feature): meaningful for ordered codes; `mode` is for the others."""
+        probabilities = self.log_probs(parameters).exp()
+        codes = torch.arange(len(self.has_code), dtype=probabilities.dtype, device=probabilities.device)
+        return (probabilities * codes[:, None]).sum(-2)
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        log_probs = self._drawable(self.log_probs(parameters))
+        return log_probs.argmax(-2).to(log_probs.dtype)
+
+    @torch.no_grad()
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        """Draw codes, (..., feature): the first of K exponential clocks rings, each at the rate of its code."""
+        log_probs = self._drawable(self.log_probs(parameters))
+        clocks = torch.empty_like(log_probs).exponential_(generator=generator)
+        return (log_probs - clocks.log()).argmax(-2).to(log_probs.dtype)
+
+    def _shares(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """Frequencies of the codes, (largest K, feature) float64, with half a count added for each code."""
+        seen = ~x.isnan() if observed is None else observed
+        codes = range(len(self.has_code))
+        counts = torch.stack([((x == code) & seen).sum(0, dtype=torch.float64) for code in codes])
+        counts = (counts + 0.5) * self.has_code
+        return counts / counts.sum(0)
+
+
+class CategoryLikelihood(CodesLikelihood):
+    """Codes without an order: a logit for each, from the decoder.
+
+    The decoder returns as many logits for each feature as the largest K; those of codes that a feature does not have
+    are ignored.
+
+    Args:
+        event_shape: (feature,).
+        num_categories: K_i of each feature, at least 2.
+
+    Examples:
+        >>> likelihood = CategoryLikelihood((2,), (2, 3))
+        >>> likelihood.distribution(torch.zeros(1, 6)).probs
+        tensor([[[0.5000, 0.5000, 0.0000],
+                 [0.3333, 0.3333, 0.3333]]])
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, event_shape: Sequence[int], num_categories: Sequence[int]) -> None:
+        super().__init__(event_shape, num_categories, max(num_categories))
+        self._all_alike = len(set(self.num_categories)) == 1
+        self.register_buffer("frequencies", self.has_code / self.has_code.sum(0))
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return self.parameter_shape
+
+    @torch.no_grad()
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Keep the frequencies of the codes; return their logarithms as logits, (*parameter_shape)."""
+        self.check(x, observed)
+        self.frequencies.copy_(self._shares(x, observed))
+        return self.frequencies.log().masked_fill(~self.has_code, 0).flatten()
+
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """One-hot codes, (batch, *input_shape); unobserved entries read as the training frequencies."""
+        codes = torch.arange(len(self.has_code), dtype=x.dtype, device=x.device)[:, None]
+        hot = (x[..., None, :] == codes).to(x.dtype)
+        if observed is not None:
+            hot = torch.where(observed[..., None, :], hot, self.frequencies.to(x.dtype))
+        return hot.flatten(-2)
+
+    def log_probs(self, parameters: Tensor) -> Tensor:
+        logits = self.unfold(parameters)
+        return (logits if self._all_alike else logits.masked_fill(~self.has_code, -torch.inf)).log_softmax(-2)
+
+
+class OrdinalLikelihood(CodesLikelihood):
+    """Codes in order: P(x_i <= k) = sigmoid(t_ik - eta_i), eta from the decoder, ascending thresholds t_ik learned.
+
+    Source: McCullagh 1980, "Regression models for ordinal data", section 2.3.
+
+    Args:
+        event_shape: (feature,).
+        num_categories: K_i of each feature, at least 2.
+
+    Attributes:
+        first: t_i0, learned, (feature,).
+        log_steps: log(t_ik - t_i(k-1)), learned, (largest K - 2, feature).
+
+    Examples:
+        >>> likelihood = OrdinalLikelihood((1,), (2,))
+        >>> likelihood.distribution(torch.tensor([[0.0], [1.0]])).probs[..., 1]
+        tensor([[0.5000],
+                [0.7311]], grad_fn=...)
+    """
+
+    def __init__(self, event_shape: Sequence[int], num_categories: Sequence[int]) -> None:
+        super().__init__(event_shape, num_categories, 1)
+        self.first = nn.Parameter(torch.zeros(self.event_shape))
+        self.log_steps = nn.Parameter(torch.zeros(len(self.has_code) - 2, *self.event_shape))
+
+    @torch.no_grad()
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Take the thresholds from the frequencies of the codes; return zeros."""
+        self.check(x, observed)
+        thresholds = self._shares(x, observed).cumsum(0)[:-1].logit()
+        self.first.copy_(thresholds[0])
+        self.log_steps.copy_(torch.where(self.has_code[2:], thresholds.diff(dim=0).log(), 0))
+        return torch.zeros_like(self.first)
+
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Codes evenly spaced from -1 to 1, (batch, feature); unobserved entries read as 0."""
+        spaced = (2 * x / (self.has_code.sum(0) - 1) - 1).to(x.dtype)
+        return spaced if observed is None else spaced.masked_fill(~observed, 0)
+
+    def log_probs(self, parameters: Tensor) -> Tensor:
+        """log P(x_i = k), (..., largest K, feature).
+
+        With a = t_k - eta and b = t_(k-1) - eta, sigmoid(a) - sigmoid(b) = sigmoid(a) sigmoid(-b) (1 - e^(b - a)),
+        which is accurate in both tails.
+        """
+        eta = self._only(parameters)[..., None, :]
+        first, steps = self.first.to(eta.dtype)[None], self.log_steps.to(eta.dtype).exp()
+        has_step, has_threshold = self.has_code[2:], self.has_code[1:]
+        thresholds = torch.cat([first, first + steps.masked_fill(~has_step, 0).cumsum(0)])
+        below = functional.logsigmoid(thresholds - eta).masked_fill(~has_threshold, 0)
+        above = functional.logsigmoid(eta - thresholds).masked_fill(~has_threshold, -torch.inf)
+        width = (-torch.expm1(-torch.where(has_step, steps, 1))).log().masked_fill(~has_step, 0)
+        return (
+            functional.pad(below, (0, 0, 0, 1))
+            + functional.pad(above, (0, 0, 1, 0))
+            + functional.pad(width, (0, 0, 1, 1))
+        )
+
+
+class Log1p(nn.Module):
+    """y = log(1 + x), for features above -1 that spread over orders of magnitude.
+
+    It stands in the place of `discrete_vae.likelihoods.scaling.Tails` and has its methods.
+    """
+
+    def fit_(self, x: Tensor, observed: Tensor | None = None) -> None:
+        """Nothing is fitted."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x.log1p()
+
+    def log_slope(self, x: Tensor) -> Tensor:
+        """log dy/dx, nats, in the shape of x."""
+        return -x.log1p()
+
+    def invert(self, y: Tensor) -> Tensor:
+        """x on its own scale; y above 80 counts as that."""
+        return y.clamp_max(_LARGEST).expm1()
+
+    def mean_of(self, mean: Tensor, std: Tensor) -> Tensor:
+        """E[x] where y is Normal(mean, std)."""
+        return self.invert(mean + 0.5 * std.square())
+
+    def mode_of(self, mean: Tensor, std: Tensor) -> Tensor:
+        """The x of highest density where y is Normal(mean, std)."""
+        return self.invert(mean - std.square())
+
+
+_LARGEST = 80.0  # e^80 is finite in float32
+
+
+class RealLikelihood(GaussianLikelihood):
+    """Real features on one of three scales; log-densities are those of x on its own scale.
+
+    Args:
+        event_shape: (feature,).
+        scale: "plain"; "log1p", for values above -1; or "asinh", fitted to features with long tails.
+    """
+
+    def __init__(self, event_shape: Sequence[int], *, scale: str = "plain") -> None:
+        super().__init__(event_shape, shorten_tails=scale == "asinh")
+        if scale == "log1p":
+            self.tails = Log1p()
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        return ABOVE_MINUS_ONE if isinstance(self.tails, Log1p) else FINITE
+
+
+class ConstantLikelihood(Likelihood):
+    """Features with one value: probability 1 whatever the decoder returns, which has one output for each."""
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        return categories(1)
+
+    def distribution(self, parameters: Tensor) -> Categorical:
+        """Categorical of one code, batch shape (..., feature)."""
+        return Categorical(logits=torch.zeros_like(self._only(parameters))[..., None], validate_args=False)
+
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        return 0 * self._only(parameters)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        return torch.zeros_like(self._only(parameters))
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        return self.mean(parameters)
+
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        return self.mean(parameters)
+
+
+class TableLikelihood(Likelihood):
+    """p(x | parameters) of a row of a table: columns of different kinds, independent given the parameters.
+
+    Columns of one kind are one likelihood of their own, computed at once; the decoder's output is cut into a slice for
+    each kind, and the encoder reads what each kind reads, one after the other.
+
+    Args:
+        event_shape: (column,).
+        columns: Kind and settings of each column, in the order of x.
+
+    Attributes:
+        kinds: The likelihood of each kind, over its columns.
+
+    Examples:
+        >>> from discrete_vae.config import BinaryColumnConfig, RealColumnConfig
+        >>> likelihood = TableLikelihood((2,), [RealColumnConfig(name="age"), BinaryColumnConfig(name="smokes")])
+        >>> likelihood.log_prob(torch.zeros(1, 2), torch.tensor([[0.0, 1.0]])).item()  # -log(2) - log(2 pi) / 2
+        -1.6120...
+    """
+
+    kinds: Sequence[Likelihood]
+    by_kind: Tensor
+    order: Tensor
+
+    def __init__(self, event_shape: Sequence[int], columns: Sequence[ColumnConfig]) -> None:
+        super().__init__(event_shape)
+        if self.event_shape != (len(columns),):
+            repair = "Give one for each column of the table."
+            raise InvalidInputError("columns", f"must be as many as {event_shape} says", len(columns), repair)
+        groups: dict[object, list[int]] = {}
+        for place, column in enumerate(columns):
+            groups.setdefault(column.group, []).append(place)
+        kinds = [columns[own[0]].build([columns[place] for place in own]) for own in groups.values()]
+        self.kinds = nn.ModuleList(kinds)  # pyright: ignore[reportAttributeAccessIssue]
+        by_kind = [place for places in groups.values() for place in places]
+        self._is_sorted = by_kind == sorted(by_kind)
+        self.register_buffer("by_kind", torch.tensor(by_kind), persistent=False)
+        self.register_buffer("order", torch.tensor(by_kind).argsort(), persistent=False)
+        self._sizes = [kind.parameter_shape[0] for kind in self.kinds]
+
+    @property
+    def parameter_shape(self) -> tuple[int, ...]:
+        return (sum(self._sizes),)
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return (sum(kind.input_shape[0] for kind in self.kinds),)
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        domains: list[Domain] = []
+        for kind in self.kinds:
+            domain = kind.domain(exact=exact)
+            domains += domain.columns if isinstance(domain, ColumnDomain) else [domain] * kind.num_features
+        return ColumnDomain.of([domains[place] for place in self.order.tolist()])
+
+    def distribution(self, parameters: Tensor) -> Distribution:
+        parts = [
+            kind.distribution(part) for kind, part in zip(self.kinds, self._cut(parameters), strict=True)
+        ]
+        return _Columns(parts, self)
+
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Initialize each kind on its columns; return their starts, one after the other."""
+        self.check(x, observed)
+        return torch.cat([kind.initialize_(own, seen) for kind, own, seen in self._of(x, observed)])
+
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        self.check(x, observed)
+        return torch.cat([kind.fit_marginals_(own, seen) for kind, own, seen in self._of(x, observed)])
+
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """What the kinds read, one after the other, (batch, *input_shape)."""
+        return torch.cat([kind.network_input(own, seen) for kind, own, seen in self._of(x, observed)], -1)
+
+    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        parts = zip(self._of(x, None), self._cut(parameters), strict=True)
+        first, *rest = [kind.joint_log_prob(part, own) for (kind, own, _), part in parts]
+        return sum(rest, first)
+
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        parts = zip(self._of(x, None), self._cut(parameters), strict=True)
+        return self._join([kind.feature_log_prob(part, own) for (kind, own, _), part in parts])
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        return self._each(parameters, lambda kind, part: kind.mean(part))
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        return self._each(parameters, lambda kind, part: kind.mode(part))
+
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        return self._each(parameters, lambda kind, part: kind.sample(part, generator=generator))
+
+    def _each(self, parameters: Tensor, call: Callable[[Likelihood, Tensor], Tensor]) -> Tensor:
+        """What a call gives for each kind's slice, its columns in the table's order."""
+        return self._join([call(*each) for each in zip(self.kinds, self._cut(parameters), strict=True)])
+
+    def _cut(self, parameters: Tensor) -> tuple[Tensor, ...]:
+        """The slice of each kind."""
+        return parameters.split(self._sizes, -1)
+
+    def _of(self, x: Tensor, observed: Tensor | None) -> list[tuple[Likelihood, Tensor, Tensor | None]]:
+        """Each kind with its columns of x and of the mask."""
+        widths = [kind.num_features for kind in self.kinds]
+        parts = [x if self._is_sorted else x.index_select(-1, self.by_kind)]
+        if observed is not None:
+            parts.append(observed if self._is_sorted else observed.index_select(-1, self.by_kind))
+        columns, masks = [*(part.split(widths, -1) for part in parts), [None] * len(widths)][:2]
+        return list(zip(self.kinds, columns, masks, strict=True))
+
+    def _join(self, parts: Sequence[Tensor]) -> Tensor:
+        """Columns in the table's order from those of each kind."""
+        joined = torch.cat(list(parts), -1) if len(parts) > 1 else parts[0]
+        return joined if self._is_sorted else joined.index_select(-1, self.order)
+
+
+class _Columns(Distribution):
+    """The laws of the columns of a table, batch shape (..., column)."""
+
+    def __init__(self, parts: Sequence[Distribution], table: TableLikelihood) -> None:
+        self._parts, self._table = parts, table
+        first = parts[0].batch_shape
+        super().__init__(torch.Size([*first[:-1], len(table.order)]), validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """None: nothing is checked, which would wait for an accelerator."""
+        return {}
+
+    @property
+    def mean(self) -> Tensor:
+        return self._table._join([part.mean for part in self._parts])
+
+    @property
+    def mode(self) -> Tensor:
+        return self._table._join([part.mode for part in self._parts])
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        values = [own for _, own, _ in self._table._of(value, None)]
+        return self._table._join([part.log_prob(own) for part, own in zip(self._parts, values, strict=True)])
+
+    @torch.no_grad()
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = torch.Size(sample_shape)
+        drawn = [part.sample(shape) for part in self._parts]
+        return self._table._join(
+            [part.to(drawn[0].dtype) if part.dtype != drawn[0].dtype else part for part in drawn]
+        )

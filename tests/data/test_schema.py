@@ -1,0 +1,195 @@
+"""Columns of a table: the rules by which their kinds are found, and tables that come back as they were."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+
+from discrete_vae import DiscreteVAE
+from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig, TableLikelihoodConfig
+from discrete_vae.data import infer_schema
+from discrete_vae.data.schema import raw_column
+from discrete_vae.errors import InvalidInputError
+
+RANDOM = np.random.default_rng(0)
+
+
+def mixed(rows=60):
+    """A table of every kind, with gaps."""
+    random = np.random.default_rng(1)
+    table = {
+        "age": random.integers(18, 90, rows).astype(float),
+        "sex": random.choice(["f", "m"], rows).astype(object),
+        "city": random.choice(["Köln", "Lyon", "Brno"], rows).astype(object),
+        "visits": random.poisson(9.0, rows) * (random.random(rows) < 0.7),
+        "pain": random.integers(1, 6, rows),
+        "weight": random.normal(70.0, 10.0, rows),
+        "ok": random.random(rows) < 0.5,
+        "land": np.full(rows, "EU", object),
+    }
+    table["age"][3], table["sex"][5], table["weight"][7] = np.nan, None, np.nan
+    return table
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "is_guess"),
+    [
+        ([None, None, np.nan], "left out", False),
+        ([3, 3, None, 3], "constant", False),
+        (["yes", "yes"], "constant", False),
+        ([1, 2, 2, 1], "binary", False),
+        (["a", "b", None, "b"], "binary", False),
+        ([True, False, True], "binary", False),
+        ([-1, 1, 1, -1], "binary", False),
+        (["a", "b", "c", "a"], "category", False),
+        ([*"abc", 1, 2, 1], "category", False),
+        ([f"name {k}" for k in range(30)], "left out", False),
+        (list(RANDOM.normal(size=40)), "real", False),
+        ([0.5, 1.5, 2.5, 0.5], "real", True),
+        ([1, 2, 3, 2], "ordinal", True),
+        (list(range(40)), "count", True),
+        (list(range(18, 80)), "real", True),
+        (list(np.exp(3 * RANDOM.normal(size=400))), "real:asinh", False),
+    ],
+)
+def test_the_rules(values, kind, is_guess):
+    schema = infer_schema({"x": values, "y": np.arange(len(values)) + 0.5})
+    line = str(schema.readings[0])
+    assert line.startswith(f"x: {kind} (")
+    assert bool(schema.readings[0].hint) == is_guess or kind == "left out"
+
+
+def test_columns_of_pandas_keep_what_they_declare():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(
+        {
+            "size": pandas.Categorical(["S", "L", None, "S"], categories=["S", "M", "L"], ordered=True),
+            "color": pandas.Categorical(["red", "blue", "red", "red"], categories=["red", "green", "blue"]),
+            "number": pandas.array([1, None, 3, 1], dtype="Int64"),
+            "word": pandas.array(["u", None, "v", "w"], dtype="string"),
+        }
+    )
+    schema = infer_schema(frame)
+    assert [column.kind for column in schema.columns] == ["ordinal", "category", "binary", "category"]
+    assert [schema.columns[place].values for place in (0, 1)] == [("S", "M", "L"), ("red", "green", "blue")]
+    decoded = schema.decode(schema.encode(frame))
+    assert decoded["size"].tolist() == ["S", "L", None, "S"]
+    assert decoded["word"].tolist() == ["u", None, "v", "w"]
+
+
+def test_the_user_has_the_last_word():
+    table = {
+        "a": [1, 2, 3, 2],
+        "b": ["low", "high", "middle", "low"],
+        "c": [0.0, 10.0, 900.0, 3.0],
+        "d": [1, 2, 3, 4],
+    }
+    kinds = {"a": "category", "b": "ordinal:low<middle<high", "c": "real:log1p", "d": "ignore"}
+    schema = infer_schema(table, kinds)
+    assert [column.kind for column in schema.columns] == ["category", "ordinal", "real"]
+    assert schema.encode(table)[:, 1].tolist() == [0.0, 2.0, 1.0, 0.0]
+    assert schema.columns[2].scale == "log1p"
+
+
+def test_a_table_goes_to_numbers_and_back():
+    table = mixed()
+    schema = infer_schema(table)
+    back = schema.decode(schema.encode(table))
+    assert list(back) == list(table)
+    for name, values in table.items():
+        for was, found in zip(values.tolist(), back[name].tolist(), strict=True):
+            if was is None or was != was:
+                assert found is None or found != found
+            else:
+                assert str(was) == str(found) or was == pytest.approx(float(found), rel=1e-6), name
+
+
+@settings(max_examples=15, deadline=None, phases=[Phase.generate])
+@given(st.data())
+def test_any_table_trains_a_step_and_generates_its_own_values(data):
+    """Words, order and gaps of any mixed table survive; what is drawn are values that the table has, of its kinds."""
+    rows = data.draw(st.integers(6, 20))
+    words = st.text(
+        st.characters(codec="utf-8", exclude_categories=("Cs", "Cc", "Zs", "Zl", "Zp")),
+        min_size=1,
+        max_size=4,
+    )
+    few = data.draw(
+        st.lists(words.filter(lambda word: word not in ("NaT", "<NA>")), min_size=1, max_size=4, unique=True)
+    )
+    cells = [
+        st.sampled_from([*few, None]),
+        st.one_of(st.none(), st.floats(-1e4, 1e4, width=32)),
+        st.one_of(st.none(), st.integers(0, 50)),
+        st.sampled_from([True, False]),
+    ]
+    table = {
+        f"c{place}": data.draw(st.lists(each, min_size=rows, max_size=rows))
+        for place, each in enumerate(cells)
+    }
+    schema = infer_schema(table)
+    x = schema.encode(table)
+    torch.manual_seed(0)
+    model = DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=len(schema.columns),
+            missing=True,
+            prior=RBMConfig(num_left=2, num_right=2),
+            posterior=HierarchicalPosteriorConfig(groups=1, hidden=(4,)),
+            likelihood=TableLikelihoodConfig(columns=schema.columns),
+        )
+    )
+    model.initialize_(x)
+    loss = model.elbo(x).loss
+    assert loss.isfinite()
+    loss.backward()
+    with torch.no_grad():
+        latents = model.eval().sample(5, num_sweeps=2)
+        parameters = model.parameters_of(model.hierarchy.decoder_input(latents.zeta, latents.h))
+        drawn = schema.decode(model.likelihood.sample(parameters))
+    assert list(drawn) == [column.name for column in schema.columns]
+    for column in schema.columns:
+        if column.kind in ("binary", "category", "ordinal", "constant"):
+            assert set(drawn[column.name]) <= set(column.values)
+            declared = ("False", "True") if column.name == "c3" else ()
+            assert set(column.values) <= {*raw_column("", table[column.name]).counts(), *declared}
+        elif column.kind == "count" or column.whole:
+            assert (drawn[column.name] % 1 == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda: infer_schema([1, 2]), "table"),
+        (lambda: infer_schema({"a": [1, 2], "b": [1]}), "column 'b'"),
+        (lambda: infer_schema({"a": [1, 2]}, {"b": "real"}), "kinds"),
+        (lambda: infer_schema({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
+        (lambda: infer_schema({"a": [None, None]}), "table"),
+        (lambda: infer_schema({"a": [*range(40), "?"]}), "column 'a'"),
+        (lambda: infer_schema({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
+        (lambda: infer_schema({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
+        (lambda: infer_schema({"a": [-2.0, 2.0]}, {"a": "real:log1p"}), "column 'a'"),
+        (lambda: infer_schema(mixed()).encode({"age": [1.0]}), "table"),
+        (
+            lambda: infer_schema(mixed()).encode(mixed() | {"city": np.full(60, "Rom", object)}),
+            "column 'city'",
+        ),
+        (lambda: infer_schema(mixed()).decode(torch.zeros(3, 2)), "x"),
+    ],
+)
+def test_what_does_not_fit_is_named(call, argument):
+    with pytest.raises(InvalidInputError) as caught:
+        call()
+    assert caught.value.argument == argument
+
+
+def test_the_schema_survives_a_file():
+    schema = infer_schema(mixed())
+    config = ModelConfig(
+        num_features=len(schema.columns), likelihood=TableLikelihoodConfig(columns=schema.columns)
+    )
+    again = ModelConfig.from_json(json.dumps(json.loads(config.model_dump_json())))
+    assert again.likelihood.columns == schema.columns

@@ -1,0 +1,248 @@
+"""Columns of different kinds: each kind obeys the laws of a likelihood, and a table is the product of its columns."""
+
+import copy
+
+import pytest
+import torch
+
+from discrete_vae import DiscreteVAE, exact_log_partition
+from discrete_vae.config import (
+    BinaryColumnConfig,
+    CategoryColumnConfig,
+    ConstantColumnConfig,
+    CountColumnConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    OrdinalColumnConfig,
+    RBMConfig,
+    RealColumnConfig,
+    TableLikelihoodConfig,
+    instantiate,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.table import (
+    CategoryLikelihood,
+    OrdinalLikelihood,
+    RealLikelihood,
+    TableLikelihood,
+)
+from discrete_vae.testing import all_states, check_mean
+from discrete_vae.testing import likelihoods as contracts
+from discrete_vae.testing.likelihoods import Support
+
+COLUMNS = (
+    BinaryColumnConfig(name="smokes"),
+    RealColumnConfig(name="pressure"),
+    CategoryColumnConfig(name="city", values=("a", "b", "c")),
+    CountColumnConfig(name="visits"),
+    OrdinalColumnConfig(name="pain", values=("none", "some", "much", "all")),
+    RealColumnConfig(name="income", scale="log1p"),
+    BinaryColumnConfig(name="sex", values=("f", "m")),
+    CategoryColumnConfig(name="job", values=("a", "b", "c", "d", "e", "f", "g")),
+    RealColumnConfig(name="debt", scale="asinh"),
+    ConstantColumnConfig(name="country", values=("here",)),
+)
+NUMBER = len(COLUMNS)
+
+
+def rows(number, seed=0):
+    """Rows whose columns depend on one hidden number."""
+    generator = torch.Generator().manual_seed(seed)
+    hidden = torch.randn(number, generator=generator)
+
+    def noisy(scale=1.0):
+        return hidden + scale * torch.randn(number, generator=generator)
+
+    def codes(size):
+        return (size / 2 + noisy()).floor().clamp(0, size - 1)
+
+    return torch.stack(
+        [
+            (noisy() > 0).float(),
+            120 + 15 * noisy(),
+            codes(3),
+            torch.poisson((1 + 0.5 * noisy(0.3)).exp(), generator=generator),
+            codes(4),
+            (3 + noisy(0.5)).exp(),
+            (noisy() > 0.5).float(),
+            codes(7),
+            (2 * noisy(0.5)).exp() - 1,
+            torch.zeros(number),
+        ],
+        1,
+    )
+
+
+@pytest.fixture
+def table():
+    likelihood = TableLikelihood((NUMBER,), COLUMNS)
+    likelihood.initialize_(rows(300))
+    return likelihood
+
+
+def outputs(likelihood, number, seed=1):
+    generator = torch.Generator().manual_seed(seed)
+    return 0.5 * torch.randn(number, *likelihood.parameter_shape, generator=generator)
+
+
+@pytest.mark.parametrize(
+    ("kind", "sizes"),
+    [(CategoryLikelihood, (4, 4, 4)), (OrdinalLikelihood, (2, 3, 5)), (OrdinalLikelihood, (6, 3))],
+)
+def test_codes_obey_the_laws_of_a_likelihood(kind, sizes):
+    generator = torch.Generator().manual_seed(0)
+    x = torch.stack([torch.randint(size, (200,), generator=generator) for size in sizes], 1).float()
+    contracts.check_likelihood(kind((len(sizes),), sizes), x, Support.whole_numbers(max(sizes)))
+
+
+def test_categories_of_different_numbers_leave_codes_out():
+    likelihood = CategoryLikelihood((3,), (2, 3, 4))
+    x = torch.tensor([[0.0, 1.0, 3.0], [1.0, 2.0, 0.0], [1.0, 0.0, 2.0]])
+    start = likelihood.initialize_(x)
+    parameters = (start + outputs(likelihood, 3)).double()
+    contracts.check_normalized(likelihood.double(), parameters, Support.whole_numbers(4))
+    contracts.check_gradients(likelihood, parameters, x.double())
+    contracts.check_sample_law(likelihood, parameters[0], Support.whole_numbers(4))
+    assert (likelihood.distribution(parameters).probs[:, 0, 2:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("scale", "support"),
+    [
+        ("plain", Support.interval(-40, 40)),
+        ("log1p", Support.interval(-1, 300, 200_001)),
+        ("asinh", Support.interval(-600, 600, 200_001)),
+    ],
+)
+def test_real_columns_have_the_density_of_their_own_scale(scale, support):
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 0.5])
+    x = x if scale == "plain" else (0.5 * x).exp()
+    contracts.check_likelihood(RealLikelihood((2,), scale=scale), x, support)
+
+
+def test_a_density_without_its_jacobian_is_found():
+    class NoJacobian(RealLikelihood):
+        def feature_log_prob(self, parameters, x):
+            return super().feature_log_prob(parameters, x) + x.log1p()
+
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    x = (x * torch.tensor([0.5, 0.3])).exp()
+    with pytest.raises(AssertionError):
+        contracts.check_likelihood(NoJacobian((2,), scale="log1p"), x, Support.interval(-1, 300, 200_001))
+
+
+def test_a_table_is_the_product_of_its_columns(table):
+    """Each column has the density that it has alone, whatever stands beside it and in which order."""
+    x, parameters = rows(5, seed=3), outputs(table, 5)
+    terms = table.feature_log_prob(parameters, x)
+    assert torch.allclose(terms.sum(1), table.log_prob(parameters, x), atol=1e-4)
+    assert torch.allclose(table.distribution(parameters).log_prob(x), terms, atol=1e-5)
+    for place in range(NUMBER):
+        observed = torch.arange(NUMBER).expand(5, -1) == place
+        hidden = x.masked_fill(~observed, torch.nan)
+        assert torch.allclose(table.log_prob(parameters, hidden, observed), terms[:, place], atol=1e-5)
+    turned = [*reversed(range(NUMBER))]
+    other = TableLikelihood((NUMBER,), [COLUMNS[place] for place in turned])
+    assert other.initialize_(rows(300)[:, turned]).shape == table.parameter_shape
+    start, begun = table.initialize_(rows(300)), other.initialize_(rows(300)[:, turned])
+    values = [
+        each.feature_log_prob(p.expand(5, -1), y)
+        for each, p, y in ((table, start, x), (other, begun, x[:, turned]))
+    ]
+    assert torch.allclose(values[0], values[1].flip(1), atol=1e-4)
+
+
+def test_a_table_is_a_module_as_every_likelihood(table):
+    x, parameters = rows(3, seed=3), outputs(table, 3)
+    contracts.check_initialization(TableLikelihood((NUMBER,), COLUMNS), rows(50))
+    contracts.check_interface(table, parameters, x)
+    contracts.check_extremes(table, x)
+    contracts.check_gradients(copy.deepcopy(table).double(), parameters.double(), x.double())
+
+
+def test_draws_have_the_means_of_the_columns(table):
+    parameters = outputs(table, 1).expand(4000, -1)
+    drawn = table.sample(parameters, generator=torch.Generator().manual_seed(4))
+    light = [place for place in range(NUMBER) if place not in (5, 8)]  # heavy tails have no useful error
+    batches = drawn[:, light].unflatten(0, (40, 100)).mean(1)
+    check_mean(batches, table.mean(parameters)[0, light].detach())
+    with pytest.raises(AssertionError):
+        check_mean(batches, table.mode(parameters)[0, light].detach())
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_features=NUMBER,
+        missing=True,
+        prior=RBMConfig(num_left=3, num_right=3),
+        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(8,)),
+        likelihood=TableLikelihoodConfig(columns=COLUMNS),
+    )
+    model = DiscreteVAE.from_config(ModelConfig.from_json(config.model_dump_json()))
+    model.initialize_(rows(300))
+    with torch.no_grad():
+        for parameter in model.prior.parameters():
+            parameter.normal_(0, 0.5)
+        for parameter in model.decoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_the_bound_and_the_likelihood_against_enumeration(model):
+    """In the limit zeta = z, log p(x) is a sum over all states; importance samples agree, and the ELBO is below."""
+    sharp = model.discretized()
+    x = rows(6, seed=5)
+    x[0, 2], x[1, :4], x[2, 9] = torch.nan, torch.nan, torch.nan
+    states = all_states(6).float()
+    log_z = exact_log_partition(model.prior).value
+    with torch.no_grad():
+        parameters = sharp.parameters_of(states)
+        log_prior = -sharp.prior.compute_energy(states) - log_z
+        observed = ~x.isnan()
+        joint = torch.stack(
+            [
+                model.likelihood.log_prob(parameters, row.expand(64, -1), seen.expand(64, -1))
+                for row, seen in zip(x, observed, strict=True)
+            ],
+            1,
+        )
+        exact = (joint + log_prior[:, None]).logsumexp(0)
+        found = sharp.log_likelihood(
+            x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(6)
+        )
+        elbo = torch.stack(
+            [
+                sharp.elbo(x, log_partition=log_z, generator=torch.Generator().manual_seed(seed)).value
+                for seed in range(200)
+            ]
+        )
+    assert (found.value - exact).abs().max() < 0.05
+    assert (elbo.mean(0) <= exact + 5 * elbo.std(0) / 200**0.5).all()
+
+
+@pytest.mark.parametrize(
+    ("make", "argument"),
+    [
+        (lambda: TableLikelihood((3,), COLUMNS), "columns"),
+        (lambda: CategoryLikelihood((2,), (2, 1)), "num_categories"),
+        (lambda: instantiate(TableLikelihoodConfig(columns=COLUMNS), event_shape=(2,)), "columns"),
+        (lambda: TableLikelihoodConfig(columns=()), "TableLikelihoodConfig.columns"),
+        (lambda: OrdinalColumnConfig(values=("low", "high")), "OrdinalColumnConfig.values"),
+    ],
+)
+def test_what_does_not_fit_is_named(make, argument):
+    with pytest.raises(InvalidInputError) as caught:
+        make()
+    assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [(0, 2.0), (2, 3.0), (3, -1.0), (4, 4.0), (5, -2.0), (8, torch.inf)]
+)
+def test_values_of_another_kind_are_refused(model, place, value):
+    x = rows(2)
+    x[1, place] = value
+    with pytest.raises(InvalidInputError, match="^x must"):
+        model.elbo(x)
