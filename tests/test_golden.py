@@ -1,6 +1,7 @@
 """Digits that a change of layout must leave as they are, of training and use, and the public names.
 
-`python -m tests.test_golden` writes golden.json anew, which a commit does that changes digits or names on purpose.
+`python -m tests.test_golden` writes the names of golden.json anew, and with --digits the digits too, which a commit
+does that changes them on purpose.
 The digits are those of one processor and one release of torch and numba. On others the losses are compared alone, as
 far as rounding lets them agree.
 """
@@ -308,22 +309,26 @@ def test_verbs_and_options(capsys):
     assert verbs(say) == _golden()["verbs"]
 
 
-def _write() -> None:
+def _write(*, with_digits: bool) -> None:
+    """Write the names, verbs and options as they are, and with_digits this machine's digits."""
+
     def say(words: list[str]) -> str:
         told = subprocess.run(
             [sys.executable, "-m", "discrete_vae", *words], capture_output=True, text=True, check=True
         )
         return told.stdout
 
-    torch.set_num_threads(1)
-    digits = {}
-    for name in EXPERIMENTS:
-        with tempfile.TemporaryDirectory() as folder:
-            digits[name] = digits_of(name, Path(folder))
-    digits |= {name: digits_of_pretrained(name) for name in pretrained_names()}
-    golden = {"digits": {here(): digits}, "names": public_names(), "verbs": verbs(say)}
+    digits = _golden()["digits"]
+    if with_digits:
+        torch.set_num_threads(1)
+        own = {}
+        for name in EXPERIMENTS:
+            with tempfile.TemporaryDirectory() as folder:
+                own[name] = digits_of(name, Path(folder))
+        digits[here()] = own | {name: digits_of_pretrained(name) for name in pretrained_names()}
+    golden = {"digits": digits, "names": public_names(), "verbs": verbs(say)}
     GOLDEN.write_text(json.dumps(golden, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-    _write()
+    _write(with_digits="--digits" in sys.argv)

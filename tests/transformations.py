@@ -10,6 +10,7 @@ from discrete_vae import (
     SpikeGaussian,
     SpikeSlab,
 )
+from discrete_vae.config import SmoothingConfig, members
 
 SMOOTHINGS = {
     "spike-exponential": lambda: SpikeExponential(beta=3.0),
@@ -32,5 +33,5 @@ def spike(beta):
     return lambda: SpikeExponential(beta=beta)
 
 
-OVERLAPPING = ("ramps", "overlapping-exponential", "overlapping-power")
+OVERLAPPING = tuple(config().kind for config in members(SmoothingConfig) if not config.has_spike)
 """Those without a spike."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shlex
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from discrete_vae.cli import options
 from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import Ended, call, call_together
 from tests.campaigns.tiny_runs import (
@@ -27,10 +27,7 @@ from tests.campaigns.tiny_runs import (
     write_data,
 )
 
-VERBS = shlex.split(
-    "evaluate log-partition sample encode score reconstruct denoise interpolate impute generate neighbors figure "
-    "report refit release cite list validate"
-)
+VERBS = [verb for verb in options.VERBS if verb != "train"]
 _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 from discrete_vae.checks import FINITE
+from discrete_vae.config import LikelihoodConfig, members
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.families import (
     BernoulliLikelihood,
@@ -30,7 +31,7 @@ CASES = {
     "bernoulli": Case(partial(BernoulliLikelihood), Support.whole_numbers(2), "bits"),
     "gaussian": Case(partial(GaussianLikelihood), Support.interval(-40.0, 40.0), "reals"),
     "categorical": Case(partial(CategoricalLikelihood, num_categories=3), Support.whole_numbers(3), "codes"),
-    "negative_binomial": Case(NegativeBinomialLikelihood, Support.whole_numbers(2500), "counts"),
+    "negative-binomial": Case(NegativeBinomialLikelihood, Support.whole_numbers(2500), "counts"),
 }
 SHAPES = [(4,), (2, 2, 1)]
 every = pytest.mark.parametrize("kind", CASES)
@@ -65,6 +66,11 @@ def outputs(likelihood: Likelihood, rows: int = 3, scale: float = 0.7) -> torch.
     generator = torch.Generator().manual_seed(2)
     shape = (rows, *likelihood.parameter_shape)
     return scale * torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def test_every_likelihood_is_here():
+    kinds = {config.model_fields["kind"].default for config in members(LikelihoodConfig)}
+    assert kinds == CASES.keys() | {"table"}  # whose laws are in test_table.py
 
 
 @every
@@ -246,17 +252,17 @@ class FaultyMean(NegativeBinomialLikelihood):
 PLANTED = [
     (ScaleTwice, "gaussian", "sample_law"),
     (Flipped, "bernoulli", "sample_law"),
-    (OtherConvention, "negative_binomial", "sample_law"),
+    (OtherConvention, "negative-binomial", "sample_law"),
     (OwnNoise, "bernoulli", "sample_law"),
     (NoJacobian, "gaussian", "normalized"),
-    (Truncated, "negative_binomial", "distribution"),
-    (FaultyMean, "negative_binomial", "distribution"),
+    (Truncated, "negative-binomial", "distribution"),
+    (FaultyMean, "negative-binomial", "distribution"),
     (InnerFold, "categorical", "folding"),
     (MaskAfter, "gaussian", "marginalizes"),
     (MaskForgotten, "bernoulli", "marginalizes"),
     (Detached, "gaussian", "gradients"),
     (Narrow, "bernoulli", "interface"),
-    (Unfilled, "negative_binomial", "interface"),
+    (Unfilled, "negative-binomial", "interface"),
     (Textbook, "bernoulli", "extremes"),
     (HeedsUnobserved, "bernoulli", "initialization"),
 ]

@@ -11,6 +11,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import SmoothedDraw, Smoothing
+from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import contracts
 from tests.transformations import SMOOTHINGS, of_prior
@@ -20,6 +21,11 @@ BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
 
 TRAINED = [config for config in members(SmoothingConfig) if config.trains]
 BS = (1.01, 2.0, 8.0, 20.0, 30.0, 40.0, 100.0)
+
+
+def test_configs_say_which_transformations_have_a_spike():
+    for config in members(SmoothingConfig):
+        assert config.has_spike != isinstance(instantiate(config()), OverlappingSmoothing), config
 
 
 def transformations(betas, bs=(30.0,)):

@@ -24,7 +24,14 @@ from discrete_vae.errors import InvalidInputError
 # Smoothing transformations r(zeta|z).
 
 
-class SpikeExponentialConfig(ComponentConfig):
+class BaseSmoothingConfig(ComponentConfig):
+    """A smoothing transformation's config."""
+
+    has_spike: ClassVar[bool] = True
+    """False where zeta does not fix z, so that zeta can be weighted by importance."""
+
+
+class SpikeExponentialConfig(BaseSmoothingConfig):
     """Spike-and-exponential smoothing (paper section spike-and-exponential)."""
 
     target = "discrete_vae.smoothing.spike:SpikeExponential"
@@ -35,24 +42,26 @@ class SpikeExponentialConfig(ComponentConfig):
     trainable: bool = Field(default=True, description="Learn the smoothing's beta.")
 
 
-class SpikeSlabConfig(ComponentConfig):
+class SpikeSlabConfig(BaseSmoothingConfig):
     """Spike-and-slab smoothing (paper appendix spike-and-slab)."""
 
     target = "discrete_vae.smoothing.spike:SpikeSlab"
     kind: Literal["spike-slab"] = "spike-slab"
 
 
-class MixtureOfRampsConfig(ComponentConfig):
+class MixtureOfRampsConfig(BaseSmoothingConfig):
     """Mixture of ramps (paper appendix two-sided-mixture); nothing to set."""
 
     target = "discrete_vae.smoothing.overlapping:MixtureOfRamps"
+    has_spike = False
     kind: Literal["ramps"] = "ramps"
 
 
-class OverlappingExponentialConfig(ComponentConfig):
+class OverlappingExponentialConfig(BaseSmoothingConfig):
     """Two overlapping exponentials (DVAE++)."""
 
     target = "discrete_vae.smoothing.overlapping:OverlappingExponential"
+    has_spike = False
     references = ("vahdat2018a",)
     kind: Literal["overlapping-exponential"] = "overlapping-exponential"
     beta: Factor = Field(
@@ -63,10 +72,11 @@ class OverlappingExponentialConfig(ComponentConfig):
     )
 
 
-class OverlappingPowerConfig(ComponentConfig):
+class OverlappingPowerConfig(BaseSmoothingConfig):
     """Two overlapping power functions (DVAE#)."""
 
     target = "discrete_vae.smoothing.overlapping:OverlappingPower"
+    has_spike = False
     references = ("vahdat2018b",)
     kind: Literal["overlapping-power"] = "overlapping-power"
     b: float = Field(
@@ -77,7 +87,7 @@ class OverlappingPowerConfig(ComponentConfig):
     )
 
 
-class SpikeGaussianConfig(ComponentConfig):
+class SpikeGaussianConfig(BaseSmoothingConfig):
     """Spike-and-Gaussian smoothing, which depends on x (paper section sec:spike-and-gaussian)."""
 
     target = "discrete_vae.smoothing.spike:SpikeGaussian"
@@ -100,16 +110,13 @@ class SpikeGaussianConfig(ComponentConfig):
     )
 
 
-class SharpLimitConfig(ComponentConfig):
+class SharpLimitConfig(BaseSmoothingConfig):
     """zeta = z, in a model that was trained with another transformation (paper section spike-and-exponential)."""
 
     target = "discrete_vae.smoothing.spike:SharpLimit"
     trains = False
     kind: Literal["sharp"] = "sharp"
 
-
-OVERLAPPING = (MixtureOfRampsConfig, OverlappingExponentialConfig, OverlappingPowerConfig)
-"""Those without a spike, whose zeta can be weighted by importance."""
 
 SmoothingConfig = Annotated[
     SpikeExponentialConfig

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue, NonNegativeFloat, field_validator, model_
 
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Interval, Record, Repetitions, Seed
 from discrete_vae.config.data import DataConfig
-from discrete_vae.config.model import OVERLAPPING, ModelConfig, NoHierarchyConfig
+from discrete_vae.config.model import ModelConfig, NoHierarchyConfig
 from discrete_vae.errors import InvalidInputError
 
 # Samplers that draw from a Boltzmann prior.
@@ -428,7 +428,7 @@ class ExperimentConfig(Record):
         warm_up, decay = training.warm_up.epochs, training.optimizer.layers_weight_decay
         layers = "or give the model layers: --model.hierarchy gaussian"
         if isinstance(self.model.hierarchy, NoHierarchyConfig):
-            if samples > 1 and not isinstance(self.model.smoothing, OVERLAPPING):
+            if samples > 1 and self.model.smoothing.has_spike:
                 rule = "must be 1 without Gaussian layers where the smoothing has a spike, which fixes z"
                 repair = f"Leave it out, {layers}, or no spike: --model.smoothing ramps."
                 raise InvalidInputError("training.num_importance_samples", rule, samples, repair)
