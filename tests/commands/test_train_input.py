@@ -115,6 +115,8 @@ def test_every_seed_up_to_the_bound_works(done, tmp_path, data_file, seed):
     )
     done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *words)
     done("evaluate", tmp_path / "run", "--num-samples", 20)
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert [config["seed"], config["evaluation"]["seed"], config["data"]["split_seed"]] == [seed] * 3
 
 
 @pytest.mark.parametrize(

@@ -63,6 +63,8 @@ def test_new_examples_take_no_data(done, here, no_data):
 def test_samples_of_any_run_of_images_take_no_data(done, images, here, no_data):
     done("sample", images.path, *SMALL, "--out", "samples.png")
     done("figure", "evolution", images.path, "--out", "evolution.png")
+    for name in ("samples.png", "evolution.png"):
+        assert (here / name).read_bytes().startswith(b"\x89PNG")
 
 
 def test_what_reads_examples_says_how_to_give_some(refused, here, no_data):

@@ -228,6 +228,7 @@ def test_a_recording_comes_back_after_a_step_with_everything_frozen(monkeypatch)
             training_step(state, config, x, 1.0, 0.5)
     monkeypatch.setattr(torch.autograd, "grad", None)  # a repeated recording asks it for nothing
     training_step(state, config, torch.ones(20, 64), 1.0, 0.5)
+    assert state.recorded.functions.reason is None
 
 
 def test_what_changes_all_the_time_is_not_recorded():

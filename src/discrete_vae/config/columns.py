@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, Self
@@ -69,6 +70,7 @@ class BaseColumnConfig(ComponentConfig):
     name: str = Field(default="", description="The column's name in the file.")
 
     @classmethod
+    @abstractmethod
     def of(cls, column: RawColumn, words: str = "") -> Self:
         """The config for a column of a file.
 
@@ -79,7 +81,6 @@ class BaseColumnConfig(ComponentConfig):
         Raises:
             InvalidInputError: If the column's values are not of this kind; names it.
         """
-        raise NotImplementedError
 
     @property
     def domain(self) -> Domain:
@@ -101,17 +102,17 @@ class BaseColumnConfig(ComponentConfig):
         """The likelihood of columns of this one's group."""
         return component(self.target)((len(columns),), **self.keywords(columns))
 
+    @abstractmethod
     def encode(self, column: RawColumn) -> np.ndarray:
         """Values as the model reads them, (row,) float64, NaN where there is none.
 
         Raises:
             InvalidInputError: If a value is not of this kind; names the column and the value.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def decode(self, values: np.ndarray) -> np.ndarray:
         """Values as a file has them, (row,), numbers or words, None for NaN; the reverse of `encode`."""
-        raise NotImplementedError
 
     def _refuse(self, rule: str, received: object, repair: str) -> InvalidInputError:
         return InvalidInputError(f"column {self.name!r}", rule, received, repair)
