@@ -20,6 +20,7 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference import impute
 from discrete_vae.likelihoods.table import (
     CategoryLikelihood,
     OrdinalLikelihood,
@@ -246,3 +247,9 @@ def test_values_of_another_kind_are_refused(model, place, value):
     x[1, place] = value
     with pytest.raises(InvalidInputError, match="^x must"):
         model.elbo(x)
+
+
+def test_averages_of_codes_fill_no_gap(model):
+    with pytest.raises(InvalidInputError) as caught:
+        impute(model, rows(3).index_fill(1, torch.tensor([2]), torch.nan))
+    assert caught.value.argument == "model"

@@ -19,6 +19,7 @@ from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood, validate_batch
 from discrete_vae.likelihoods.families import CategoricalLikelihood
+from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
@@ -280,6 +281,9 @@ def _warn_if_few(
 
 def _filling(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
     """The statistic that fills gaps."""
+    if isinstance(likelihood, TableLikelihood):  # an average of its codes is no value
+        repair = "Draw from likelihood.sample, or decode its mode."
+        raise InvalidInputError("model", "must have features of one kind to be imputed", "a table", repair)
     codes = isinstance(likelihood, CategoricalLikelihood)
     if codes and settings.filling == "mean":
         rule = "must be 'mode' or draws for codes, which have no mean"
