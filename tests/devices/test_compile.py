@@ -25,12 +25,12 @@ QUICK = ("a group across both sides", "a graph and missing entries")
     "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in CHANGES]
 )
 def test_loss_and_backward_compile_without_a_break_and_compute_the_same(name, fixed_noise):
-    model = build(name)
-    x, chains = data(model)
+    # In 64 bits, since the two may add in another order, which 32 show.
+    model = build(name).double()
+    x, chains = (part.double() for part in data(model))
     if model.missing:
         model.initialize_(x)
     one, other = run(model, x, chains, compiled=False), run(model, x, chains, compiled=True)
     torch.testing.assert_close(one[0], other[0])
     for name, gradient in one[1].items():
-        scale = float(gradient.abs().max())
-        torch.testing.assert_close(other[1][name], gradient, rtol=1e-4, atol=1e-5 * max(1, scale))
+        torch.testing.assert_close(other[1][name], gradient, rtol=1e-7, atol=1e-8 * max(1, float(gradient.abs().max())))
