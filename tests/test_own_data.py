@@ -17,8 +17,8 @@ VALUES["with gaps"] = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, VALUES["pr
 @pytest.fixture
 def reads(monkeypatch):
     """Counts how often a file is read."""
-    count, read = [], rows.read_own_arrays
-    monkeypatch.setattr(rows, "read_own_arrays", lambda file, *more: count.append(file) or read(file, *more))
+    count, read = [], rows.read_npy
+    monkeypatch.setattr(rows, "read_npy", lambda file: count.append(file) or read(file))
     return count
 
 

@@ -5,17 +5,27 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import torch
 
-from discrete_vae.config import ExperimentConfig, FileDataConfig, GaussianLikelihoodConfig, instantiate
-from discrete_vae.data.rows import binarized
+from discrete_vae.config import (
+    ExperimentConfig,
+    FileDataConfig,
+    GaussianLikelihoodConfig,
+    LikelihoodConfig,
+    TableLikelihoodConfig,
+)
+from discrete_vae.data.download import check_data_dir
+from discrete_vae.data.rows import TableReading, arrays_of_table, binarized, read_own_arrays, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
+from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.overrides import Override, apply_overrides, override_fields
 from discrete_vae.presets import SIZES, own_data
-from discrete_vae.system import unicode_path
+from discrete_vae.system import allocating, unicode_path, user_path
 
 _FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
 
@@ -23,11 +33,10 @@ _FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
 def own_experiment(
     path: str | Path,
     *,
-    likelihood: str = "bernoulli",
+    likelihood: str | None = None,
     size: str = "short",
-    label_column: str | None = None,
-    ignored_columns: Sequence[str] = (),
     data_dir: str | Path | None = None,
+    **reading: Any,
 ) -> ExperimentConfig:
     """The experiment that `dvae train --data FILE` runs.
 
@@ -36,11 +45,13 @@ def own_experiment(
 
     Args:
         path: The file, see `discrete_vae.data.rows.load_file`.
-        likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial".
+        likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial". None reads each
+            column of a table by its kind, see `discrete_vae.data.infer_schema`, unless all are bits; and arrays as
+            bits.
         size: "smoke", "short", "cpu" or "paper".
-        label_column: The column of a table that holds labels and is no feature; None means none does.
-        ignored_columns: Columns of a table that are not read.
         data_dir: Not read, but refused if it does not exist.
+        reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
+            on.
 
     Raises:
         InvalidInputError: If the file cannot be read, or its values not by this likelihood.
@@ -57,8 +68,7 @@ def own_experiment(
     if size not in SIZES:
         repair = "Leave it out for short."
         raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
-    columns = {"label_column": label_column, "ignored_columns": tuple(ignored_columns)}
-    file = FileDataConfig(path=Path(unicode_path("path", path)), **columns)
+    file = FileDataConfig(path=Path(unicode_path("path", path)), **reading)
     return _read(file, (), likelihood=likelihood, size=size, data_dir=data_dir)[0]
 
 
@@ -81,7 +91,7 @@ def read_own_experiment(
     fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
     kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
-    likelihood = kinds[-1] if kinds else "bernoulli"
+    likelihood = kinds[-1] if kinds else None
     return _read(
         FileDataConfig(**fields["data"]), overrides, likelihood=likelihood, size=size, data_dir=data_dir
     )
@@ -91,16 +101,38 @@ def _read(
     file: FileDataConfig,
     overrides: Sequence[Override],
     *,
-    likelihood: str,
+    likelihood: str | None,
     size: str,
     data_dir: str | Path | None,
 ) -> tuple[ExperimentConfig, DataSplits]:
-    dataset: DataSplits = instantiate(file, data_dir=data_dir)
+    check_data_dir(data_dir)
+    path = user_path("path", file.path)
+    if likelihood is not None and file.kinds is not None:
+        rule, repair = (
+            "must be left out beside --model.likelihood, which holds for all columns",
+            "Leave one out.",
+        )
+        raise InvalidInputError("data.kinds", rule, repr(file.kinds)[:80], repair)
+    with allocating(str(path), "Give fewer examples or features, or use a machine with more memory."):
+        if table_ending(path) is not None:
+            reading = TableReading.of(file)
+            table = read_table(path, reading.roles, reading.form)
+            if likelihood is None and file.kinds is None and not _holds_bits(table):
+                file = file.model_copy(update={"kinds": "auto"})
+            found = arrays_of_table(table, str(path), TableReading.of(file))
+        else:
+            found = read_own_arrays(path, TableReading.of(file))
+        dataset = splits_of(found, file.model_copy(update={"path": path}))
     _warn_of_index(dataset)
-    config = own_experiment_of(dataset, file.path, likelihood=likelihood, size=size)
+    if dataset.schema is not None:  # so that files with these columns are read as well
+        left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
+        file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
+    config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
     assert isinstance(config.data, FileDataConfig)
     data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})
     config = apply_overrides(config.model_copy(update={"data": data}), overrides)
+    if dataset.schema is not None:  # what the values have told stands above what is typed, which they rest on
+        config = config.model_copy(update={"data": data})
     assert isinstance(config.data, FileDataConfig)
     # whether values are probabilities of bits only they have told, after they were read
     if config.data.binarize and not file.binarize:
@@ -108,9 +140,20 @@ def _read(
     return config, dataset
 
 
+def _holds_bits(table: Table) -> bool:
+    """Whether all columns of a table are 0 and 1, with gaps or without."""
+    numbers = (column.numbers for column in table.columns if column.codes is None)
+    found = [bool(((values == 0) | (values == 1) | np.isnan(values)).all()) for values in numbers]
+    return len(found) == len(table.columns) and all(found)
+
+
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
-    """`own_experiment` for a file that has been read."""
-    config = likelihood_for(likelihood, dataset)
+    """`own_experiment` for a file that has been read; columns of a table that have kinds are read by these."""
+    config: LikelihoodConfig
+    if dataset.schema is not None:
+        config = TableLikelihoodConfig(columns=dataset.schema.columns)
+    else:
+        config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)

@@ -1,5 +1,6 @@
 """dvae on data of any kind: from a file to a trained model, its evaluation and its pictures."""
 
+import csv
 import json
 
 import numpy as np
@@ -172,3 +173,100 @@ def test_gaps_are_imputed_better_than_by_column_means(done, tmp_path):
         return np.sqrt((((guess - whole[800:]) / deviations)[missing[800:]] ** 2).mean())
 
     assert error(imputed) < 0.8 * error(means)
+
+
+# A table of different kinds of columns.
+
+
+def read_columns(path):
+    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+    return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+
+
+def mixed_lines(rows=80):
+    random = np.random.default_rng(3)
+    lines = ["name;sex;age;town;visits;pain;weight;where"]
+    for row in range(rows):
+        kind = random.integers(0, 2)
+        cells = [
+            f"n{row}",
+            "fm"[int(random.random() < 0.2 + 0.6 * kind)],
+            str(random.integers(20, 40) + 30 * kind),
+            ["Köln", "Brno", "a;b"][random.integers(0, 3)],
+            str(random.poisson(1 + 20 * kind)),
+            ["low", "mid", "high"][random.integers(0, 2) + kind],
+            f"{random.normal(60, 5):.1f}".replace(".", ","),
+            "here",
+        ]
+        for place in range(1, 7):
+            cells[place] = "?" if random.random() < 0.1 else cells[place]
+        lines.append(";".join(f'"{cell}"' if ";" in cell else cell for cell in cells))
+    return lines
+
+
+SAID = ["--data.missing-values", "?", "--data.decimal", ",", "--data.kinds", "pain=ordinal:low<mid<high"]
+
+
+@pytest.fixture
+def mixed(done, tmp_path):
+    """A run on a table of all kinds of columns, and the table."""
+    file = tmp_path / "mixed.csv"
+    file.write_text("\n".join(mixed_lines()), encoding="utf-8")
+    _, err = done("train", "--data", file, *SAID, *TINY, "--run-dir", tmp_path / "run")
+    return file, err
+
+
+def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused, mixed, tmp_path):
+    file, err = mixed
+    assert "1 ordinal" in err
+    assert "'name' is left out" in err
+    out, _ = done("validate", "--data", file, *SAID, *TINY)
+    assert "pain: ordinal" in out
+    assert "visits: count" in out
+    done("evaluate", tmp_path / "run")
+    done("generate", tmp_path / "run", "-n", "30", "--out", tmp_path / "new.csv")
+    made = read_columns(tmp_path / "new.csv")
+    assert [*made] == ["sex", "age", "town", "visits", "pain", "weight", "where"]
+    for name, words in (("sex", "fm"), ("town", {"Köln", "Brno", "a;b"}), ("pain", {"low", "mid", "high"})):
+        assert set(made[name]) <= set(words)
+    assert set(made["where"]) == {"here"}
+    assert all(float(age).is_integer() and "." not in age for age in made["age"] + made["visits"])
+    # files with the columns in another order, with the left out one and without
+    lines = [line.split(";") for line in mixed_lines(6) if '"' not in line]
+    turned = tmp_path / "turned.csv"
+    for order in ((3, 2, 1, 7, 6, 5, 4, 0), (1, 2, 3, 4, 5, 6, 7)):
+        turned.write_text("\n".join(";".join(line[place] for place in order) for line in lines))
+        done("score", tmp_path / "run", "--data", turned, "--out", tmp_path / f"scores-{len(order)}.csv")
+    scores = [read_columns(tmp_path / f"scores-{count}.csv") for count in (8, 7)]
+    assert scores[0] == scores[1]
+    turned.write_text("\n".join(";".join(line[1:-1]) for line in lines))
+    assert "'where'" in refused("encode", tmp_path / "run", "--data", turned, "--out", tmp_path / "x.npz")
+    lines[2][1] = "x"
+    turned.write_text("\n".join(";".join(line) for line in lines))
+    error = refused("encode", tmp_path / "run", "--data", turned, "--out", tmp_path / "x.npz")
+    assert "'sex'" in error
+    assert "'x' in line 3" in error
+
+
+def test_the_file_of_a_run_that_has_new_words_is_refused_and_not_coded_otherwise(refused, mixed, tmp_path):
+    file, _ = mixed
+    file.write_text(file.read_text().replace("Brno", "Aachen"))
+    assert "'Aachen'" in refused("evaluate", tmp_path / "run")
+
+
+def test_what_is_said_of_columns_is_checked(refused, tmp_path):
+    file = tmp_path / "mixed.csv"
+    file.write_text("\n".join(mixed_lines()), encoding="utf-8")
+    table = tmp_path / "kinds.toml"
+    table.write_text('sex = "real"\n')
+    for words, argument in (
+        (["--data.kinds", "no=real"], "--data.kinds"),
+        (["--data.kinds", "age=odd"], "'age'"),
+        (["--data.kinds", "age"], "--data.kinds"),
+        (["--data.kinds", "sex=real"], "'sex'"),
+        (["--data.kinds", table], "'sex'"),
+        (["--data.kinds", tmp_path / "none.toml"], "none.toml"),
+        (["--data.kinds", "age=real", "--model.likelihood", "gaussian"], "--data.kinds"),
+        (["--model.likelihood", "gaussian"], "'name'"),
+    ):
+        assert argument in refused("train", "--data", file, *words, *TINY, "--run-dir", tmp_path / "run")

@@ -47,13 +47,13 @@ def test_an_error_of_click_that_nobody_foresaw_is_in_the_houses_form(refused, mo
 @pytest.fixture
 def times_read(monkeypatch):
     """How often a file of data is read."""
-    read, paths = rows.load_file, []
+    read, paths = rows.read_npy, []
 
-    def count(path, **keywords):
+    def count(path):
         paths.append(path)
-        return read(path=path, **keywords)
+        return read(path)
 
-    monkeypatch.setattr(rows, "load_file", count)
+    monkeypatch.setattr(rows, "read_npy", count)
     return paths
 
 

@@ -10,7 +10,14 @@ from discrete_vae.config import DigitsConfig, FileDataConfig, GaussianLikelihood
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.datasets import load_dataset, load_digits
-from discrete_vae.data.rows import labels_of_part, load_file, read_label_file, read_rows, rows_of_part
+from discrete_vae.data.rows import (
+    TableReading,
+    labels_of_part,
+    load_file,
+    read_label_file,
+    read_rows,
+    rows_of_part,
+)
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import InvalidInputError
 
@@ -280,7 +287,7 @@ def test_parts_are_chosen_by_name(file):
 
 def test_columns_are_found_by_name(file):
     roles = ColumnRoles("kind", ("id",), optional=frozenset({"kind", "id"}))
-    known = {"columns": ("a", "b", "c"), "roles": roles, "missing": True}
+    known = {"columns": ("a", "b", "c"), "reading": TableReading(roles), "missing": True}
     rows = read_rows(file("c,kind,a,b,id\n3,cat,1,2,one\n6,dog,,5,two\n"), REALS, **known)
     np.testing.assert_array_equal(rows.x, [[1, 2, 3], [np.nan, 5, 6]])
     assert rows.columns == ("a", "b", "c")
@@ -289,7 +296,7 @@ def test_columns_are_found_by_name(file):
     np.testing.assert_array_equal(read_rows(path, REALS, **known).x, [[1, 2, 3]])
     assert read_rows(path, REALS).columns == ("c", "a", "b")  # by place where no names are known
     with pytest.raises(InvalidInputError, match="label_column"):
-        read_rows(path, REALS, roles=ColumnRoles("kind"))
+        read_rows(path, REALS, reading=TableReading(ColumnRoles("kind")))
 
 
 @pytest.mark.parametrize(("header", "named"), [("a,b,d", "'c'"), ("a,d,e", "'b'"), ("a,b,c,id", "'id'")])

@@ -1,6 +1,8 @@
 """Tables in text and Parquet files, and tables filled with every other byte as it was."""
 
 import csv
+import gzip
+import io
 import sys
 
 import numpy as np
@@ -8,7 +10,7 @@ import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import read_label_file, read_rows
-from discrete_vae.data.tables import ColumnRoles, filled_csv, read_csv, read_table
+from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, read_table
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.output import OutputFile
 
@@ -30,14 +32,14 @@ def test_no_name_or_label_is_computed_and_all_come_back(tmp_path):
     assert header == ["kind", *shown]
     assert [row[0] for row in rows] == ["'=cmd|' /C calc'!A1", "-", "+1e3", "a,=b", "''=c"]
     assert [row[1] for row in rows] == ["-1.5", "2.0", "-0.0", "1e-10", "-3e+20"]
-    found = read_csv(path, ColumnRoles("kind"))
-    assert found.columns == tuple(names)
+    found = read_table(path, ColumnRoles("kind"))
+    assert found.names == tuple(names)
     assert found.labels is not None
     assert found.labels.tolist() == labels.tolist()
-    np.testing.assert_array_equal(found.values, np.stack([values] * len(names), 1))
+    np.testing.assert_array_equal(found.numbers("x"), np.stack([values] * len(names), 1))
     OutputFile(path).write(dict.fromkeys(names, values))
     nines = np.full((len(values), len(names)), "9")
-    filled = filled_csv(path, names, np.ones(nines.shape, bool), nines).splitlines()
+    filled = filled_text(path, names, np.ones(nines.shape, bool), nines).splitlines()
     assert filled == [",".join(shown), *[",".join("9" * len(names))] * len(values)]
     OutputFile(path).write({"kind": labels})
     assert read_label_file(path).tolist() == labels.tolist()
@@ -50,31 +52,32 @@ def test_no_name_or_label_is_computed_and_all_come_back(tmp_path):
 def test_numbers_gaps_and_names_are_read(tmp_path, separator, end, encoding):
     lines = ["a,the ünit", "1,2.5", ",NA", "", "-1e3, nan", "null,4", '"7",N/A', "True,FALSE", "#N/A,<NA>"]
     text = end.join(line.replace(",", separator) for line in lines) + end
-    table = read_csv(write(tmp_path, text, encoding))
-    assert table.columns == ("a", "the ünit")
+    table = read_table(write(tmp_path, text, encoding))
+    assert table.names == ("a", "the ünit")
     nan = np.nan
     values = [[1, 2.5], [nan, nan], [-1000, nan], [nan, 4], [7, nan], [1, 0], [nan, nan]]
-    np.testing.assert_array_equal(table.values, values)
+    np.testing.assert_array_equal(table.numbers("x"), values)
 
 
 def test_a_table_longer_than_a_block_is_whole(tmp_path):
     values = np.arange(1000.0)[:, None] * np.linspace(-1, 1, 100)
     lines = [",".join(f"x{column}" for column in range(99)) + ",kind"]
     lines += [",".join(map(repr, row[:99].tolist())) + f",{number}" for number, row in enumerate(values)]
-    table = read_csv(write(tmp_path, "\n".join(lines)), ColumnRoles("kind"))
-    np.testing.assert_array_equal(table.values, values[:, :99])
+    table = read_table(write(tmp_path, "\n".join(lines)), ColumnRoles("kind"))
+    np.testing.assert_array_equal(table.numbers("x"), values[:, :99])
     np.testing.assert_array_equal(table.labels, np.arange(1000))
+    path = write(tmp_path, "\n".join([*lines[:899], "0,0,0,no" + ",0" * 96]))
     with pytest.raises(InvalidInputError, match="'x3'.* line 900"):
-        read_csv(write(tmp_path, "\n".join([*lines[:899], "0,0,0,no" + ",0" * 96])), ColumnRoles("kind"))
+        read_table(path, ColumnRoles("kind")).numbers("x.csv")
 
 
 def test_names_may_hold_separators_and_lines_quotes(tmp_path):
-    table = read_csv(write(tmp_path, '"a, b",c\n1,2\n'))
-    assert table.columns == ("a, b", "c")
-    table = read_csv(write(tmp_path, '"a, b";"two\nlines"\n1;2\n'))
-    assert table.columns == ("a, b", "two\nlines")
+    table = read_table(write(tmp_path, '"a, b",c\n1,2\n'))
+    assert table.names == ("a, b", "c")
+    table = read_table(write(tmp_path, '"a, b";"two\nlines"\n1;2\n'))
+    assert table.names == ("a, b", "two\nlines")
     with pytest.raises(InvalidInputError, match="in line 4"):
-        read_csv(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n'))
+        read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +101,7 @@ def test_names_may_hold_separators_and_lines_quotes(tmp_path):
 )
 def test_what_is_no_table_is_refused_by_place(tmp_path, text, place):
     with pytest.raises(InvalidInputError) as caught:
-        read_csv(write(tmp_path, text, "latin-1"))
+        read_table(write(tmp_path, text, "latin-1")).numbers("x.csv")
     assert caught.value.argument.endswith(place)
 
 
@@ -124,14 +127,14 @@ def parquet(tmp_path):
 
 def test_parquet(parquet):
     table = read_table(parquet(COLUMNS))
-    assert table.columns == ("a", "b", "c")
-    np.testing.assert_array_equal(table.values, [[1, 0.5, 1], [2, np.nan, np.nan], [3, 2, 0]])
+    assert table.names == ("a", "b", "c")
+    np.testing.assert_array_equal(table.numbers("x"), [[1, 0.5, 1], [2, np.nan, np.nan], [3, 2, 0]])
 
 
 def test_words_and_dates_in_parquet_are_refused_by_column(parquet):
     for column in (np.array(["red", "1", None], dtype=object), np.zeros(3, "M8[s]")):
         with pytest.raises(InvalidInputError, match="column 'kind'"):
-            read_table(parquet(COLUMNS | {"kind": column}))
+            read_table(parquet(COLUMNS | {"kind": column})).numbers("x.parquet")
 
 
 def test_parquet_without_its_library_names_the_extra(tmp_path, monkeypatch):
@@ -144,7 +147,7 @@ def test_parquet_without_its_library_names_the_extra(tmp_path, monkeypatch):
 def test_damaged_parquet_is_refused(parquet):
     values = np.linspace(1.0, 2.0, 40)
     path = parquet({"a": values}, use_dictionary=False, compression="NONE", write_page_checksum=True)
-    np.testing.assert_array_equal(read_table(path).values[:, 0], values)
+    np.testing.assert_array_equal(read_table(path).numbers("x")[:, 0], values)
     data = bytearray(path.read_bytes())
     data[data.index(values[7].tobytes())] ^= 1
     for damaged in (data, data[:-9]):
@@ -164,22 +167,22 @@ def test_damaged_parquet_is_refused(parquet):
 )
 def test_a_column_of_labels_is_no_feature(tmp_path, words, labels):
     path = write(tmp_path, f"a,kind,b\n1,{words[0]},2\n3,{words[1]},\n")
-    table = read_csv(path, ColumnRoles("kind"))
-    assert table.columns == ("a", "b")
-    np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
+    table = read_table(path, ColumnRoles("kind"))
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == labels
 
 
 def test_columns_that_are_ignored_are_not_read(tmp_path):
     path = write(tmp_path, "id,a,day,kind,b\nx1,1,May 3,cat,2\nx2,3,,dog,\n")
-    table = read_csv(path, ColumnRoles("kind", ("day", "id")))
-    assert table.columns == ("a", "b")
-    np.testing.assert_array_equal(table.values, [[1, 2], [3, np.nan]])
+    table = read_table(path, ColumnRoles("kind", ("day", "id")))
+    assert table.names == ("a", "b")
+    np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
     assert table.labels.tolist() == ["cat", "dog"]
     with pytest.raises(InvalidInputError, match="ignored_columns .*'no'"):
-        read_csv(path, ColumnRoles(ignored=("id", "no")))
+        read_table(path, ColumnRoles(ignored=("id", "no")))
     with pytest.raises(InvalidInputError, match="column 'day'"):
-        read_csv(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"})))
+        read_table(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"}))).numbers("x")
 
 
 @pytest.fixture
@@ -190,8 +193,8 @@ def pandas():
 def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
     frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
     frame.to_csv(tmp_path / "x.csv", index=False)
-    table = read_csv(tmp_path / "x.csv", ColumnRoles("kind"))
-    np.testing.assert_array_equal(table.values, frame[["a", "b"]].to_numpy(float))
+    table = read_table(tmp_path / "x.csv", ColumnRoles("kind"))
+    np.testing.assert_array_equal(table.numbers("x"), frame[["a", "b"]].to_numpy(float))
     assert table.labels.tolist() == ["x", "y", "x"]
 
 
@@ -201,10 +204,10 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas):
     frame.index = [7, 3, 5]  # as of rows that were chosen; it has no name, and is no feature
     frame.to_parquet(tmp_path / "x.parquet")
     table = read_table(tmp_path / "x.parquet", ColumnRoles("kind"))
-    np.testing.assert_array_equal(table.values, [[1.5, 1], [np.nan, np.nan], [3, 0]])
+    np.testing.assert_array_equal(table.numbers("x"), [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]
     pandas.DataFrame(np.eye(2), columns=["0", "1"]).to_parquet(tmp_path / "numbers.parquet")
-    assert read_table(tmp_path / "numbers.parquet").columns == ("0", "1")
+    assert read_table(tmp_path / "numbers.parquet").names == ("0", "1")
 
 
 class CountedName(str):
@@ -226,7 +229,7 @@ def test_names_are_looked_up_in_linear_time(tmp_path, monkeypatch):
     monkeypatch.setattr(CountedName, "comparisons", 0)
     assert ColumnRoles(names[3], tuple(names[700:])).places(path, tuple(names))[0] == 3
     assert read_rows(path, model, columns=names[::-1]).x.shape == (1, count)
-    assert filled_csv(path, names, np.zeros((1, count), bool), np.full((1, count), "")) == path.read_text()
+    assert filled_text(path, names, np.zeros((1, count), bool), np.full((1, count), "")) == path.read_text()
     assert CountedName.comparisons < 20 * count
 
 
@@ -245,14 +248,14 @@ GAPS = np.array([[False, True, False], [True, False, True]])
 def test_only_gaps_change(name, tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(TABLES[name].encode())
-    table = read_csv(path)
-    assert (np.isnan(table.values) == GAPS).all()
+    table = read_table(path)
+    assert (np.isnan(table.numbers("x")) == GAPS).all()
     words = np.array([["", "0.25", ""], ["7", "", "8"]], dtype=object)
-    filled = filled_csv(path, table.columns, GAPS, words)
+    filled = filled_text(path, table.names, GAPS, words)
     again = tmp_path / "y.csv"
     again.write_bytes(filled.encode())
-    assert (read_csv(again).values == [[1, 0.25, table.values[0, 2]], [7, 2, 8]]).all()
-    assert filled_csv(path, table.columns, np.zeros_like(GAPS), words).encode() == path.read_bytes()
+    assert (read_table(again).numbers("x") == [[1, 0.25, table.numbers("x")[0, 2]], [7, 2, 8]]).all()
+    assert filled_text(path, table.names, np.zeros_like(GAPS), words).encode() == path.read_bytes()
     for new in ("0.25", "7", "8"):
         assert new in filled
         filled = filled.replace(new, "", 1)
@@ -266,7 +269,7 @@ def test_columns_in_another_order_and_labels(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text('kind,b,a\n"one, two",,1\nx,2,\n')
     gaps, words = np.array([[False, True], [True, False]]), np.array([["", "5"], ["6", ""]])
-    assert filled_csv(path, ["a", "b"], gaps, words) == 'kind,b,a\n"one, two",5,1\nx,2,6\n'
+    assert filled_text(path, ["a", "b"], gaps, words) == 'kind,b,a\n"one, two",5,1\nx,2,6\n'
 
 
 def test_a_file_that_has_changed_is_refused(tmp_path):
@@ -275,4 +278,134 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
     for text in ("a,c\n1,2\n3,4\n", "a,b\n1,2\n", "a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2,3\n4,5,6\n", ""):
         path.write_text(text)
         with pytest.raises(InvalidInputError, match="x.csv"):
-            filled_csv(path, ["a", "b"], gaps, words)
+            filled_text(path, ["a", "b"], gaps, words)
+
+
+# Text that is written in other ways, and words.
+
+
+def test_numbers_in_the_ways_of_other_countries(tmp_path):
+    path = write(tmp_path, 'größe;b;c\n1.234,5;"-7";x\n1.000.000;,5;?\n-999;1;y\n', "latin-1")
+    form = TextFormat(decimal=",", thousands=".", encoding="latin-1", missing=("?", "-999"))
+    a, b, c = read_table(path, form=form).columns
+    np.testing.assert_array_equal(a.numbers, [1234.5, 1e6, np.nan])
+    assert (a.name, b.numbers.tolist(), a.codes) == ("größe", [-7, 0.5, 1], None)
+    assert (c.words, c.codes.tolist(), c.missing.tolist()) == (("x", "y"), [0, -1, 1], [False, True, False])
+    assert c.where(2) == "line 4"
+
+
+@pytest.mark.parametrize(
+    ("form", "word"),
+    [
+        ({}, "1,000"),
+        ({}, "1,5"),
+        ({}, "1_000"),
+        ({"decimal": ","}, "1.5"),
+        ({"thousands": ","}, "1,00"),
+        ({"thousands": ",", "decimal": "."}, "1,0000"),
+    ],
+)
+def test_what_is_not_written_as_said_is_a_word(form, word):
+    assert TextFormat(**form).number(word) is None
+
+
+@pytest.mark.parametrize(
+    ("form", "argument"),
+    [
+        ({"delimiter": "ab"}, "delimiter"),
+        ({"decimal": ",", "thousands": ","}, "decimal"),
+        ({"decimal": ""}, "decimal"),
+        ({"encoding": "no such"}, "encoding"),
+    ],
+)
+def test_a_format_that_contradicts_itself_is_refused(form, argument):
+    with pytest.raises(InvalidInputError) as caught:
+        TextFormat(**form)
+    assert caught.value.argument == argument
+
+
+def test_compressed_and_tab_separated_files(tmp_path):
+    text = b"a\tb\n1\tred\n\t2\n"
+    for name, content in (("x.tsv", text), ("x.TSV.gz", gzip.compress(text)), ("x.txt", text)):
+        (tmp_path / name).write_bytes(content)
+        a, b = read_table(tmp_path / name).columns
+        np.testing.assert_array_equal(a.numbers, [1, np.nan])
+        assert (b.words, b.numbers[1]) == (("red",), 2)
+    for damaged in (gzip.compress(text)[:-9], text, b"\x1f\x8b" + bytes(20)):
+        (tmp_path / "x.csv.gz").write_bytes(damaged)
+        with pytest.raises(InvalidInputError, match="x.csv.gz"):
+            read_table(tmp_path / "x.csv.gz")
+
+
+def test_an_index_of_pandas_is_left_out_where_that_is_said(tmp_path):
+    path = write(tmp_path, ",a\n0,1\n1,5\n")
+    with pytest.raises(InvalidInputError, match="ignored-columns"):
+        read_table(path)
+    assert read_table(path, ColumnRoles(ignored=("",))).names == ("a",)
+
+
+def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):
+    sizes = pandas.Categorical(["S", "L", None], categories=["S", "M", "L"], ordered=True)
+    frame = pandas.DataFrame({"size": sizes, "n": [1.5, None, -999.0], "word": ["?", "b", "c"]})
+    frame.to_parquet(path := parquet(COLUMNS))
+    size, number, word = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
+    assert (size.words, size.codes.tolist(), size.ordered) == (("S", "M", "L"), [0, 2, -1], True)
+    assert np.isnan(number.numbers).tolist() == [False, True, True]
+    assert (word.words, word.codes.tolist()) == (("b", "c"), [-1, 0, 1])
+
+
+def random_table(random):
+    """The text of a table, and how it is written."""
+    decimal, thousands, delimiter = [(".", "", ","), (",", ".", ";"), (".", ",", "\t"), (",", "", "|")][
+        random.integers(4)
+    ]
+    encoding = ["utf-8", "latin-1", "utf-16"][random.integers(3)]
+    num_rows, names = int(random.integers(1, 30)), [f"c{k} é" for k in range(random.integers(1, 6))]
+
+    def number():
+        value = round(float(random.normal() * 10.0 ** random.integers(-3, 8)), int(random.integers(0, 4)))
+        text = f"{value:,}" if thousands and random.random() < 0.5 else str(value)
+        return text.translate(str.maketrans({".": decimal, ",": thousands}))
+
+    def cell(is_word):
+        if random.random() < 0.1:
+            return ["", "NA", "?"][random.integers(3)]
+        word = ["rot", "it's", 'a "b" c', f"x{delimiter}y", "zwei\nZeilen"][random.integers(5)]
+        return word if is_word else number()
+
+    columns = [[cell(is_word) for _ in range(num_rows)] for is_word in random.random(len(names)) < 0.4]
+    text = io.StringIO(newline="")
+    quoting = [csv.QUOTE_MINIMAL, csv.QUOTE_ALL][random.integers(2)]
+    writer = csv.writer(text, delimiter=delimiter, quoting=quoting)
+    writer.writerows([names, *zip(*columns, strict=True)])
+    form = {"delimiter": delimiter, "decimal": decimal, "thousands": thousands, "encoding": encoding}
+    return text.getvalue(), form
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_pandas_reads_the_same(tmp_path, pandas, seed):
+    """Numbers, words and gaps of random tables in text are those that pandas finds."""
+    text, form = random_table(np.random.default_rng(seed))
+    path = write(tmp_path, text, form["encoding"])
+    wanted = pandas.read_csv(
+        path,
+        sep=form["delimiter"],
+        decimal=form["decimal"],
+        thousands=form["thousands"] or None,
+        encoding=form["encoding"],
+        na_values=["?"],
+        skip_blank_lines=True,
+    )
+    if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, quoted or not to one of them
+        wanted = wanted.dropna(how="all")
+    table = read_table(path, form=TextFormat(**form, missing=("?",)))
+    assert table.names == tuple(wanted.columns)
+    for column in table.columns:
+        found = wanted[column.name]
+        if column.codes is None:
+            values = column.numbers[~column.missing] if len(wanted.columns) == 1 else column.numbers
+            np.testing.assert_array_equal(values, found.to_numpy(float))
+        else:
+            words = np.array([*column.words, None], object)[column.codes]
+            given = [word for word in words if word is not None or len(wanted.columns) > 1]
+            assert given == [None if each != each else each for each in found]

@@ -33,4 +33,6 @@ def test_loss_and_backward_compile_without_a_break_and_compute_the_same(name, fi
     one, other = run(model, x, chains, compiled=False), run(model, x, chains, compiled=True)
     torch.testing.assert_close(one[0], other[0])
     for name, gradient in one[1].items():
-        torch.testing.assert_close(other[1][name], gradient, rtol=1e-7, atol=1e-8 * max(1, float(gradient.abs().max())))
+        torch.testing.assert_close(
+            other[1][name], gradient, rtol=1e-7, atol=1e-8 * max(1, float(gradient.abs().max()))
+        )

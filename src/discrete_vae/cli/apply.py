@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
+    from discrete_vae.data.schema import TableSchema
     from discrete_vae.inference.generate import LatentPath, PathKind
     from discrete_vae.inference.score import Scores
 
@@ -176,14 +177,27 @@ def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
     print(run.headline(examples))
     kind = run.loaded.config.model.likelihood.kind
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
-    if has_mean and not bool(examples.x.isnan().all()):
+    if examples.schema is not None:
+        _print_errors_of_columns(examples.schema, examples.x, x)
+    elif has_mean and not bool(examples.x.isnan().all()):
         print(f"Error: {_error(examples.x, x, is_share=kind in ('bernoulli', 'categorical'))}")
-    write_rows(output, examples, {"x": x}, x)
+    write_rows(output, examples, {"x": x}, x, in_words=True)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(examples.x[shown], means, torch.from_numpy(shown))
         run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
+
+
+def _print_errors_of_columns(schema: TableSchema, truth: Tensor, guess: np.ndarray) -> None:
+    """Print the mean errors of words and of numbers, as far as a table has them."""
+    of_words = np.array([hasattr(column, "values") for column in schema.columns])
+    for name, places in (("words", of_words), ("numbers", ~of_words)):
+        own = truth[:, np.flatnonzero(places).tolist()]
+        if not bool(own.isnan().all()):
+            print(
+                f"Error of {name}: {_error(own, guess[:, np.flatnonzero(places)], is_share=name == 'words')}"
+            )
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -259,9 +273,10 @@ def run_impute(
     run: TrainedRun, mask: str | None, mode: bool, draws: int | None, std_errors: str | None, **settings: Any
 ) -> None:
     """Fill gaps."""
-    from discrete_vae.data.tables import filled_csv
+    from discrete_vae.data.tables import TEXT_ENDINGS, filled_text
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
+    from discrete_vae.runs.output import ENDINGS
 
     data = run.row_options["data"]
     files = {"--data": data, "--mask": mask}
@@ -269,9 +284,10 @@ def run_impute(
     names, path = [out], Path(out)
     if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone
         names = [str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}")) for number in range(draws)]
-    outputs = [run.output(name, files | {"--std-errors": std_errors}) for name in names]
     errors, drawing = run.output(std_errors, files, argument="--std-errors"), run.picture_path()
-    is_csv = data is not None and data.lower().endswith(".csv") and out.lower().endswith(".csv")
+    is_csv = path.suffix.lower() in TEXT_ENDINGS and path.suffix.lower() == Path(data or "").suffix.lower()
+    endings = (*ENDINGS, path.suffix.lower()) if is_csv else ENDINGS
+    outputs = [run.output(name, files | {"--std-errors": std_errors}, endings=endings) for name in names]
     if is_csv and run.row_options["num_examples"] is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
         raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
@@ -293,7 +309,7 @@ def run_impute(
     many = f"{gaps.sum():,} gaps in {len(ess)} examples"
     print(f"{many}; effective samples per example: median {np.median(ess):.1f}")
     are_values = mode or draws or run.loaded.config.model.likelihood.kind == "categorical"
-    whole = bool(are_values) and model.likelihood.domain(exact=True).whole
+    whole = bool(are_values) and examples.schema is None and model.likelihood.domain(exact=True).whole
     drawn = None if names == [out] else imputed.draws
     tables = [imputed.filled] if drawn is None else np.moveaxis(drawn, 1, 0)
     arrays = {"filled": imputed.filled, "gaps": gaps.reshape(imputed.filled.shape)}
@@ -301,16 +317,25 @@ def run_impute(
     arrays |= {} if imputed.draws is None else {"draws": imputed.draws}
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
-            values = table.reshape(gaps.shape)
-            words = np.full(gaps.shape, "", dtype=object)  # numbers with the digits that float32 has
-            words[gaps] = [str(int(value)) if whole else str(np.float32(value)) for value in values[gaps]]
-            text = filled_csv(Path(str(data)).expanduser(), list(examples.columns), gaps, words)
-            say_written(output.write_text(text))
+            filled = feature_columns(table, examples.columns, examples.schema)
+            words = np.full(gaps.shape, "", dtype=object)
+            for place, column in enumerate(filled.values()):
+                rows = np.flatnonzero(gaps[:, place])
+                words[rows, place] = [_word(column[row], whole=whole) for row in rows]
+            path, form = Path(str(data)).expanduser(), run.text_format
+            say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
-            write_rows(output, examples, arrays, table)
+            write_rows(output, examples, arrays, table, in_words=True)
     write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
+
+
+def _word(value: Any, *, whole: bool) -> str:
+    """A value of a table as text; numbers with the digits that float32 has."""
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if whole else str(np.float32(value))
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
@@ -408,7 +433,7 @@ def run_generate(
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
         columns = {name.rstrip("s"): each for name, each in classes_of.items()}
-        columns |= feature_columns(made.x, known_columns(run.directory))
+        columns |= feature_columns(made.x, known_columns(run.directory), run.schema)
         say_written(output.write({"x": made.x, "z": made.z} | classes_of, array=made.x, columns=columns))
     if drawing is not None:
         names = classes_of.get("labels")

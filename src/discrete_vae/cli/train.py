@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import wraps
@@ -32,7 +33,7 @@ from discrete_vae.cli.options import (
     width,
     wrapped,
 )
-from discrete_vae.config import ExperimentConfig, FileDataConfig, instantiate
+from discrete_vae.config import ExperimentConfig, FileDataConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots, words_of
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
@@ -43,6 +44,7 @@ from discrete_vae.system import in_words
 if TYPE_CHECKING:
     import torch
 
+    from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.preflight import ParameterRow
@@ -84,7 +86,13 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
     overrides = seed + arguments.overrides
     if arguments.experiment is not None:
         config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
-        return config, lambda: instantiate(config.data, data_dir=data_dir)
+
+        def load() -> DataSplits:
+            from discrete_vae.data.rows import load_data  # needs torch
+
+            return load_data(config, data_dir)
+
+        return config, load
     say_while_torch_loads(f"Reading {arguments.data}")
     from discrete_vae.own_data import read_own_experiment  # needs torch
 
@@ -161,6 +169,7 @@ def run_train(
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
     from discrete_vae.cli.trained import open_run
+    from discrete_vae.data.rows import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace
@@ -176,7 +185,7 @@ def run_train(
     if asked is None:
         run = open_run(folder)
         config = _resumed_config(run, arguments, accept_changed_config)
-        dataset, begun = instantiate(config.data, data_dir=arguments.data_dir), run.read_environment()
+        dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
     else:
         config, load = asked
         run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
@@ -256,6 +265,8 @@ def _headline(
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
         lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
+    if dataset.schema is not None:
+        lines += _kinds_of_columns(dataset.schema)
     train, *others = dataset.summaries.values()
     values = sum(others, train)
     if values.num_missing:
@@ -271,6 +282,24 @@ def _headline(
     lines.append(computing_on(device))
     lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
     return "\n".join(lines)
+
+
+def _kinds_of_columns(schema: TableSchema) -> Iterator[str]:
+    """Sentences about the kinds as which the columns of a table are read."""
+    counts = Counter(column.kind for column in schema.columns)
+    yield f"Columns: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
+    left_out = [
+        reading for reading in schema.readings if reading.config is None and reading.why != "you say so"
+    ]
+    for reading in left_out[:_SHOWN_COLUMNS]:
+        yield f"Column {reading.name!r} is left out: {reading.why}."
+    if len(left_out) > _SHOWN_COLUMNS:
+        yield f"{len(left_out) - _SHOWN_COLUMNS} more columns are left out."
+    if any(reading.hint for reading in schema.readings):
+        yield "Some kinds are guesses: dvae validate shows them, --data.kinds NAME=KIND,... changes them."
+
+
+_SHOWN_COLUMNS = 3
 
 
 def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator[str]:
@@ -366,6 +395,11 @@ def run_validate(arguments: ExperimentArguments, device: str) -> int:
     _print("", f"{about.version}; {about.values}")
     if found.num_examples != (len(dataset.train), len(dataset.valid)):
         _print("", "of which training sees {} and validation {}".format(*found.num_examples))
+    if dataset.schema is not None:
+        print("\nColumns: what each is read as, and why; --data.kinds NAME=KIND,... changes it")
+        for reading in dataset.schema.readings:
+            print(wrapped(str(reading), "  ", indent=6))
+        print()
     _print(
         "Training",
         f"{_counted(found.num_steps, 'step')} in {_counted(training.num_epochs, 'epoch')}, batches of "

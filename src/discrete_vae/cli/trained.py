@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from discrete_vae.data.rows import Rows
+    from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.splits import DataSplits
+    from discrete_vae.data.tables import TextFormat
     from discrete_vae.load import LoadedRun
     from discrete_vae.runs.output import OutputFile
     from discrete_vae.runs.results import ResultFile, ResultStore
@@ -129,6 +131,24 @@ class TrainedRun:
         return picture_shape(self.loaded.model.event_shape)
 
     @property
+    def schema(self) -> TableSchema | None:
+        """How columns of a table became numbers; None for a model of values as they stand in a file."""
+        from discrete_vae.config import TableLikelihoodConfig
+        from discrete_vae.data.schema import TableSchema
+
+        likelihood = self.loaded.config.model.likelihood
+        return TableSchema.of(likelihood.columns) if isinstance(likelihood, TableLikelihoodConfig) else None
+
+    @property
+    def text_format(self) -> TextFormat:
+        """How tables of the run are written."""
+        from discrete_vae.config import FileDataConfig
+        from discrete_vae.data.rows import TableReading
+
+        data = self.loaded.config.data
+        return TableReading.of(data).form if isinstance(data, FileDataConfig) else TableReading().form
+
+    @property
     def is_first_process(self) -> bool:
         """False in those processes of torchrun that print and write nothing."""
         from discrete_vae.distributed import rank
@@ -137,10 +157,10 @@ class TrainedRun:
 
     def dataset(self, data_dir: str | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
-        from discrete_vae.config import instantiate
+        from discrete_vae.data.rows import load_data
         from discrete_vae.data.splits import warn_of_other_data
 
-        dataset = instantiate(self.loaded.config.data, data_dir=data_dir)
+        dataset = load_data(self.loaded.config, data_dir)
         warn_of_other_data(self.directory, dataset)
         return dataset
 
@@ -348,8 +368,15 @@ def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]
     return takes_run(_ROW_OPTIONS(call))
 
 
-def feature_columns(x: np.ndarray, names: Sequence[str] | None) -> dict[str, np.ndarray]:
-    """The values of examples, (row, *event), as columns with the features' names, which --data reads again."""
+def feature_columns(
+    x: np.ndarray, names: Sequence[str] | None, schema: TableSchema | None = None
+) -> dict[str, np.ndarray]:
+    """The values of examples, (row, *event), as columns with the features' names, which --data reads again.
+
+    With a schema they have the words of the table that the model was trained on.
+    """
+    if schema is not None:
+        return schema.decode(x)
     return dict(zip(names, x.reshape(len(x), -1).T, strict=True)) if names else numbered("x", x, first=0)
 
 
@@ -365,11 +392,13 @@ def write_rows(
     arrays: Mapping[str, np.ndarray],
     array: np.ndarray | None = None,
     columns: Mapping[str, np.ndarray] | None = None,
+    *,
+    in_words: bool = False,
 ) -> None:
     """Write a result with a row per example, under its number and label, and say where it is.
 
     A .npz file holds the arrays, a .npy file the array, else all columns side by side, and a table the columns, else
-    the array's values under the names of the features.
+    the array's values under the names of the features; in the words of their table, if they are values of these.
     """
     if output is None:
         return
@@ -379,7 +408,7 @@ def write_rows(
     if columns is not None:
         columns = which | dict(columns)
     elif array is not None:
-        columns = feature_columns(array, rows.columns)
+        columns = feature_columns(array, rows.columns, rows.schema if in_words else None)
     say_written(output.write(which | dict(arrays), array=array, columns=columns))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
@@ -26,6 +27,7 @@ class RawColumn:
         words: The different words, in the order of the file, or in the order that it declares.
         declared: Whether the file says that these are all the values there are.
         ordered: Whether it says that they have an order.
+        lines: (row,) numbers of the rows' lines; None where the file is no text.
     """
 
     name: str
@@ -34,6 +36,11 @@ class RawColumn:
     words: tuple[str, ...] = ()
     declared: bool = False
     ordered: bool = False
+    lines: np.ndarray | None = None
+
+    def where(self, row: int) -> str:
+        """The place of a row, for messages."""
+        return f"row {row + 1}" if self.lines is None else f"line {self.lines[row]}"
 
     @property
     def missing(self) -> np.ndarray:
@@ -49,6 +56,44 @@ class RawColumn:
             more = np.bincount(self.codes[self.codes >= 0], minlength=len(self.words))
             found |= {word: int(count) for word, count in zip(self.words, more, strict=True)}
         return found
+
+
+def raw_column(name: str, values: Any) -> RawColumn:
+    """A column of a table in memory: numbers, words and gaps apart.
+
+    Args:
+        name: Its name.
+        values: (row,) numbers, booleans, words, or all of these; or a pandas column, categories included.
+    """
+    categories = getattr(getattr(values, "dtype", None), "categories", None)
+    if categories is not None:  # of pandas
+        codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes, np.int64)
+        words = tuple(_word(each) for each in categories)
+        ordered = bool(values.dtype.ordered)
+        return RawColumn(name, np.full(len(codes), np.nan), codes, words, declared=True, ordered=ordered)
+    array = np.asarray(values)
+    if array.dtype.kind == "b":
+        codes = array.astype(np.int64)
+        return RawColumn(name, np.full(len(codes), np.nan), codes, ("False", "True"), declared=True)
+    if array.dtype.kind in "uif":
+        return RawColumn(name, array.astype(np.float64))
+    cells = np.asarray(values, object)
+    numbers, codes = np.full(len(cells), np.nan), np.full(len(cells), -1)
+    places: dict[str, int] = {}
+    for row, cell in enumerate(cells):
+        if isinstance(cell, float | int | np.number | Decimal) and not isinstance(cell, bool):
+            numbers[row] = float(cell)
+        elif not _is_gap(cell):
+            codes[row] = places.setdefault(_word(cell), len(places))
+    return RawColumn(name, numbers, codes if places else None, tuple(places))
+
+
+def _is_gap(cell: Any) -> bool:
+    return cell is None or str(cell) in ("<NA>", "NaT", "") or cell != cell
+
+
+def _word(cell: Any) -> str:
+    return str(cell).strip()
 
 
 def word_of(value: float) -> str:
@@ -170,7 +215,16 @@ class RealColumnConfig(_NumberColumnConfig):
         return {"scale": columns[0].scale}
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        return np.round(values) if self.whole else values
+        return _integers(np.round(values)) if self.whole else values
+
+
+def _integers(values: np.ndarray) -> np.ndarray:
+    """Values as integers, where all are whole."""
+    return (
+        values.astype(np.int64)
+        if bool((np.abs(values) < 2**53).all() and (values % 1 == 0).all())
+        else values
+    )
 
 
 class CountColumnConfig(_NumberColumnConfig):
@@ -197,6 +251,9 @@ class CountColumnConfig(_NumberColumnConfig):
         if len(wrong):
             raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
         return values
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        return _integers(values)
 
 
 class _ValuesColumnConfig(BaseColumnConfig):
@@ -241,7 +298,7 @@ class _ValuesColumnConfig(BaseColumnConfig):
             word = word_of(column.numbers[row]) if code < 0 else column.words[code]
             rule = f"must hold {', '.join(self.values[:5])}{', ...' * (len(self.values) > 5)}"
             repair = "Correct it, or leave the value out."
-            raise self._refuse(rule, f"{word[:40]!r} in row {row + 1}", repair)
+            raise self._refuse(rule, f"{word[:40]!r} in {column.where(row)}", repair)
         return result
 
     def decode(self, values: np.ndarray) -> np.ndarray:

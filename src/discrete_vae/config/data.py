@@ -70,7 +70,7 @@ class Caltech101SilhouettesConfig(ComponentConfig):
 
 
 class FileDataConfig(ComponentConfig):
-    """The user's own array or table in a .npy, .npz, .csv or .parquet file."""
+    """The user's own array or table in a file."""
 
     target = "discrete_vae.data.rows:load_file"
     kind: Literal["file"] = "file"
@@ -82,6 +82,20 @@ class FileDataConfig(ComponentConfig):
     ignored_columns: tuple[str, ...] = Field(
         default=(), description="Columns of a table that are not read: names, dates and the like."
     )
+    kinds: str | None = Field(
+        default=None,
+        description="Kinds of a table's columns: 'auto' infers all, 'age=real,sex=category' or a .toml file names some "
+        "and infers the others; none reads a table of numbers as it stands.",
+    )
+    missing_values: tuple[str, ...] = Field(
+        default=(), description="Words or numbers of a table that mean a missing value, such as ? or -999."
+    )
+    delimiter: str | None = Field(
+        default=None, description="What stands between the cells of a table in text; none has it found."
+    )
+    decimal: str = Field(default=".", description="What stands before decimals in a table in text.")
+    thousands: str = Field(default="", description="What groups the digits of a number in a table in text.")
+    encoding: str = Field(default="utf-8", description="Encoding of a table in text.")
     valid_fraction: float = Field(
         default=0.1,
         gt=0.0,

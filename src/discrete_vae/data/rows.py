@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import BINARY, UNIT_INTERVAL, check_number
-from discrete_vae.config import DataConfig, FileDataConfig, ModelConfig
+from discrete_vae.checks import BINARY, UNIT_INTERVAL
+from discrete_vae.config import (
+    ColumnConfig,
+    DataConfig,
+    ExperimentConfig,
+    FileDataConfig,
+    ModelConfig,
+    TableLikelihoodConfig,
+    instantiate,
+)
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
+from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, read_kinds
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -25,8 +35,17 @@ from discrete_vae.data.splits import (
     shuffled_rows,
     summarize,
 )
-from discrete_vae.data.tables import READERS, ColumnRoles, read_label_column, read_table, shown_names
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.data.tables import (
+    READERS,
+    ColumnRoles,
+    Table,
+    TextFormat,
+    read_label_column,
+    read_table,
+    shown_names,
+    table_ending,
+)
+from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
 from discrete_vae.system import allocating, check_memory, user_path
@@ -40,7 +59,6 @@ _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test
 _LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
 _ENDINGS = (".npy", ".npz", *READERS)
-_TEXTS = (".tsv", ".tab", ".txt", ".dat")
 
 
 # Reading of a user's file, of whatever format.
@@ -55,12 +73,14 @@ class OwnArrays:
         names: What messages call these arrays.
         labels: (example, ...), for keys of examples.
         columns: Names of the features; empty where they have none.
+        schema: How a table's columns became numbers; None for values as they stand in the file.
     """
 
     examples: dict[str, np.ndarray]
     names: dict[str, str]
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
+    schema: TableSchema | None = None
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -83,26 +103,77 @@ class OwnArrays:
         return (1, *shape) if len(shape) == 2 else shape
 
 
-def read_own_arrays(file: Path, roles: ColumnRoles | None = None) -> OwnArrays:
-    """Read a .npy, .npz, .csv or .parquet file."""
-    ending, roles = file.suffix.lower(), roles or ColumnRoles()
+@dataclass(frozen=True)
+class TableReading:
+    """How a table is read.
+
+    Attributes:
+        roles: Columns that are no features.
+        form: How its text is written.
+        columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
+        kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
+    """
+
+    roles: ColumnRoles = field(default_factory=ColumnRoles)
+    form: TextFormat = field(default_factory=TextFormat)
+    columns: tuple[ColumnConfig, ...] | None = None
+    kinds: Mapping[str, str] | None = None
+
+    @classmethod
+    def of(cls, config: FileDataConfig, columns: Sequence[ColumnConfig] | None = None) -> Self:
+        """The reading that a config asks for."""
+        return cls(
+            ColumnRoles(config.label_column, config.ignored_columns),
+            TextFormat(
+                config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
+            ),
+            None if columns is None else tuple(columns),
+            None if config.kinds is None else read_kinds(config.kinds),
+        )
+
+
+def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArrays:
+    """Read a file of arrays or a table, by its ending."""
+    reading = reading or TableReading()
+    ending, roles = file.suffix.lower(), reading.roles
+    if table_ending(file) is not None:
+        return arrays_of_table(read_table(file, roles, reading.form), str(file), reading)
     if ending not in _ENDINGS:
         check_is_file(file)
         repair = "Save the array with numpy.save, or the table as CSV."
-        if ending in _TEXTS:
-            repair = f"A table in text is read by the name {file.with_suffix('.csv').name}."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    if ending in READERS:
-        table = read_table(file, roles)
-        labels = {} if table.labels is None else {WHOLE: table.labels}
-        return OwnArrays({WHOLE: table.values}, {WHOLE: str(file)}, labels, table.columns)
     for name in (roles.label, *roles.ignored):
         if name is not None and name not in roles.optional:
             argument = "label_column" if name == roles.label else "ignored_columns"
             repair = "Leave it out; a .npz file has labels as y or y_train."
-            raise InvalidInputError(argument, f"needs a {' or '.join(READERS)} file", str(file), repair)
+            raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
     return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)}) if ending == ".npy" else _read_npz(file)
+
+
+def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays:
+    """The values of a table that has been read.
+
+    Args:
+        table: The table.
+        name: What messages call it.
+        reading: How its columns become numbers.
+    """
+    labels = {} if table.labels is None else {WHOLE: table.labels}
+    if reading.columns is not None:
+        wanted = [column.name for column in reading.columns]
+        found = [table.columns[place] for place in _places(name, table.names, wanted)]
+        schema = TableSchema.of(reading.columns, found)
+    elif reading.kinds is not None:
+        check_kinds(reading.kinds, table.names)
+        with naming(name):
+            schema = infer_columns(table.columns, reading.kinds)
+        found = [column for column in table.columns if column.name in schema.names]
+    else:
+        return OwnArrays({WHOLE: table.numbers(name)}, {WHOLE: name}, labels, table.names)
+    with naming(name):
+        encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
+    return OwnArrays({WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema)
 
 
 def _read_npz(file: Path) -> OwnArrays:
@@ -134,20 +205,16 @@ def _read_npz(file: Path) -> OwnArrays:
 def load_file(
     *,
     path: str | Path,
-    label_column: str | None = None,
-    ignored_columns: Sequence[str] = (),
-    valid_fraction: float = 0.1,
-    test_fraction: float = 0.1,
-    split_seed: int = 0,
-    binarize: bool = False,
-    binarization_seed: int = 0,
     data_dir: str | Path | None = None,
+    columns: Sequence[ColumnConfig] | None = None,
+    **settings: Any,
 ) -> DataSplits:
-    """Values of a .npy, .npz, .csv or .parquet file, as float32; nothing is written.
+    """Values of the user's file, as float32; nothing is written.
 
-    An array is (example, feature), (example, height, width) or (example, channel, height, width), of booleans, integers
-    or real numbers; NaN marks missing values. A table has a named column per feature, see
-    `discrete_vae.data.tables.read_csv`. Which values a model can read is its likelihood's business.
+    An array (.npy, .npz) is (example, feature), (example, height, width) or (example, channel, height, width), of
+    booleans, integers or real numbers; NaN marks missing values. A table (.csv, .tsv, .txt, these with .gz, and
+    .parquet) has a named column per feature, see `discrete_vae.data.tables.read_table`. Which values a model can read
+    is its likelihood's business.
 
     A .npz file holds ``train``, ``valid`` and ``test`` (or ``x_train`` and so on), whose order is kept, or only
     ``train`` and ``test``, or a single array; beside them labels as ``y_train`` or ``train_labels`` and so on, or ``y``
@@ -157,15 +224,12 @@ def load_file(
 
     Args:
         path: The file; ``~`` is the home directory.
-        label_column: The column of a table that holds labels and is no feature; None means none does.
-        ignored_columns: Columns of a table that are not read.
-        valid_fraction: Share of the examples for validation, in (0, 1], where the file has no such part.
-        test_fraction: Share of the examples for testing, in (0, 1], where the file has no such part.
-        split_seed: Seed of the shuffle.
-        binarize: Whether values are probabilities of bits: of the training part, if they are not all 0 or 1, bits are
-            drawn afresh in each step; of the validation and test parts once.
-        binarization_seed: Seed of the bits that the validation and test parts keep.
         data_dir: Not read, but refused if it does not exist, as with every other data set.
+        columns: The kinds of a table's columns that a model reads, see `discrete_vae.data.infer_schema`; None leaves
+            them to the setting `kinds`.
+        settings: Other fields of `discrete_vae.config.FileDataConfig`: how a table is read, and how examples are cut
+            into parts. With ``binarize`` values are probabilities of bits: of the training part, if they are not all 0
+            or 1, bits are drawn afresh in each step; of the validation and test parts once.
 
     Returns:
         A data set named after the file.
@@ -182,35 +246,44 @@ def load_file(
         (torch.Size([16, 3]), torch.Size([2, 3]), (3,))
     """
     check_data_dir(data_dir)
-    for setting, fraction in (("valid_fraction", valid_fraction), ("test_fraction", test_fraction)):
-        check_number(setting, fraction, above=0.0, at_most=1.0, repair="Give a share such as 0.1.")
-    file = user_path("path", path)
-    with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, ColumnRoles(label_column, tuple(ignored_columns)))
-        event_shape = found.event_shape
-        # a float32 copy of all, and a second one where examples are shuffled
-        needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
-        check_memory(str(file), needed, _REPAIR, what="for its values in float32")
-        arrays = {
-            key: as_float32(found.names[key], array, found.columns) for key, array in found.examples.items()
-        }
-        if binarize:
-            for key, values in arrays.items():
-                check_domain(found.names[key], UNIT_INTERVAL, summarize(torch.from_numpy(values)))
-        places, split = _split(found, valid_fraction, test_fraction, split_seed)
-        about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
-        labels = {
-            part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels
-        }
-        dataset = DataSplits(
-            name=file.stem,
-            **{part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()},
-            event_shape=event_shape,
-            dynamic=False,
-            description=DatasetDescription(*about),
-            labels=labels,
-        )
-        return binarized(dataset, seed=binarization_seed) if binarize else dataset
+    config = FileDataConfig(path=user_path("path", path), **settings)
+    with allocating(str(config.path), _REPAIR):
+        return splits_of(read_own_arrays(config.path, TableReading.of(config, columns)), config)
+
+
+def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> DataSplits:
+    """The data of an experiment; columns of a table are coded as its model reads them."""
+    likelihood = config.model.likelihood
+    if isinstance(config.data, FileDataConfig) and isinstance(likelihood, TableLikelihoodConfig):
+        return instantiate(config.data, data_dir=data_dir, columns=likelihood.columns)
+    return instantiate(config.data, data_dir=data_dir)
+
+
+def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
+    """The three parts of a file that has been read."""
+    file, event_shape = config.path, found.event_shape
+    # a float32 copy of all, and a second one where examples are shuffled
+    needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
+    check_memory(str(file), needed, _REPAIR, what="for its values in float32")
+    arrays = {
+        key: as_float32(found.names[key], array, found.columns) for key, array in found.examples.items()
+    }
+    if config.binarize:
+        for key, values in arrays.items():
+            check_domain(found.names[key], UNIT_INTERVAL, summarize(torch.from_numpy(values)))
+    places, split = _split(found, config.valid_fraction, config.test_fraction, config.split_seed)
+    about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
+    labels = {part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels}
+    dataset = DataSplits(
+        name=file.stem,
+        **{part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()},
+        event_shape=event_shape,
+        dynamic=False,
+        description=DatasetDescription(*about),
+        labels=labels,
+        schema=found.schema,
+    )
+    return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 
 
 def _split(
@@ -307,7 +380,7 @@ def labels_of_part(
         return labels
     rule = f"must be as many as the {sizes[part]} examples of the part {part!r}"
     if isinstance(config, FileDataConfig):
-        found = read_own_arrays(Path(config.path), ColumnRoles(config.label_column, config.ignored_columns))
+        found = read_own_arrays(Path(config.path), TableReading.of(config))
         if set(found.examples) == {WHOLE}:
             if len(labels) == total:
                 test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
@@ -330,6 +403,7 @@ class Rows(ShowsShapes):
         columns: Names of the features; empty where they have none.
         labels: (row, ...); None where there are none.
         binarized: Whether x are bits that were drawn from probabilities.
+        schema: How the columns of a table became numbers; None for values as they stand in a file.
     """
 
     name: str
@@ -338,6 +412,7 @@ class Rows(ShowsShapes):
     columns: tuple[str, ...] = ()
     labels: np.ndarray | None = None
     binarized: bool = False
+    schema: TableSchema | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -363,6 +438,7 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
         columns=dataset.description.columns,
         labels=dataset.labels.get(part),
         binarized=draws,
+        schema=dataset.schema,
     )
 
 
@@ -372,7 +448,7 @@ def read_rows(
     *,
     part: str | None = None,
     columns: Sequence[str] = (),
-    roles: ColumnRoles | None = None,
+    reading: TableReading | None = None,
     binarization_seed: int = 0,
     missing: bool | None = None,
     argument: str = "path",
@@ -383,12 +459,12 @@ def read_rows(
     likelihood takes bits, values between 0 and 1 are their probabilities, and bits are drawn once.
 
     Args:
-        path: A .npy, .npz, .csv or .parquet file, see `discrete_vae.data.rows.load_file`.
+        path: The file, see `discrete_vae.data.rows.load_file`.
         model: The model's config: shape of an example, likelihood, whether values may be missing.
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
         columns: Names of the features that the model knows, in its order; none where it knows none.
-        roles: Columns of a table that are no features; None means all are features.
+        reading: How a table is read; its kinds of columns are the model's, where this has some.
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
@@ -405,9 +481,12 @@ def read_rows(
         >>> rows.x.shape, rows.index
         (torch.Size([3, 3]), array([0, 1, 2]))
     """
-    file = user_path(argument, path)
+    file, likelihood = user_path(argument, path), model.likelihood
+    reading = replace(reading or TableReading(), kinds=None)
+    if isinstance(likelihood, TableLikelihoodConfig):
+        reading = replace(reading, columns=likelihood.columns)
     with allocating(str(file), _REPAIR):
-        found = read_own_arrays(file, roles)
+        found = read_own_arrays(file, reading)
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name
@@ -425,6 +504,7 @@ def read_rows(
             columns=tuple(columns),
             labels=found.labels.get(key),
             binarized=drawn,
+            schema=found.schema,
         )
 
 

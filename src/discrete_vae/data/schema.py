@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import re
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -20,16 +22,22 @@ from discrete_vae.config import (
     RealColumnConfig,
     members,
 )
-from discrete_vae.config.columns import RawColumn
-from discrete_vae.data.arrays import as_float32
+from discrete_vae.config.columns import RawColumn, raw_column
+from discrete_vae.data.arrays import as_float32, check_is_file
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
+from discrete_vae.system import user_path
 
 FEW = 10
 """Whole numbers of at most so many different values are ranks, unless the user says otherwise."""
 MOST_WORDS = 256
 """Different words beyond which a column holds names, keys or free text."""
 _NAMES = 0.5  # share of the rows with different words from which they are names
+_FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
+_GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
+_GAP_MARKS = frozenset(
+    {"?", "-", "--", ".", "*", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
+)
 _MOST_ODD = 0.1  # share of words in a column of numbers up to which they are slips, or stand for gaps
 
 
@@ -59,7 +67,7 @@ class ColumnReading:
             kind += f":{self.config.scale}"
         gaps = f", {self.missing:.1%} missing" if self.missing else ""
         hint = f"; {self.hint}" if self.hint else ""
-        return f"{self.name}: {kind} ({self.num_values} values{gaps}): {self.why}{hint}"
+        return f"{self.name}: {kind} ({self.num_values} value{'s' * (self.num_values != 1)}{gaps}): {self.why}{hint}"
 
 
 @dataclass(frozen=True)
@@ -87,10 +95,29 @@ class TableSchema:
 
     readings: tuple[ColumnReading, ...]
 
+    @classmethod
+    def of(cls, columns: Sequence[ColumnConfig], found: Sequence[RawColumn] = ()) -> Self:
+        """The schema of a model that is trained; of each of its columns as found in a file, where that is given."""
+        counted = [(len(raw.counts()), float(raw.missing.mean())) for raw in found] or [(0, 0.0)] * len(
+            columns
+        )
+        pairs = zip(columns, counted, strict=True)
+        return cls(tuple(ColumnReading(each.name, each, "as trained", "", *counts) for each, counts in pairs))
+
     @property
     def columns(self) -> tuple[ColumnConfig, ...]:
         """The columns of `discrete_vae.config.TableLikelihoodConfig`."""
         return tuple(reading.config for reading in self.readings if reading.config is not None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the columns that are read."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Names of the columns that are not read."""
+        return tuple(reading.name for reading in self.readings if reading.config is None)
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.readings))
@@ -116,13 +143,13 @@ class TableSchema:
         names = [column.name for column in self.columns]
         return torch.from_numpy(as_float32("table", np.stack(encoded, 1), names))
 
-    def decode(self, x: Tensor) -> dict[str, np.ndarray]:
+    def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
         """Columns as the table has them, (row,) each: numbers, or words, None where x is NaN.
 
         Args:
             x: (row, column), as `encode` gives it or a likelihood's `sample` or `mode`.
         """
-        values = x.detach().cpu().double().numpy()
+        values = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
         if values.ndim != 2 or values.shape[1] != len(self.columns):
             rule = f"must have shape (row, {len(self.columns)} columns)"
             raise InvalidInputError("x", rule, f"shape {tuple(x.shape)}", "Give rows of the model.")
@@ -136,13 +163,14 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
 
     1. A kind that the user names.
     2. No value: left out. One value: constant. Two values, numbers or words: binary.
-    3. Words: category, or ordinal where a pandas column declares an order. More than 256 different words, or more than
+    3. Whole numbers that count the rows of more than 20: left out, as an index.
+    4. Words: category, or ordinal where a pandas column declares an order. More than 256 different words, or more than
        10 of which there is one for every second row: left out, as names or keys.
-    4. Numbers with decimals or below 0: real, on a scale of asinh where tails are long.
-    5. Whole numbers of at most 10 different values: ordinal.
-    6. Whole numbers among which is 0: count. Other whole numbers: real.
+    5. Numbers with decimals or below 0: real, on a scale of asinh where tails are long.
+    6. Whole numbers of at most 10 different values: ordinal.
+    7. Whole numbers among which is 0: count. Other whole numbers: real.
 
-    Rules 5 and 6 are guesses, which the schema says when it is printed.
+    Rules 6 and 7 are guesses, which the schema says when it is printed.
 
     Args:
         table: Columns by name, (row,) each: arrays, lists, or a pandas DataFrame. None, NaN and pandas' NA are missing.
@@ -153,14 +181,13 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
         InvalidInputError: If a column's values are not of the kind that the user names, or numbers are mixed with a few
             words; names the column.
     """
-    given, kinds = dict(_items(table)), dict(kinds or {})
-    for name in kinds:
-        if name not in given:
-            shown = ", ".join(map(repr, [*given][:5]))
-            raise InvalidInputError(
-                "kinds", "must name columns of the table", repr(name)[:80], f"It has {shown}."
-            )
-    readings = [infer_kind(raw_column(name, values), kinds.get(name)) for name, values in given.items()]
+    return infer_columns([raw_column(name, values) for name, values in _items(table)], kinds or {})
+
+
+def infer_columns(columns: Sequence[RawColumn], kinds: Mapping[str, str]) -> TableSchema:
+    """`infer_schema` for the columns of a file."""
+    check_kinds(kinds, [column.name for column in columns])
+    readings = [infer_kind(column, kinds.get(column.name)) for column in columns]
     if not any(reading.config for reading in readings):
         raise InvalidInputError("table", "must have a column with values", "none", "Name the kinds of some.")
     return TableSchema(tuple(readings))
@@ -180,42 +207,51 @@ def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield str(name), values
 
 
-def raw_column(name: str, values: Any) -> RawColumn:
-    """A column of a table in memory: numbers, words and gaps apart.
+def check_kinds(kinds: Mapping[str, str], names: Sequence[str]) -> None:
+    """Check that kinds are those of columns that there are."""
+    for name in kinds:
+        if name not in names:
+            repair = f"It has {', '.join(map(repr, names[:5]))}."
+            raise InvalidInputError("kinds", "must name columns of the table", repr(name)[:80], repair)
+
+
+def read_kinds(text: str) -> dict[str, str]:
+    """Kinds by column, from the setting ``data.kinds``.
 
     Args:
-        name: Its name.
-        values: (row,) numbers, booleans, words, or all of these; or a pandas column, categories included.
+        text: "auto" for none; "age=real,sex=category"; or the path of a .toml file with a line age = "real" for each.
+
+    Examples:
+        >>> read_kinds("age=real:log1p, pain=ordinal:low<high")
+        {'age': 'real:log1p', 'pain': 'ordinal:low<high'}
     """
-    categories = getattr(getattr(values, "dtype", None), "categories", None)
-    if categories is not None:  # of pandas
-        codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes, np.int64)
-        words = tuple(_word(each) for each in categories)
-        ordered = bool(values.dtype.ordered)
-        return RawColumn(name, np.full(len(codes), np.nan), codes, words, declared=True, ordered=ordered)
-    array = np.asarray(values)
-    if array.dtype.kind == "b":
-        codes = array.astype(np.int64)
-        return RawColumn(name, np.full(len(codes), np.nan), codes, ("False", "True"), declared=True)
-    if array.dtype.kind in "uif":
-        return RawColumn(name, array.astype(np.float64))
-    cells = np.asarray(values, object)
-    numbers, codes = np.full(len(cells), np.nan), np.full(len(cells), -1)
-    places: dict[str, int] = {}
-    for row, cell in enumerate(cells):
-        if isinstance(cell, float | int | np.number) and not isinstance(cell, bool):
-            numbers[row] = float(cell)
-        elif not _is_gap(cell):
-            codes[row] = places.setdefault(_word(cell), len(places))
-    return RawColumn(name, numbers, codes if places else None, tuple(places))
-
-
-def _is_gap(cell: Any) -> bool:
-    return cell is None or str(cell) in ("<NA>", "NaT", "") or cell != cell
-
-
-def _word(cell: Any) -> str:
-    return str(cell).strip()
+    if text.strip() in ("", "auto"):
+        return {}
+    if text.endswith(".toml"):
+        path = user_path("kinds", text)
+        check_is_file(path)
+        try:
+            kinds = tomllib.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise InvalidInputError("kinds", "must name a readable TOML file", error, "Correct it.") from None
+        kinds = kinds.get("kinds", kinds)
+    else:
+        kinds = {}
+        for pair in text.split(","):
+            name, equals, kind = pair.rpartition("=")
+            if not equals or name.strip() in kinds:
+                rule, repair = (
+                    "must be pairs COLUMN=KIND, each column once",
+                    "Give age=real,sex=category, say.",
+                )
+                raise InvalidInputError("kinds", rule, repr(pair)[:80], repair)
+            kinds[name.strip()] = kind.strip()
+    for name, kind in kinds.items():
+        if not isinstance(kind, str):
+            raise InvalidInputError(
+                "kinds", "must be words", f"{name} = {kind!r}"[:80], 'Write age = "real".'
+            )
+    return kinds
 
 
 def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
@@ -256,18 +292,38 @@ _Reading = Callable[..., ColumnReading]
 def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -> ColumnReading:
     num_numbers = int((~np.isnan(column.numbers)).sum())
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
-    if num_words < _MOST_ODD * num_numbers:
+    marks = [word for word in column.words if word.lower() in _GAP_MARKS]
+    if (
+        not column.declared
+        and num_numbers
+        and (num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words))
+    ):
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
-        repair = "Give None for missing values; or say that it is a category."
+        repair = (
+            "If they mean missing values: --data.missing-values WORD, None in Python; if all are codes: "
+            f"--data.kinds {column.name}=category."
+        )
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
+    if not column.declared and (written := next(filter(_GROUPED.fullmatch, column.words), None)):
+        repair = (
+            "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','; if they "
+            f"are words: --data.kinds {column.name}=category."
+        )
+        rule = "must hold numbers whose points and commas are said"
+        raise InvalidInputError(f"column {column.name!r}", rule, repr(written[:20]), repair)
     if not column.declared:
         different, num_rows = len(counts), num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):
             return reading(None, "nearly every row has a word of its own", "category reads it")
     if column.ordered:
         return reading(OrdinalColumnConfig.of(column), "values in a declared order")
-    return reading(CategoryColumnConfig.of(column), "words")
+    hint = (
+        f"a guess: --data.missing-values {marks[0]!r} if that is none"
+        if marks and not column.declared
+        else ""
+    )
+    return reading(CategoryColumnConfig.of(column), "words", hint)
 
 
 def _of_numbers(column: RawColumn, num_values: int, reading: _Reading) -> ColumnReading:
@@ -275,6 +331,10 @@ def _of_numbers(column: RawColumn, num_values: int, reading: _Reading) -> Column
     if (values % 1 != 0).any() or (values < 0).any():
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return reading(_real(column), "numbers with decimals or below 0", hint)
+    if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
+        return reading(
+            None, "it counts the rows, as an index does", f"--data.kinds {column.name}=real reads it"
+        )
     if num_values <= FEW:
         why = "whole numbers of few different values"
         return reading(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from discrete_vae.checks import FINITE, Domain, ValueSummary
 from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, members
+from discrete_vae.data.schema import TableSchema
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
@@ -60,7 +61,7 @@ class DataSplits(ShowsShapes):
         dynamic: Whether `train` holds probabilities.
         description: Source, version, split and how values are read.
         labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
-
+        schema: How the columns of a table became numbers; None for values as they stand in a file.
     """
 
     name: str
@@ -71,6 +72,7 @@ class DataSplits(ShowsShapes):
     dynamic: bool
     description: DatasetDescription
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
+    schema: TableSchema | None = None
 
     def __post_init__(self) -> None:
         sizes = {part: len(getattr(self, part)) for part in PARTS}

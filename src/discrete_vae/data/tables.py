@@ -1,41 +1,85 @@
-"""Tables in text and Parquet files.
-
-A reader turns a file into blocks of columns, `_table` turns the columns into an array.
-"""
+"""Tables in text and Parquet files, as columns of numbers and words; and text files with some cells replaced."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import importlib
 import io
+import math
 import re
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from itertools import chain
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
+from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import check_is_file
-from discrete_vae.errors import InvalidInputError, text_of_cell
+from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cell
 
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Values of a file with named columns.
+    """The named columns of a file.
 
     Attributes:
-        columns: Names of the features.
-        values: (example, column) float64; NaN marks missing values.
+        columns: The features.
         labels: (example,) numbers or words; None where no column was named as theirs.
+        num_rows: Examples.
     """
 
-    columns: tuple[str, ...]
-    values: np.ndarray
-    labels: np.ndarray | None = None
+    columns: tuple[RawColumn, ...]
+    labels: np.ndarray | None
+    num_rows: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the features."""
+        return tuple(column.name for column in self.columns)
+
+    def numbers(self, name: str) -> np.ndarray:
+        """Values of a table of numbers, (example, column) float64; true and false are 1 and 0, NaN is missing.
+
+        Args:
+            name: What messages call the table.
+
+        Raises:
+            InvalidInputError: If a cell is another word; names its column and line.
+        """
+        columns = [_numbers(name, column) for column in self.columns]
+        return np.stack(columns, axis=1) if columns else np.empty((self.num_rows, 0))
+
+
+_TRUTH = {"true": 1.0, "false": 0.0}
+_NO_FEATURE = (
+    "If the value is missing, leave the cell empty, or say so: --data.missing-values. A column of words is read where "
+    "no --model.likelihood is given; --data.ignored-columns leaves it out, --data.label-column keeps it as labels."
+)
+
+
+def _numbers(name: str, column: RawColumn) -> np.ndarray:
+    """Values of a column, (example,) float64."""
+    if column.codes is None:
+        return column.numbers
+    values = np.array([*(_TRUTH.get(word.lower(), -1.0) for word in column.words), -1.0])[column.codes]
+    wrong = np.flatnonzero((column.codes >= 0) & (values < 0))
+    if len(wrong):
+        row = int(wrong[0])
+        word = column.words[int(column.codes[row])]
+        repair = _NO_FEATURE
+        if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
+            repair = "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','."
+        received = f"{word[:40]!r} in {column.where(row)}"
+        raise InvalidInputError(f"{name}, column {column.name!r},", "must hold numbers", received, repair)
+    return np.where(column.codes >= 0, values, column.numbers)
 
 
 @dataclass(frozen=True)
@@ -83,56 +127,184 @@ def shown_names(columns: Sequence[str], most: int = 5) -> str:
 # A file into columns.
 
 
-_SEPARATORS = ",;\t"
+@dataclass(frozen=True)
+class TextFormat:
+    """How numbers and gaps are written in a table.
+
+    Attributes:
+        delimiter: What stands between cells; None is a comma, a semicolon, a tab or |, whichever is most frequent in
+            the header.
+        decimal: What stands before decimals.
+        thousands: What groups the digits of a number; "" for nothing.
+        encoding: Encoding of the text.
+        missing: Cells that mean a missing value, besides `MISSING_WORDS`: words or numbers.
+    """
+
+    delimiter: str | None = None
+    decimal: str = "."
+    thousands: str = ""
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.delimiter is not None and len(self.delimiter) != 1:
+            rule, repair = "must be one character", "Leave it out to have it found."
+            raise InvalidInputError("delimiter", rule, repr(self.delimiter), repair)
+        if len(self.decimal) != 1 or len(self.thousands) > 1 or self.decimal == self.thousands:
+            rule, received = (
+                "and thousands must be two different characters",
+                f"{self.decimal!r}, {self.thousands!r}",
+            )
+            raise InvalidInputError("decimal", rule, received, "Give ',' and '.', say.")
+        try:
+            codecs.lookup(self.encoding)
+        except (LookupError, ValueError):
+            repair = "Give utf-8, latin-1 or utf-16, say."
+            raise InvalidInputError(
+                "encoding", "must be one that Python knows", repr(self.encoding), repair
+            ) from None
+
+    @cached_property
+    def gap_words(self) -> frozenset[str]:
+        """Cells that mean a missing value, in lower case."""
+        return MISSING_WORDS | {word.strip().lower() for word in self.missing}
+
+    @cached_property
+    def gap_numbers(self) -> tuple[float, ...]:
+        """Numbers that mean a missing value."""
+        found = (self.number(word.strip()) for word in self.missing)
+        return tuple(number for number in found if number is not None and number == number)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether Python reads its numbers."""
+        return self.decimal == "." and not self.thousands
+
+    def number(self, word: str) -> float | None:
+        """The number that a word is; None for another word.
+
+        Examples:
+            >>> TextFormat(decimal=",", thousands=".").number("1.234,5"), TextFormat().number("1,5")
+            (1234.5, None)
+        """
+        if not self.is_plain:
+            whole, comma, rest = word.partition(self.decimal)
+            if self.thousands:
+                digits = whole.lstrip("+-").split(self.thousands)
+                if len(digits) > 1 and not all(len(each) == 3 for each in digits[1:]):
+                    return None
+                whole = whole.replace(self.thousands, "")
+            if self.decimal != "." and ("." in whole or "." in rest):
+                return None
+            word = f"{whole}.{rest}" if comma else whole
+        return float(word) if "_" not in word and _is_number(word) else None  # Python reads 1_000 as a number
+
+
+MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
+"""Cells that mean a missing value, in any case."""
+
+_DELIMITERS = ",;\t|"
 _BLOCK_ROWS = 128  # whose text is in memory at the same time
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
-    """Consecutive examples of a table.
+class _TextColumn:
+    """A column of text, cell after cell, becoming numbers and words."""
 
-    Attributes:
-        names: Names of all columns.
-        columns: The cells of each: text, or an array.
-        lines: Numbers of the examples' lines, where cells are text.
-    """
+    def __init__(self, name: str, form: TextFormat) -> None:
+        self.name = name
+        self._form = form
+        self._numbers: list[np.ndarray] = []
+        self._codes: list[np.ndarray | None] = []
+        self._words: dict[str, int] = {}
+        self._known: dict[str, tuple[float, int]] = {}  # by cell, since words and gaps come again
 
-    names: tuple[str, ...]
-    columns: Sequence[Sequence[str] | np.ndarray]
-    lines: Sequence[int] = ()
+    def add(self, cells: Sequence[str]) -> None:
+        """Read the cells of the next rows."""
+        if self._form.is_plain:
+            try:
+                if "_" not in "".join(cells):
+                    self._numbers.append(
+                        np.fromiter(map(float, cells), np.float64, len(cells))
+                    )  # most columns
+                    self._codes.append(None)
+                    return
+            except ValueError:
+                pass
+        known = self._known
+        read = [known.get(cell) or self._read(cell) for cell in cells]
+        self._numbers.append(np.array([number for number, _ in read]))
+        self._codes.append(np.array([code for _, code in read]))
+
+    def _read(self, cell: str) -> tuple[float, int]:
+        word = cell.strip()
+        if word.lower() in self._form.gap_words:
+            found = math.nan, -1
+        elif (number := self._form.number(word)) is not None:
+            return number, -1
+        else:
+            found = math.nan, self._words.setdefault(text_of_cell(word), len(self._words))
+        self._known[cell] = found
+        return found
+
+    def column(self, lines: np.ndarray) -> RawColumn:
+        """The whole column."""
+        numbers = np.concatenate([np.empty(0), *self._numbers])
+        for gap in self._form.gap_numbers:
+            numbers[numbers == gap] = np.nan
+        codes = None
+        if self._words:
+            parts = zip(self._numbers, self._codes, strict=True)
+            codes = np.concatenate([np.full(len(n), -1) if code is None else code for n, code in parts])
+        return RawColumn(self.name, numbers, codes, tuple(self._words), lines=lines)
 
 
-def _csv_blocks(path: Path) -> Iterator[_Block]:
+def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     """Read a text file: a header, then a line per example.
 
     The csv module reads it, since pandas fills short lines up, renames columns of one name and takes "1"5 for 15
     without a word.
     """
-    with _open_text(path, str(path)) as file:
-        separator, header, num_lines = _read_header(file)
+    with _open_text(path, str(path), form.encoding) as file:
+        delimiter, header, num_lines = _read_header(file, form.delimiter)
         if all(map(_is_number, header)):
             rule, repair = "must start with a line that names the columns", "Add such a line."
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
-        names = _check_names(path, header)
-        reader = csv.reader(file, delimiter=separator, strict=True)
-        rows: list[list[str]] = []
+        names = _check_names(path, header, roles)
+        label, places = roles.places(path, names)
+        read = [_TextColumn(names[place], form) for place in places]
+        labels: list[str] = []
         lines: list[int] = []
-        for cells in filter(None, reader):  # blank lines aside
-            line = reader.line_num + num_lines
-            if len(cells) != len(names):
-                rule = f"must have as many cells as line 1, {len(names)} ({shown_names(names, 2)})"
-                repair = "Complete the line, quote cells that hold the separator, or remove what is above the header."
-                raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
-            rows.append(cells)
-            lines.append(line)
-            if len(rows) == _BLOCK_ROWS:
-                yield _Block(names, list(zip(*rows, strict=True)), lines)
-                rows, lines = [], []
-        yield _Block(names, list(zip(*rows, strict=True)) or [()] * len(names), lines)
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        rows = filter(None, reader)  # blank lines aside
+        while block := list(islice(_whole_rows(path, rows, reader, names, lines, num_lines), _BLOCK_ROWS)):
+            columns = list(zip(*block, strict=True))
+            for place, column in zip(places, read, strict=True):
+                column.add(columns[place])
+            if label is not None:
+                labels += columns[label]
+    found = None if label is None else read_labels([text_of_cell(cell.strip()) for cell in labels])
+    numbers = np.array(lines, np.int64)
+    return Table(tuple(column.column(numbers) for column in read), found, len(lines))
 
 
-def _parquet_blocks(path: Path) -> Iterator[_Block]:
+def _whole_rows(
+    path: Path, rows: Iterator[list[str]], reader: Any, names: Sequence[str], lines: list[int], before: int
+) -> Iterator[list[str]]:
+    """Rows with a cell for each name; their numbers of lines are added to `lines`."""
+    for cells in rows:
+        line = reader.line_num + before
+        if len(cells) != len(names):
+            rule = f"must have as many cells as line 1, {len(names)} ({shown_names(names, 2)})"
+            repair = (
+                "Complete the line, quote cells that hold the separator, or remove what is above the header."
+            )
+            raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
+        lines.append(line)
+        yield cells
+
+
+def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     """Read a Parquet file; an index without a name that pandas wrote is left out."""
     check_is_file(path)
     try:
@@ -144,34 +316,83 @@ def _parquet_blocks(path: Path) -> Iterator[_Block]:
         # one thread: for many columns the library's threads take longer to start than to read
         table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
         named = zip(map(str, table.column_names), table.columns, strict=True)
-        found = [(name, column.to_numpy()) for name, column in named if not _INDEX.fullmatch(name)]
+        found = [(name, _arrow_values(column)) for name, column in named if not _INDEX.fullmatch(name)]
     except Exception as error:  # the library raises many kinds on damage
         received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
         repair = "The file is damaged or of another format: copy or write it again."
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
-    yield _Block(_check_names(path, [name for name, _ in found]), [column for _, column in found])
+    names = _check_names(path, [name for name, _ in found], roles)
+    label, places = roles.places(path, names)
+    columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
+    labels = None if label is None else _array_labels(found[label][1])
+    return Table(tuple(columns), labels, table.num_rows)
 
 
-READERS: Mapping[str, Callable[[Path], Iterator[_Block]]] = {".csv": _csv_blocks, ".parquet": _parquet_blocks}
+def _arrow_values(column: Any) -> Any:
+    """The values of a column, (row,): an array, or pandas' categories where the file declares these."""
+    is_declared = hasattr(column.type, "dictionary") or "dictionary" in str(column.type)
+    return column.to_pandas() if is_declared else column.to_numpy()
+
+
+def _without_gap_words(column: RawColumn, form: TextFormat) -> RawColumn:
+    """A column in which the user's words and numbers for a missing value are such."""
+    numbers, codes = column.numbers, column.codes
+    if form.gap_numbers:
+        numbers = np.where(np.isin(numbers, form.gap_numbers), np.nan, numbers)
+    gaps = [
+        place for place, word in enumerate(column.words) if form.missing and word.lower() in form.gap_words
+    ]
+    if codes is not None and gaps:
+        kept = [place for place in range(len(column.words)) if place not in gaps]
+        moved = np.full(len(column.words) + 1, -1)
+        moved[kept] = np.arange(len(kept))
+        codes = moved[codes]
+    words = tuple(word for place, word in enumerate(column.words) if place not in gaps)
+    return replace(column, numbers=numbers, codes=codes, words=words)
+
+
+_Reader = Callable[[Path, ColumnRoles, TextFormat], Table]
+TEXT_ENDINGS = (".csv", ".tsv", ".tab", ".txt", ".dat")
+"""Endings of tables in text."""
+READERS: Mapping[str, _Reader] = {
+    **{ending + packed: _read_text for packed in ("", ".gz") for ending in TEXT_ENDINGS},
+    ".parquet": _read_parquet,
+}
 """The reader of each ending."""
 
 
+def table_ending(path: Path) -> str | None:
+    """The ending of a file that holds a table, one of `READERS`; None for another file.
+
+    Examples:
+        >>> table_ending(Path("x.CSV.gz")), table_ending(Path("x.npy"))
+        ('.csv.gz', None)
+    """
+    endings = "".join(path.suffixes[-2:]).lower(), path.suffix.lower()
+    return next((ending for ending in endings if ending in READERS), None)
+
+
 @contextmanager
-def _open_text(path: Path, argument: str) -> Iterator[IO[str]]:
-    """Open a table in text; faults that come up while it is read are those of the file."""
+def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[IO[str]]:
+    """Open a table in text, compressed or not; faults that come up while it is read are those of the file."""
     check_is_file(path)  # a pipe would be waited for
-    rule, repair = "must be a readable CSV file in UTF-8", "Save it as CSV in UTF-8, with a line per example."
+    rule = f"must be a readable table in text, in {encoding}"
+    repair = (
+        "Save it as CSV in UTF-8, with a line per example, or name its encoding: --data.encoding latin-1."
+    )
+    encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
+    opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with opened(path, "rt", encoding=encoding, newline="") as file:
             yield file
-    except UnicodeDecodeError:
+    except UnicodeError:
         raise InvalidInputError(argument, rule, "other bytes", repair) from None
-    except (csv.Error, OSError) as error:
+    except (csv.Error, OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
 
 
-def _read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
-    r"""Read the separator of cells, the names of the columns, and how many lines these take; later lines are left.
+def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[str, list[str], int]:
+    r"""Read the delimiter of cells, the names of the columns, and how many lines these take; later lines are left.
 
     Examples:
         >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
@@ -179,23 +400,23 @@ def _read_header(lines: Iterator[str]) -> tuple[str, list[str], int]:
     """
     first = next(lines, "")
     unquoted = re.sub(r'"[^"]*("|$)', "", first)
-    separator = max(_SEPARATORS, key=unquoted.count)
-    reader = csv.reader(chain([first], lines), delimiter=separator)
-    return separator, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
+    delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
+    reader = csv.reader(chain([first], lines), delimiter=delimiter)
+    return delimiter, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
 
 
-def _is_number(name: str) -> bool:
+def _is_number(word: str) -> bool:
     try:
-        float(name)
+        float(word)
     except ValueError:
         return False
     return True
 
 
-def _check_names(path: Path, columns: Sequence[str]) -> tuple[str, ...]:
-    """Return the names of columns if each has a name of its own."""
-    if "" in columns:
-        repair = "Name it; if it is an index, leave it out (pandas: index=False)."
+def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tuple[str, ...]:
+    """Return the names of columns if each that is read has a name of its own."""
+    if "" in columns and "" not in roles.ignored:
+        repair = "Name it; or leave it out, as an index of pandas: --data.ignored-columns ''."
         received = f"none for column {columns.index('') + 1}"
         raise InvalidInputError(str(path), "must have a name for every column", received, repair)
     name, count = Counter(columns).most_common(1)[0] if columns else ("", 1)
@@ -205,120 +426,41 @@ def _check_names(path: Path, columns: Sequence[str]) -> tuple[str, ...]:
     return tuple(columns)
 
 
-# Columns into an array.
+def read_table(path: Path, roles: ColumnRoles | None = None, form: TextFormat | None = None) -> Table:
+    r"""Read a table by the reader of its ending, one of `READERS`.
 
-
-MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
-"""Cells that mean a missing value, in any case."""
-
-_TRUTH = {"true": 1.0, "false": 0.0}
-_NO_FEATURE = (
-    "If the value is missing, leave the cell empty. A column of words: train with --data.ignored-columns to leave it "
-    "unread, with --data.label-column to keep it as labels, or give each of its words a number from 0."
-)
-
-
-def read_csv(path: Path, roles: ColumnRoles | None = None) -> Table:
-    r"""Read a table of numbers.
-
-    The first line names the columns. Cells are separated by commas, semicolons or tabs, whichever is most frequent in
-    that line; decimals have a point. Empty cells and the words na, n/a, #n/a, <na>, nan, null and none, in any case,
-    are missing values, true and false, in any case, are 1 and 0. Blank lines are skipped. The apostrophe that the verbs
-    put before a name or a label that a spreadsheet would compute, see `discrete_vae.errors`, is taken away.
+    In text the first line names the columns. Empty cells and the words na, n/a, #n/a, <na>, nan, null and none, in any
+    case, are missing values. Blank lines are skipped. The apostrophe that the verbs put before a name or a word that a
+    spreadsheet would compute, see `discrete_vae.errors`, is taken away.
 
     Args:
-        path: The file, in UTF-8.
+        path: The file.
         roles: Columns that are no features; None means all are features.
+        form: How its text is written; None means `TextFormat`'s defaults.
 
     Raises:
-        InvalidInputError: If the file is missing or no such table, or has no such column; names the line and the
-            column.
+        InvalidInputError: If the file is missing or no such table, or has no such column; names the line.
 
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     path = Path(folder, "x.csv")
         ...     _ = path.write_text("width,height\n1.5,2\n,3\n")
-        ...     read_csv(path)
-        Table(columns=('width', 'height'), values=array([[1.5, 2. ],
-               [nan, 3. ]]), labels=None)
+        ...     read_table(path).numbers("x.csv")
+        array([[1.5, 2. ],
+               [nan, 3. ]])
     """
-    return _table(path, _csv_blocks(path), roles or ColumnRoles())
+    return READERS[table_ending(path) or ".csv"](path, roles or ColumnRoles(), form or TextFormat())
 
 
-def read_table(path: Path, roles: ColumnRoles | None = None) -> Table:
-    """Read a table by the reader of its ending, one of `READERS`; errors as of `read_csv`."""
-    return _table(path, READERS[path.suffix.lower()](path), roles or ColumnRoles())
-
-
-def _table(path: Path, blocks: Iterator[_Block], roles: ColumnRoles) -> Table:
-    columns: tuple[str, ...] = ()
-    values, labels = [], []
-    for block in blocks:
-        label, places = roles.places(path, block.names)
-        columns = tuple(block.names[place] for place in places)
-        numbers = [_numbers(path, block, place) for place in places]
-        values.append(np.stack(numbers, axis=1) if numbers else np.empty((0, 0)))
-        labels += [] if label is None else [block.columns[label]]
-    return Table(columns, np.concatenate(values), _labels(labels) if labels else None)
-
-
-def _numbers(path: Path, block: _Block, place: int) -> np.ndarray:
-    """Values of a column, (example,) float64."""
-    cells = block.columns[place]
-    if isinstance(cells, np.ndarray):
-        if cells.dtype.kind in "buif":
-            return cells.astype(np.float64)
-        number = _number_of_value
-    else:
-        number = _number_of_text
-        try:
-            if "_" not in "".join(cells):  # Python reads 1_000 as a number
-                return np.fromiter(map(float, cells), np.float64, len(cells))  # most columns, at once
-        except ValueError:
-            pass
-    numbers = [number(cell) for cell in cells]
-    if None not in numbers:
-        return np.array(numbers, np.float64)
-    row = numbers.index(None)
-    received, repair = repr(cells[row])[:40], _NO_FEATURE
-    if block.lines:
-        word = str(cells[row]).strip()
-        received = f"{word[:40]!r} in line {block.lines[row]}"
-        if word.count(",") == 1 and word.replace(",", "").lstrip("+-").isdigit():
-            repair = "Write decimals with a point."
-    argument = f"{path}, column {block.names[place]!r},"
-    raise InvalidInputError(argument, "must hold numbers", received, repair)
-
-
-def _number_of_text(cell: str) -> float | None:
-    word = cell.strip().lower()
-    if word in MISSING_WORDS:
-        return float("nan")
-    if word in _TRUTH:
-        return _TRUTH[word]
-    return float(word) if "_" not in word and _is_number(word) else None
-
-
-def _number_of_value(value: object) -> float | None:
-    """A boolean or number of a column with gaps."""
-    if value is None:
-        return float("nan")
-    return (
-        float(value) if isinstance(value, bool | int | float | np.bool_ | np.integer | np.floating) else None
-    )
-
-
-def _labels(blocks: Sequence[Sequence[str] | np.ndarray]) -> np.ndarray:
-    """Labels from the cells of their column."""
-    first = blocks[0]
-    if not isinstance(first, np.ndarray):
-        return read_labels([text_of_cell(cell.strip()) for cell in chain.from_iterable(blocks)])
-    if first.dtype.kind in "bui":
-        return first
+def _array_labels(values: Any) -> np.ndarray:
+    """Labels from the column of a Parquet file."""
+    array = np.asarray(values)
+    if array.dtype.kind in "bui":
+        return array
     gaps = ("None", "nan", "<NA>", "NaT")
     return read_labels(
-        ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in first]
+        ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in array]
     )
 
 
@@ -359,14 +501,21 @@ _MARK = "\ufeff"  # the byte order mark that some programs put first
 _CELL = r'("(?:[^"]|"")*"|[^{0}\r\n]*)({0}|\r\n|\r|\n|\Z)'
 
 
-def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: np.ndarray) -> str:
-    r"""The text of a table that `read_csv` reads, with new words in some cells; line ends stay.
+def filled_text(
+    path: Path,
+    columns: Sequence[str],
+    replaced: np.ndarray,
+    words: np.ndarray,
+    form: TextFormat | None = None,
+) -> str:
+    r"""The text of a table that `read_table` reads, with new words in some cells; line ends stay.
 
     Args:
         path: The file.
         columns: Names of the columns that the arrays speak of, in their order; others stay as they are.
         replaced: (row, column) bool, which cells.
-        words: (row, column) text, what they hold then.
+        words: (row, column) text, what they hold then; numbers have a decimal point.
+        form: How the table is written; None means `TextFormat`'s defaults.
 
     Examples:
         >>> import tempfile
@@ -374,13 +523,14 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
         ...     path = Path(folder, "x.csv")
         ...     _ = path.write_text('width;"my height"\n1.50;\n\n;2\n')
         ...     gaps = np.array([[False, True], [True, False]])
-        ...     filled_csv(path, ["width", "my height"], gaps, np.array([["", "0.5"], ["7", ""]]))
+        ...     filled_text(path, ["width", "my height"], gaps, np.array([["", "0.5"], ["7", ""]]))
         'width;"my height"\n1.50;0.5\n\n7;2\n'
     """
-    with path.open(encoding="utf-8", newline="") as file:
+    form = form or TextFormat()
+    with path.open(encoding=form.encoding, newline="") as file:
         whole = file.read()
     text = whole.removeprefix(_MARK)
-    separator, names, _ = _read_header(io.StringIO(text, newline=""))
+    separator, names, _ = _read_header(io.StringIO(text, newline=""), form.delimiter)
     place_of = {name: place for place, name in enumerate(columns)}
     places = [place_of.get(name) for name in names]
     pieces = [_MARK] if text != whole else []
@@ -397,11 +547,20 @@ def filled_csv(path: Path, columns: Sequence[str], replaced: np.ndarray, words: 
             break
         for place, (cell, end) in zip(places, cells, strict=True):
             new = place is not None and replaced[row, place]
-            pieces += [str(words[row, place]) if new else cell, end]
+            pieces += [_cell(str(words[row, place]), separator, form) if new else cell, end]
     if not fits or row + 1 != len(replaced):
         rule = "must be as it was when it was read"
         raise InvalidInputError(str(path), rule, "other rows or columns", "Run it again.")
     return "".join(pieces)
+
+
+def _cell(word: str, separator: str, form: TextFormat) -> str:
+    """A word as a table holds it: with its own decimals, in quotes where it has to be."""
+    if form.decimal != "." and _is_number(word):
+        word = word.replace(".", form.decimal)
+    word = spreadsheet_cell(word)
+    quoted = any(each in word for each in (separator, '"', "\n", "\r"))
+    return '"' + word.replace('"', '""') + '"' if quoted else word
 
 
 def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:

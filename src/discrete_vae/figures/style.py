@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
-from discrete_vae.config import instantiate
+from discrete_vae.data.rows import load_data
 from discrete_vae.data.splits import DataMetadata
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.runs.output import OutputFile, write_columns
@@ -403,7 +403,7 @@ class FigureRun:
     @cached_property
     def dataset(self) -> DataSplits:
         """The data of the run's config."""
-        return instantiate(self.loaded.config.data, data_dir=self._data_dir)
+        return load_data(self.loaded.config, self._data_dir)
 
     @cached_property
     def recorded(self) -> DataMetadata:

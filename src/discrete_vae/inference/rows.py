@@ -13,8 +13,16 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_positive_int
-from discrete_vae.config import DataConfig, FileDataConfig, instantiate
-from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
+from discrete_vae.config import DataConfig, FileDataConfig
+from discrete_vae.data.rows import (
+    Rows,
+    TableReading,
+    labels_of_part,
+    load_data,
+    read_label_file,
+    read_rows,
+    rows_of_part,
+)
 from discrete_vae.data.splits import subset_indices, warn_of_other_data
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
@@ -212,7 +220,7 @@ def rows_of_run(
             repair = "Leave it out: the run's config names that of its own data."
             raise InvalidInputError("label_column", f"needs {argument}", repr(label_column)[:80], repair)
         try:
-            dataset = instantiate(of_run, data_dir=data_dir)
+            dataset = load_data(loaded.config, data_dir)
         except InvalidInputError as error:
             repair = f"{error.repair} Or give examples of your own: {argument} FILE."
             raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
@@ -226,7 +234,7 @@ def rows_of_run(
             loaded.config.model,
             part=part,
             columns=known_columns(run),
-            roles=_column_roles(of_run, label_column),
+            reading=_reading(of_run, label_column),
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
@@ -242,15 +250,13 @@ def rows_of_run(
     return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
-def _column_roles(of_run: DataConfig, label_column: str | None) -> ColumnRoles:
-    """Columns of a file that are no features: those of the run's own, where the file has them too."""
-    ignored: tuple[str, ...] = ()
-    label = label_column
-    if isinstance(of_run, FileDataConfig):
-        ignored = of_run.ignored_columns
-        label = of_run.label_column if label is None else label
-    optional = {*ignored, label} - {label_column, None}
-    return ColumnRoles(label, ignored, frozenset(name for name in optional if name is not None))
+def _reading(of_run: DataConfig, label_column: str | None) -> TableReading:
+    """How a file is read: as the run's own; the columns of that which are no features it may lack."""
+    own = TableReading.of(of_run) if isinstance(of_run, FileDataConfig) else TableReading()
+    label = own.roles.label if label_column is None else label_column
+    optional = {*own.roles.ignored, label} - {label_column, None}
+    names = frozenset(name for name in optional if name is not None)
+    return replace(own, roles=ColumnRoles(label, own.roles.ignored, names))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

@@ -91,9 +91,9 @@ class OutputFile:
         }[self.ending]
         return self._write(fill)
 
-    def write_text(self, text: str) -> Path:
-        """Write text as it is, in UTF-8; returns the path."""
-        return self.write_bytes(text.encode())
+    def write_text(self, text: str, encoding: str = "utf-8") -> Path:
+        """Write text as it is; returns the path."""
+        return self.write_bytes(text.encode(encoding))
 
     def write_bytes(self, content: bytes) -> Path:
         """Write bytes as they are; returns the path."""
