@@ -52,7 +52,7 @@ def test_wrong_arrays_are_refused(refused, tmp_path, case):
         ("empty.npy", b"", "empty.npy"),
         ("text.npy", b"0,1,1\n", "received another format."),
         ("zip.npz", b"not a zip", "zip.npz"),
-        ("table.txt", b"0,1\n", "received '.txt'. A table in text is read by the name table.csv."),
+        ("table.txt", b"0,1\n", "Add such a line."),
         ("table.csv", b"0,1\n", "received '0', '1'"),
         ("none.npy", None, "received no such file"),
         ("folder.npy", "folder", "received a folder"),

@@ -238,7 +238,7 @@ TABLES = {
     "no last line end": "a,b,c\n1,,3.50\nna, 2 ,",
     "quotes": 'a,"b",c\r\n"1","",3\r\n"NaN",2,null\r\n',
     "semicolons and a mark": "\ufeffa;b;c\n1;;3\n;2;\n",
-    "tabs and blank lines": "a\tb\tc\n\n1\t\t3\n\n\nnone\t2\t\n\n",
+    "tabs and blank lines": "a\tb\tc\n\n1\t\t3\n\n\nNone\t2\t\n\n",
     "old line ends": "a,b,c\r1,,3\r,2,\r",
 }
 GAPS = np.array([[False, True, False], [True, False, True]])
@@ -260,7 +260,7 @@ def test_only_gaps_change(name, tmp_path):
         assert new in filled
         filled = filled.replace(new, "", 1)
     gone = TABLES[name]
-    for word in ("na,", '"NaN"', "null", "none", '"",'):
+    for word in ("na,", '"NaN"', "null", "None", '"",'):
         gone = gone.replace(word, word[len(word.rstrip(",")) :])
     assert filled == gone
 

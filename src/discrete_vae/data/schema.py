@@ -36,7 +36,7 @@ _NAMES = 0.5  # share of the rows with different words from which they are names
 _FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
 _GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
 _GAP_MARKS = frozenset(
-    {"?", "-", "--", ".", "*", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
+    {"?", "-", "--", ".", "*", "none", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
 )
 _MOST_ODD = 0.1  # share of words in a column of numbers up to which they are slips, or stand for gaps
 

@@ -200,8 +200,8 @@ class TextFormat:
         return float(word) if "_" not in word and _is_number(word) else None  # Python reads 1_000 as a number
 
 
-MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null", "none"})
-"""Cells that mean a missing value, in any case."""
+MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
+"""Cells that mean a missing value, in any case; so does None, as Python writes it."""
 
 _DELIMITERS = ",;\t|"
 _BLOCK_ROWS = 128  # whose text is in memory at the same time
@@ -238,7 +238,7 @@ class _TextColumn:
 
     def _read(self, cell: str) -> tuple[float, int]:
         word = cell.strip()
-        if word.lower() in self._form.gap_words:
+        if word == "None" or word.lower() in self._form.gap_words:
             found = math.nan, -1
         elif (number := self._form.number(word)) is not None:
             return number, -1
@@ -429,9 +429,9 @@ def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tupl
 def read_table(path: Path, roles: ColumnRoles | None = None, form: TextFormat | None = None) -> Table:
     r"""Read a table by the reader of its ending, one of `READERS`.
 
-    In text the first line names the columns. Empty cells and the words na, n/a, #n/a, <na>, nan, null and none, in any
-    case, are missing values. Blank lines are skipped. The apostrophe that the verbs put before a name or a word that a
-    spreadsheet would compute, see `discrete_vae.errors`, is taken away.
+    In text the first line names the columns. Empty cells, None, and the words na, n/a, #n/a, <na>, nan and null, in
+    any case, are missing values. Blank lines are skipped. The apostrophe that the verbs put before a name or a word
+    that a spreadsheet would compute, see `discrete_vae.errors`, is taken away.
 
     Args:
         path: The file.
