@@ -33,8 +33,17 @@ CASES = {
     "categorical": Case(partial(CategoricalLikelihood, num_categories=3), Support.whole_numbers(3), "codes"),
     "negative-binomial": Case(NegativeBinomialLikelihood, Support.whole_numbers(2500), "counts"),
 }
+COUNTS = Support.whole_numbers(2500)
+VARIANTS = {
+    "zero-inflated": Case(partial(NegativeBinomialLikelihood, zero_inflated=True), COUNTS, "counts"),
+    "exposure": Case(partial(NegativeBinomialLikelihood, exposure="total"), COUNTS, "counts"),
+    "inflated exposure": Case(
+        partial(NegativeBinomialLikelihood, zero_inflated=True, exposure="total"), COUNTS, "counts"
+    ),
+}
+ALL = CASES | VARIANTS
 SHAPES = [(4,), (2, 2, 1)]
-every = pytest.mark.parametrize("kind", CASES)
+every = pytest.mark.parametrize("kind", ALL)
 shapes = pytest.mark.parametrize("event", SHAPES, ids=["table", "image"])
 
 
@@ -76,7 +85,7 @@ def test_every_likelihood_is_here():
 @every
 @shapes
 def test_log_prob(kind, event):
-    case = CASES[kind]
+    case = ALL[kind]
     likelihood = fitted(case.build, case.draw, event)
     parameters, x = outputs(likelihood), data(case.draw, 3, event).double()
     contracts.check_normalized(likelihood, parameters, case.support)
@@ -84,19 +93,20 @@ def test_log_prob(kind, event):
     contracts.check_distribution(likelihood, parameters, x, case.support)
     contracts.check_gradients(likelihood, parameters, x)
     contracts.check_folding(likelihood, parameters, x)
+    contracts.check_exposure(likelihood, parameters, x)
 
 
 @every
 def test_sample(kind):
-    likelihood = fitted(CASES[kind].build, CASES[kind].draw)
-    contracts.check_sample_law(likelihood, outputs(likelihood)[0], CASES[kind].support)
+    likelihood = fitted(ALL[kind].build, ALL[kind].draw)
+    contracts.check_sample_law(likelihood, outputs(likelihood)[0], ALL[kind].support)
 
 
 @every
 @shapes
 def test_interface(kind, event):
-    likelihood = fitted(CASES[kind].build, CASES[kind].draw, event).float()
-    x = data(CASES[kind].draw, 3, event)
+    likelihood = fitted(ALL[kind].build, ALL[kind].draw, event).float()
+    x = data(ALL[kind].draw, 3, event)
     contracts.check_interface(likelihood, outputs(likelihood).float(), x)
     contracts.check_extremes(likelihood, x)
 
@@ -104,7 +114,7 @@ def test_interface(kind, event):
 @every
 @shapes
 def test_initialization(kind, event):
-    contracts.check_initialization(CASES[kind].build(event), data(CASES[kind].draw, 50, event))
+    contracts.check_initialization(ALL[kind].build(event), data(ALL[kind].draw, 50, event))
 
 
 class GumbelLikelihood(Likelihood):

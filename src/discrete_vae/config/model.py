@@ -360,6 +360,14 @@ class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     reads = "whole numbers of at least 0"
     values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"
+    zero_inflated: bool = Field(
+        default=False, description="Add zeros, with a probability of each entry that the decoder gives."
+    )
+    exposure: Literal["none", "total"] = Field(
+        default="none",
+        description="What the means are in proportion to: nothing, or the total of the row's counts, which is then "
+        "taken as given, so that the latents do not tell how much of a row was counted.",
+    )
 
 
 class TableLikelihoodConfig(BaseLikelihoodConfig):
