@@ -259,7 +259,43 @@ class FaultyMean(NegativeBinomialLikelihood):
         return self.unfold(parameters).squeeze(-2).exp()
 
 
+class AddedOnly(NegativeBinomialLikelihood):
+    """A fault: zeros are added, and other counts keep their probability."""
+
+    def feature_log_prob(self, parameters, x):
+        found = super().feature_log_prob(parameters, x)
+        return torch.where(x == 0, found, found - nn.functional.logsigmoid(-self._logits(parameters)))
+
+
+class NoneAdded(NegativeBinomialLikelihood):
+    """A fault: draws without the added zeros."""
+
+    def sample(self, parameters, *, generator=None):
+        return super().sample(
+            torch.cat([parameters[..., :4], parameters[..., 4:] - 30], -1), generator=generator
+        )
+
+
+class CountsGaps(NegativeBinomialLikelihood):
+    """A fault: the exposure is read off entries that were not observed."""
+
+    def at_exposure(self, parameters, x, observed=None):
+        return super().at_exposure(parameters, x.nan_to_num(7.0))
+
+
+class AddsToLogits(NegativeBinomialLikelihood):
+    """A fault: the exposure changes the added zeros too."""
+
+    def feature_log_prob(self, parameters, x):
+        offset = self._log_exposure(x, None)
+        return super().feature_log_prob(parameters + offset, x)
+
+
 PLANTED = [
+    (partial(AddedOnly, zero_inflated=True), "zero-inflated", "normalized"),
+    (partial(NoneAdded, zero_inflated=True), "zero-inflated", "sample_law"),
+    (partial(CountsGaps, exposure="total"), "exposure", "exposure"),
+    (partial(AddsToLogits, zero_inflated=True, exposure="total"), "inflated exposure", "distribution"),
     (ScaleTwice, "gaussian", "sample_law"),
     (Flipped, "bernoulli", "sample_law"),
     (OtherConvention, "negative-binomial", "sample_law"),
@@ -280,13 +316,14 @@ PLANTED = [
 
 @pytest.mark.parametrize(("fault", "kind", "law"), PLANTED)
 def test_planted_faults_are_rejected(fault, kind, law):
-    case = CASES[kind]
+    case = ALL[kind]
     likelihood = fitted(partial(fault, **case.build.keywords) if kind == "categorical" else fault, case.draw)
     parameters, x = outputs(likelihood), data(case.draw, 3, (4,)).double()
     checks = {
         "sample_law": lambda: contracts.check_sample_law(likelihood, parameters[0], case.support),
         "normalized": lambda: contracts.check_normalized(likelihood, parameters, case.support),
         "distribution": lambda: contracts.check_distribution(likelihood, parameters, x, case.support),
+        "exposure": lambda: contracts.check_exposure(likelihood, parameters, x),
         "folding": lambda: contracts.check_folding(likelihood, parameters, x),
         "marginalizes": lambda: contracts.check_marginalizes(likelihood, parameters, x, case.support),
         "gradients": lambda: contracts.check_gradients(likelihood, parameters, x),

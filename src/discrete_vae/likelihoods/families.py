@@ -517,6 +517,7 @@ class NegativeBinomialLikelihood(Likelihood):
         and maximization.
         """
         self.check(x, observed)
+        observed = self.observed_mask(x, observed)
         if self.has_exposure:
             shares, reference = fit_shares(x, observed)
             self.shares.copy_(shares)
@@ -611,13 +612,12 @@ class NegativeBinomialLikelihood(Likelihood):
         """Counts at the reference exposure, in the shape and dtype of x."""
         if not self.has_exposure:
             return x
-        return (x / self._log_exposure(x, self.observed_mask(x, observed)).exp()).to(x.dtype)
+        return (x / self._log_exposure(x, observed).exp()).to(x.dtype)
 
     def _fit_moments(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Take log_start and log_size, given the exposures; return the start."""
-        seen = self.observed_mask(x, observed)
-        scale = self._log_exposure(x, seen).exp().flatten() if self.has_exposure else x.new_ones(len(x))
-        found = count_moments(x, seen, scale, zero_inflated=self.zero_inflated)
+        scale = self._log_exposure(x, observed).exp() if self.has_exposure else x.new_ones(len(x))
+        found = count_moments(x, observed, scale, zero_inflated=self.zero_inflated)
         self.log_start.copy_(found.mean.log())
         self.log_size.copy_(found.size.clamp(1e-2, 1e4).log())
         start = torch.zeros_like(self.log_start)

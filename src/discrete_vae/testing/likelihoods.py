@@ -113,8 +113,13 @@ def check_exposure(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> Non
     for observed, filled in ((None, x), (~hidden, x.masked_fill(hidden, torch.nan)), (~hidden, x)):
         exposed = likelihood.at_exposure(parameters, filled, observed)
         assert exposed.shape == parameters.shape, f"at_exposure returns the shape {tuple(exposed.shape)}"
-        assert likelihood.has_exposure or exposed is parameters, "has_exposure is False, and at_exposure changes"
-        got, want = likelihood.log_prob(parameters, filled, observed), given.log_prob(exposed, filled, observed)
+        assert likelihood.has_exposure or exposed is parameters, (
+            "has_exposure is False, and at_exposure changes"
+        )
+        got, want = (
+            likelihood.log_prob(parameters, filled, observed),
+            given.log_prob(exposed, filled, observed),
+        )
         _assert_close(got, want, 1e-9, "log_prob is not that at the exposure of x")
         slope, wanted = (torch.autograd.grad(y.sum(), parameters, retain_graph=True)[0] for y in (got, want))
         _assert_close(slope, wanted, 1e-9, "the gradient is not that at the exposure of x")
