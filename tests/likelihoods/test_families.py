@@ -9,7 +9,12 @@ import scipy.stats
 import torch
 
 from discrete_vae import DiscreteVAE, exact_log_partition
-from discrete_vae.config import ModelConfig, NegativeBinomialLikelihoodConfig, RBMConfig
+from discrete_vae.config import (
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    NegativeBinomialLikelihoodConfig,
+    RBMConfig,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import reconstruct_rows
 from discrete_vae.likelihoods.families import (
@@ -381,7 +386,11 @@ def test_the_likelihood_of_a_model_with_exposure_is_that_by_hand():
     torch.manual_seed(0)
     likelihood = NegativeBinomialLikelihoodConfig(exposure="total")
     config = ModelConfig(
-        num_features=3, missing=True, prior=RBMConfig(num_left=2, num_right=2), likelihood=likelihood
+        num_features=3,
+        missing=True,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(groups=1, hidden=(8,)),
+        likelihood=likelihood,
     )
     model = DiscreteVAE.from_config(config)
     x = torch.tensor([[9.0, 3.0, 8.0], [1.0, 2.0, 2.0], [40.0, 5.0, 15.0], [4.0, 0.0, 0.0]])
@@ -393,7 +402,7 @@ def test_the_likelihood_of_a_model_with_exposure_is_that_by_hand():
         model.likelihood.log_size.copy_(torch.tensor([1.0, 4.0, 0.5]).log())
     x[3, 1] = torch.nan
     sharp = model.double().eval().discretized()
-    law, states = model.likelihood, all_states(4).double()
+    law, states = sharp.likelihood, all_states(4).double()
     log_z = exact_log_partition(model.prior).value
     with torch.no_grad():
         rates = (sharp.parameters_of(states) + law.log_start).exp() / law.reference  # (state, feature)
@@ -408,7 +417,15 @@ def test_the_likelihood_of_a_model_with_exposure_is_that_by_hand():
         found = sharp.log_likelihood(
             x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(1)
         )
-    assert (found.value - torch.stack(exact)).abs().max() < 0.02
+        law.has_exposure = False  # a fault: the encoder reads rates, and the density has no exposure
+        fault = sharp.log_likelihood(
+            x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(1)
+        )
+        law.has_exposure = True
+    assert found.std_error.max() < 0.05
+    off = (found.value - torch.stack(exact)).abs() / found.std_error
+    assert off.max() < 5  # alpha about 2e-6
+    assert ((fault.value - torch.stack(exact)).abs() / found.std_error).max() > 20
     seed = {"seed": 3}
     whole = x[:3].double()
     torch.testing.assert_close(model.reconstruct(2 * whole, **seed), 2 * model.reconstruct(whole, **seed))

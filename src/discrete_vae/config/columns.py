@@ -133,6 +133,11 @@ class BaseColumnConfig(ComponentConfig):
         return FINITE
 
     @property
+    def addition(self) -> str:
+        """What stands behind the kind's name where a schema is printed, words as `of` takes them; "" for nothing."""
+        return ""
+
+    @property
     def group(self) -> Hashable:
         """What columns that are computed at once have in common."""
         return self.kind  # pyright: ignore[reportAttributeAccessIssue]
@@ -207,6 +212,10 @@ class RealColumnConfig(_NumberColumnConfig):
         return ABOVE_MINUS_ONE if self.scale == "log1p" else FINITE
 
     @property
+    def addition(self) -> str:
+        return "" if self.scale == "plain" else self.scale
+
+    @property
     def group(self) -> Hashable:
         return self.kind, self.scale
 
@@ -262,6 +271,10 @@ class CountColumnConfig(_NumberColumnConfig):
             raise config._refuse("of counts may be zero-inflated and total", repr(unknown[0])[:80], repair)
         config.encode(column)
         return config
+
+    @property
+    def addition(self) -> str:
+        return ":".join(["total"] * (self.exposure == "total") + ["zero-inflated"] * self.zero_inflated)
 
     @property
     def group(self) -> Hashable:

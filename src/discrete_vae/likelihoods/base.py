@@ -168,8 +168,8 @@ class Likelihood(nn.Module, ABC):
         """log p(x | parameters), summed over the observed features: the others are marginalized exactly.
 
         Where the likelihood has an exposure, the parameters are first brought to that of x, see `at_exposure`. Computed
-        in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches neither the value
-        nor the gradient.
+        in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches neither the
+        value nor the gradient.
 
         Args:
             parameters: (..., *leading, *parameter_shape), as in (sample, batch, *parameter_shape).
