@@ -13,7 +13,9 @@ from discrete_vae.records import ShowsShapes
 
 _ROWS = 4096
 _MOST_ROWS = 4000  # that a scale is fitted to
-_GAIN = 0.1  # nats per value below which a feature stays as it is
+_GAIN = 0.05  # nats per value below which a feature stays as it is
+_ENDS = (0.025, 0.25, 0.5, 0.75, 0.975)  # quantiles by which the length of tails is judged
+_GAUSSIAN_TAIL = 2.906  # (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) of a Gaussian
 _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
@@ -228,10 +230,16 @@ class Tails(nn.Module):
     Near its center a scale is even, far from it logarithmic, on both sides. `fit_` takes for each feature the scale on
     which a Gaussian fits best, the density's change of variables included, as Box and Cox compare theirs: with the
     center at 0 (where no value has another sign), the median, or an end, and the width at a quantile of the distances
-    from it. A feature on which none gains a tenth of a nat per value stays as it is, and so does one of which a fifth
-    are the same value, an end or the median: such a spike has no scale.
+    from it. A feature stays as it is
+
+    - where none gains a twentieth of a nat per value;
+    - where neither tail is longer than a Gaussian's, by the quantiles Q: the larger of
+      (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) and its mirror image is at most 2.906. Values that heap up at the ends of
+      an interval, or in two groups, have short tails, though a scale of asinh may fit them better;
+    - where a fifth are the same value, an end or the median: such a spike has no scale.
 
     Source: Burbidge, Magee & Robb 1988 (asinh for skewed data); Box & Cox 1964, section 3 (the choice by likelihood).
+    The length of tails as a ratio of quantiles is a common measure, scale-free and blind to single outliers.
 
     Attributes:
         is_long: Whether the feature has long tails, bool, (*event); False before `fit_`.
@@ -266,9 +274,11 @@ class Tails(nn.Module):
         best = _log_density(rows) + _GAIN
         center, width = torch.zeros_like(best), torch.ones_like(best)
         is_long = torch.zeros_like(best, dtype=torch.bool)
-        low, middle, high = rows.nanquantile(torch.tensor([0.0, 0.5, 1.0], dtype=rows.dtype), 0)
+        levels = torch.tensor([0.0, *_ENDS, 1.0], dtype=rows.dtype)
+        low, bottom, below, middle, above, top, high = rows.nanquantile(levels, 0)
+        tail = torch.maximum((top - middle) / (above - middle), (middle - bottom) / (middle - below))
         spikes = torch.stack([(rows == value).double().mean(0) for value in (low, middle, high)]).amax(0)
-        best = torch.where(spikes < _MOST_EQUAL, best, torch.inf)
+        best = torch.where((spikes < _MOST_EQUAL) & (tail > _GAUSSIAN_TAIL), best, torch.inf)
         zero = torch.where((low >= 0) | (high <= 0), 0.0, middle)
         for around in (zero, middle, low, high):
             away = (rows - around).abs()
