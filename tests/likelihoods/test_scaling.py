@@ -142,6 +142,24 @@ def test_features_without_long_tails_stay_as_they_are():
     assert torch.equal(*values)
 
 
+def test_features_on_their_own_have_the_scale_of_the_model():
+    """A model whose scales were chosen by another rule is compared on these scales."""
+    x = torch.from_numpy(np.random.default_rng(0).beta(0.2, 0.2, (500, 2))).float()
+    likelihood = GaussianLikelihood((2,), shorten_tails=True)
+    likelihood.initialize_(x)
+    assert not likelihood.tails.is_long.any()
+    plain = likelihood.log_prob(likelihood.fit_marginals_(x).expand(500, 2), x).mean()
+    likelihood.tails.is_long.fill_(True)
+    likelihood.tails.width.fill_(0.01)
+    start = likelihood.fit_marginals_(x)
+    assert likelihood.tails.is_long.all()
+    assert likelihood.log_prob(start.expand(500, 2), x).mean() > plain + 0.3
+    fresh = GaussianLikelihood((2,), shorten_tails=True)
+    torch.testing.assert_close(
+        fresh.log_prob(fresh.fit_marginals_(x).expand(500, 2), x).mean(), plain.detach(), check_stride=False
+    )
+
+
 def test_gaps_do_not_reach_the_scale():
     x = skewed(300)
     hidden = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.2

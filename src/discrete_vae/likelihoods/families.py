@@ -273,6 +273,17 @@ class GaussianLikelihood(Likelihood):
         self.check(x, observed)
         if self.tails is not None:
             self.tails.fit_(x, observed)
+        return self._standardize_(x, observed)
+
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """As `initialize_`, but on the scales of asinh that there are, once there have been data."""
+        if not self.standardizer.is_fitted:
+            return self.initialize_(x, observed)
+        self.check(x, observed)
+        return self._standardize_(x, observed)
+
+    def _standardize_(self, x: Tensor, observed: Tensor | None) -> Tensor:
         self.standardizer.fit_(self._shortened(x), observed)
         self.log_scale.fill_(math.log1p(-self.min_scale))
         return torch.zeros_like(self.log_scale)

@@ -209,6 +209,11 @@ class Standardizer(nn.Module):
         self.scale.copy_(scale)
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether a feature has a location other than 0 or a scale other than 1."""
+        return bool((self.location != 0).any() or (self.scale != 1).any())
+
+    @property
     def constant(self) -> Tensor:
         """Mask of the features that had one value in the data, (*event)."""
         return self.scale == 0
