@@ -35,6 +35,7 @@ CASES = {
 }
 COUNTS = Support.whole_numbers(2500)
 VARIANTS = {
+    "grid": Case(partial(GaussianLikelihood, grid_floor=True), Support.interval(-40.0, 40.0), "grid"),
     "zero-inflated": Case(partial(NegativeBinomialLikelihood, zero_inflated=True), COUNTS, "counts"),
     "exposure": Case(partial(NegativeBinomialLikelihood, exposure="total"), COUNTS, "counts"),
     "inflated exposure": Case(
@@ -54,8 +55,9 @@ def data(draw: str, rows: int, event: tuple[int, ...]) -> torch.Tensor:
     if draw == "bits":
         return torch.bernoulli(level, generator=generator)
     noise = torch.randn(rows, *event, generator=generator)
-    if draw == "reals":
-        return 3 * level + 0.5 * noise
+    if draw in ("reals", "grid"):
+        x = 3 * level + 0.5 * noise
+        return x if draw == "reals" else (2 * x).round() / 2
     if draw == "codes":
         return (2 * level + 0.7 * noise).round().clamp(0, 2)
     return torch.poisson(9 * level * (0.5 * noise).exp(), generator=generator)

@@ -153,7 +153,7 @@ def test_features_on_their_own_have_the_scale_of_the_model():
     likelihood.tails.width.fill_(0.01)
     start = likelihood.fit_marginals_(x)
     assert likelihood.tails.is_long.all()
-    assert likelihood.log_prob(start.expand(500, 2), x).mean() > plain + 0.3
+    assert likelihood.log_prob(start.expand(500, 2), x).mean() > plain + 0.1
     fresh = GaussianLikelihood((2,), shorten_tails=True)
     torch.testing.assert_close(
         fresh.log_prob(fresh.fit_marginals_(x).expand(500, 2), x).mean(), plain.detach(), check_stride=False
@@ -214,3 +214,27 @@ def test_tails_are_judged_by_their_length(law, least, most):
     assert all(low <= share <= high for low, share, high in zip(least, shares, most, strict=True)), shares
     scaled = torch.from_numpy(LAWS[law](random, (100, 50)))
     assert torch.equal(long_tails(1e6 * scaled), long_tails(scaled))
+
+
+def test_a_peak_on_few_values_gains_nothing():
+    """log p(x) + log(width) is at most 0 where values lie on a grid, and as before elsewhere."""
+    random = torch.Generator().manual_seed(0)
+    bits = (torch.rand(2000, 2, generator=random) < torch.tensor([0.5, 0.05])).float()
+    ages = (40 + 12 * torch.randn(2000, 1, generator=random)).round().clamp(18, 80) / 10
+    x = torch.cat([bits, ages, torch.randn(2000, 2, generator=random), torch.full((2000, 1), 7.0)], 1)
+    x[:, 4] = x[:, 4].round(decimals=2)  # nearly as many values as rows
+    x[::9, 2] = torch.nan
+    floors, plain = (GaussianLikelihood((6,), grid_floor=floor) for floor in (True, False))
+    for likelihood in (floors, plain):
+        likelihood.initialize_(x)
+        with torch.no_grad():
+            likelihood.log_scale.fill_(-20.0)  # collapsed
+    observed = ~x.isnan()
+    standard = floors.standardizer(x.nan_to_num())  # each value is foreseen
+    width = torch.tensor([1.0, 1.0, 0.1])
+    found = floors.feature_log_prob(standard, x.nan_to_num())[:, :3] + width.log()
+    torch.testing.assert_close(found[observed[:, :3]].max(), torch.tensor(0.0), rtol=0, atol=1e-3)
+    assert plain.feature_log_prob(standard, x.nan_to_num())[:, :2].min() > 5  # without a floor
+    others = [each.feature_log_prob(standard, x.nan_to_num())[:, 3:] for each in (floors, plain)]
+    torch.testing.assert_close(*others)
+    assert floors.floor[1] > 1  # of rare bits: a peak of their own spread would be higher

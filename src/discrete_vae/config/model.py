@@ -330,6 +330,11 @@ class GaussianLikelihoodConfig(BaseLikelihoodConfig):
         description="Read features with long tails on a scale of asinh that is fitted to them, as if their "
         "logarithms were taken.",
     )
+    grid_floor: bool = Field(
+        default=False,
+        description="Keep the scale of a feature of few values so wide that its density is at most 1 over their least "
+        "distance.",
+    )
 
 
 class CategoricalLikelihoodConfig(BaseLikelihoodConfig):

@@ -38,6 +38,7 @@ from discrete_vae.likelihoods.scaling import (
     count_moments,
     feature_moments,
     fit_shares,
+    grid_widths,
 )
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
@@ -231,6 +232,10 @@ class GaussianLikelihood(Likelihood):
     sigma_i = min_scale + exp(log_scale_i) in these units: it never falls below the floor, so the log-density of a
     feature is at most -log(sqrt(2 pi) s_i min_scale).
 
+    With `grid_floor`, sigma_i of a feature of few values, see `discrete_vae.likelihoods.scaling.grid_widths`, has a
+    floor of d_i / (sqrt(2 pi) s_i), where d_i is their least distance. Its density is then at most 1 / d_i, as if a
+    probability of at most 1 were spread over the distance: a narrow peak on a value gains nothing.
+
     A feature with one value in the training data has no density. It counts as unobserved: it adds nothing to log p(x),
     whatever x holds there, and its mean, mode and draws are that value.
 
@@ -242,9 +247,11 @@ class GaussianLikelihood(Likelihood):
         event_shape: As in `Likelihood`.
         min_scale: Floor of sigma, in standard deviations of the feature, above 0 and below 1.
         shorten_tails: Whether features with long tails are read on a scale of asinh.
+        grid_floor: Whether features of few values have a floor of their own.
 
     Attributes:
         log_scale: Learned, (*event).
+        floor: With `grid_floor`, the floors of sigma, (*event).
         standardizer: Holds a and s.
         tails: The scales; None without `shorten_tails`.
 
@@ -254,14 +261,24 @@ class GaussianLikelihood(Likelihood):
         -1.8378...
     """
 
+    floor: Tensor
+
     def __init__(
-        self, event_shape: Sequence[int], *, min_scale: float = 1e-3, shorten_tails: bool = False
+        self,
+        event_shape: Sequence[int],
+        *,
+        min_scale: float = 1e-3,
+        shorten_tails: bool = False,
+        grid_floor: bool = False,
     ) -> None:
         super().__init__(event_shape)
         repair = "The default is 1e-3."
         self.min_scale = check_number("min_scale", min_scale, above=0, at_most=0.999, repair=repair)
         self.tails = Tails(self.event_shape) if shorten_tails else None
         self.standardizer = Standardizer(self.event_shape)
+        self.grid_floor = grid_floor
+        if grid_floor:
+            self.register_buffer("floor", torch.full(self.event_shape, self.min_scale))
         self.log_scale = nn.Parameter(torch.full(self.event_shape, math.log1p(-self.min_scale)))
 
     def domain(self, *, exact: bool = False) -> Domain:
@@ -269,7 +286,10 @@ class GaussianLikelihood(Likelihood):
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Take a and s from the data, start sigma at 1; return zeros, the training mean in standard units."""
+        """Take a and s from the data, start sigma at 1; return zeros, the training mean in standard units.
+
+        Where a floor is above 0.999, sigma starts 0.001 above it.
+        """
         self.check(x, observed)
         if self.tails is not None:
             self.tails.fit_(x, observed)
@@ -284,8 +304,13 @@ class GaussianLikelihood(Likelihood):
         return self._standardize_(x, observed)
 
     def _standardize_(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        self.standardizer.fit_(self._shortened(x), observed)
+        shortened = self._shortened(x)
+        self.standardizer.fit_(shortened, observed)
         self.log_scale.fill_(math.log1p(-self.min_scale))
+        if self.grid_floor:
+            width = grid_widths(shortened, observed).to(self.floor) / self.standardizer.divisor
+            self.floor.copy_((width * math.exp(-_HALF_LOG_TWO_PI)).clamp_min(self.min_scale))
+            self.log_scale.copy_((1 - self.floor).clamp_min(1e-3).log())
         return torch.zeros_like(self.log_scale)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
@@ -330,6 +355,8 @@ class GaussianLikelihood(Likelihood):
     def _scale(self) -> Tensor:
         """Sigma in standard units, (*event), float32 or wider."""
         log_scale = self.log_scale if self.log_scale.dtype == torch.float64 else self.log_scale.float()
+        if self.grid_floor:
+            return self.floor.to(log_scale.dtype) + log_scale.exp()
         return self.min_scale + log_scale.exp()
 
 

@@ -20,7 +20,8 @@ _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
 _ROUNDS = 30  # of fits in turn
-_COLUMNS = 256  # whose moments of counts are fitted at a time
+_COLUMNS = 256  # that are fitted at a time
+_LEAST_REPEATS = 10  # of a value on average, where values are few
 LEAST_TOTAL = 0.5
 """Stands for the total of a row, or of a feature, of zeros."""
 _LEAST_SIZE, _LARGEST_SIZE = 1e-2, 1e4  # of counts
@@ -61,6 +62,30 @@ def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments
     for part, seen in _parts(x, observed):
         squares += (part - mean).masked_fill(~seen, 0).square().sum(0)
     return FeatureMoments(count, mean, squares / count.clamp_min(1))
+
+
+def grid_widths(x: Tensor, observed: Tensor | None = None) -> Tensor:
+    """Least distance of different values of each feature of few values, 0 for other features, (*event) float64.
+
+    Values are few if there are two or more, and each is there ten times on average.
+
+    Examples:
+        >>> grid_widths(torch.stack([torch.arange(40.0) % 4 / 2, torch.arange(40.0)], 1))
+        tensor([0.5000, 0.0000], dtype=torch.float64)
+    """
+    event, x = x.shape[1:], x.detach().flatten(1)
+    found = []
+    for first in range(0, x.shape[1], _COLUMNS):
+        rows = x[:, first : first + _COLUMNS].to("cpu", torch.float64)
+        if observed is not None:
+            hidden = ~observed.flatten(1)[:, first : first + _COLUMNS].cpu()
+            rows = rows.masked_fill(hidden, torch.nan)
+        steps = rows.sort(0).values.diff(dim=0)  # NaN come last
+        steps = torch.where(steps > 0, steps, torch.inf)
+        jumps = steps.isfinite().sum(0)
+        few = (jumps > 0) & (_LEAST_REPEATS * (jumps + 1) <= (~rows.isnan()).sum(0))
+        found.append(torch.where(few, steps.amin(0), 0.0) if len(steps) else rows.new_zeros(rows.shape[1]))
+    return torch.cat(found).reshape(event)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
