@@ -473,12 +473,13 @@ class DiscreteVAE(nn.Module):
     ) -> Tensor:
         """A statistic of p(x | zeta, h), (batch, *event), for one draw of zeta and h from the posterior of x.
 
-        It is `decode` after `encode`, whose arguments it takes, with one source of noise.
+        It is `decode` after `encode`, whose arguments it takes, with one source of noise; where the likelihood has an
+        exposure, at that of x, and not at the reference as `decode`.
         """
         check_statistic(statistic)
         generator = resolve_generator(seed, generator, self.prior.bias.device)
         drawn = self.encode(x, observed=observed, generator=generator)
-        return self.decode(drawn.zeta, drawn.h, statistic=statistic, generator=generator)
+        return self._decode(drawn.zeta, drawn.h, statistic, generator, rows=self.preprocess(x, observed))[0]
 
     @torch.no_grad()
     def decode(
@@ -566,15 +567,23 @@ class DiscreteVAE(nn.Module):
         return ModelSample(mean, z, zeta, h)
 
     def _decode(
-        self, zeta: Tensor, h: Tensor | None, statistic: Statistic, generator: torch.Generator | None
+        self,
+        zeta: Tensor,
+        h: Tensor | None,
+        statistic: Statistic,
+        generator: torch.Generator | None,
+        *,
+        rows: tuple[Tensor, Tensor | None] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """A statistic of p(x | zeta, h), (..., *event), and h, drawn if there is none."""
+        """A statistic of p(x | zeta, h), (..., *event), at the exposure of rows; and h, drawn if there is none."""
         check_finite_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
             if h is None:
                 h = model.hierarchy.sample(zeta, generator=generator)
             parameters = model.parameters_of(model.hierarchy.decoder_input(zeta, h))
+            if rows is not None:
+                parameters = likelihood.at_exposure(parameters, *rows)
             if statistic == "mean":
                 x = likelihood.mean(parameters)
             else:  # a bit or a code hides what is not finite

@@ -173,6 +173,7 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
         (lambda: infer_schema({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
         (lambda: infer_schema({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
         (lambda: infer_schema({"a": [-2.0, 2.0]}, {"a": "real:log1p"}), "column 'a'"),
+        (lambda: infer_schema({"a": [0, 2, 5]}, {"a": "count:totals"}), "column 'a'"),
         (lambda: infer_schema(mixed()).encode({"age": [1.0]}), "table"),
         (
             lambda: infer_schema(mixed()).encode(mixed() | {"city": np.full(60, "Rom", object)}),
@@ -185,6 +186,27 @@ def test_what_does_not_fit_is_named(call, argument):
     with pytest.raises(InvalidInputError) as caught:
         call()
     assert caught.value.argument == argument
+
+
+@pytest.mark.parametrize(
+    ("kind", "exposure", "zero_inflated"),
+    [
+        ("count", "none", False),
+        ("count:total", "total", False),
+        ("count:zero-inflated", "none", True),
+        ("count:total:zero-inflated", "total", True),
+    ],
+)
+def test_counts_as_the_user_says(kind, exposure, zero_inflated):
+    schema = infer_schema({"reads": [0, 3, 8], "age": [1.5, 2.5, 0.5]}, {"reads": kind})
+    reads = schema.columns[0]
+    assert (reads.exposure, reads.zero_inflated) == (exposure, zero_inflated)
+    assert str(schema).startswith(f"reads: {kind} (")
+    alike = infer_schema({"reads": [1, 2, 3, 4]}, {"reads": kind}).columns[0]
+    assert alike.group == reads.group
+    assert (reads.group == infer_schema({"reads": [1, 2]}, {"reads": "count"}).columns[0].group) is (
+        kind == "count"
+    )
 
 
 def test_the_schema_survives_a_file():

@@ -37,6 +37,10 @@ LIKELIHOODS = {
     "gaussian": (GaussianLikelihood, [[1.5, NAN, -300.0, NAN], [NAN, 0.2, 700.0, 1]]),
     "categorical": (lambda shape: CategoricalLikelihood(shape, 3), [[2.0, NAN, 0, NAN], [NAN, 1, 1, 2]]),
     "negative-binomial": (NegativeBinomialLikelihood, [[3.0, NAN, 25, NAN], [NAN, 7, 40, 1]]),
+    "exposure": (
+        lambda shape: NegativeBinomialLikelihood(shape, exposure="total"),
+        [[3.0, NAN, 12, NAN], [NAN, 15, 80, 1]],
+    ),
 }
 TRAINING = {
     "gaussian": torch.tensor([1.0, 1, 500, 1])
@@ -44,6 +48,7 @@ TRAINING = {
     "negative-binomial": torch.tensor([2.0, 5, 20, 1]).expand(50, 4)
     + torch.arange(50)[:, None] % torch.tensor([3, 7, 30, 2]),
 }
+TRAINING["exposure"] = TRAINING["negative-binomial"]
 
 
 def build(kind="bernoulli", *, layers=0, missing=False):
@@ -68,7 +73,9 @@ def build(kind="bernoulli", *, layers=0, missing=False):
         model.likelihood.initialize_(TRAINING[kind].round())
     with torch.no_grad():
         for parameter in [*prior.parameters(), *model.decoder.parameters()]:
-            parameter.copy_((0.4 if kind == "negative-binomial" else 1.5) * torch.randn_like(parameter))
+            parameter.copy_(
+                (0.4 if kind in ("negative-binomial", "exposure") else 1.5) * torch.randn_like(parameter)
+            )
     return model.double().eval(), torch.tensor(rows, dtype=torch.float64)
 
 
@@ -99,7 +106,8 @@ def exact(model, rows):
             parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1)
         )
         weights = torch.softmax(log_prob + log_px, 0)
-        means.append(torch.tensordot(weights, _summary(model.likelihood, parameters).double(), 1))
+        exposed = model.likelihood.at_exposure(parameters, row[None], seen[None])
+        means.append(torch.tensordot(weights, _summary(model.likelihood, exposed).double(), 1))
     return torch.stack(means).detach()
 
 

@@ -15,6 +15,7 @@ from discrete_vae.likelihoods.families import (
 
 BERNOULLI, GAUSSIAN = BernoulliLikelihood((2,)), GaussianLikelihood((2,))
 CATEGORICAL, COUNTS = CategoricalLikelihood((2,), 3), NegativeBinomialLikelihood((2,))
+SHARES = NegativeBinomialLikelihood((2,), zero_inflated=True, exposure="total")
 
 
 @pytest.mark.parametrize(
@@ -96,7 +97,7 @@ def test_no_value_is_read_where_that_would_wait():
     assert torch.equal(compiled(outside), outside)
 
 
-@pytest.mark.parametrize("likelihood", [BERNOULLI, GAUSSIAN, CATEGORICAL, COUNTS])
+@pytest.mark.parametrize("likelihood", [BERNOULLI, GAUSSIAN, CATEGORICAL, COUNTS, SHARES])
 def test_nothing_behind_the_door_reads_values(likelihood):
     """Fake tensors have no values: what would wait for an accelerator raises here."""
     with FakeTensorMode(allow_non_fake_inputs=True):
@@ -111,7 +112,7 @@ def test_nothing_behind_the_door_reads_values(likelihood):
 def test_log_prob_compiles_without_a_break():
     x = torch.tensor([[0.0, torch.nan]])
     observed = ~x.isnan()
-    for likelihood in (BERNOULLI, CATEGORICAL, COUNTS, GAUSSIAN):
+    for likelihood in (BERNOULLI, CATEGORICAL, COUNTS, SHARES, GAUSSIAN):
         compiled = torch.compile(likelihood.log_prob, backend="eager", fullgraph=True)
         parameters = torch.randn(4, 1, *likelihood.parameter_shape)
         assert torch.equal(compiled(parameters, x, observed), likelihood.log_prob(parameters, x, observed))

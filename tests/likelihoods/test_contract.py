@@ -33,8 +33,18 @@ CASES = {
     "categorical": Case(partial(CategoricalLikelihood, num_categories=3), Support.whole_numbers(3), "codes"),
     "negative-binomial": Case(NegativeBinomialLikelihood, Support.whole_numbers(2500), "counts"),
 }
+COUNTS = Support.whole_numbers(2500)
+VARIANTS = {
+    "grid": Case(partial(GaussianLikelihood, grid_floor=True), Support.interval(-40.0, 40.0), "grid"),
+    "zero-inflated": Case(partial(NegativeBinomialLikelihood, zero_inflated=True), COUNTS, "counts"),
+    "exposure": Case(partial(NegativeBinomialLikelihood, exposure="total"), COUNTS, "counts"),
+    "inflated exposure": Case(
+        partial(NegativeBinomialLikelihood, zero_inflated=True, exposure="total"), COUNTS, "counts"
+    ),
+}
+ALL = CASES | VARIANTS
 SHAPES = [(4,), (2, 2, 1)]
-every = pytest.mark.parametrize("kind", CASES)
+every = pytest.mark.parametrize("kind", ALL)
 shapes = pytest.mark.parametrize("event", SHAPES, ids=["table", "image"])
 
 
@@ -45,8 +55,9 @@ def data(draw: str, rows: int, event: tuple[int, ...]) -> torch.Tensor:
     if draw == "bits":
         return torch.bernoulli(level, generator=generator)
     noise = torch.randn(rows, *event, generator=generator)
-    if draw == "reals":
-        return 3 * level + 0.5 * noise
+    if draw in ("reals", "grid"):
+        x = 3 * level + 0.5 * noise
+        return x if draw == "reals" else (2 * x).round() / 2
     if draw == "codes":
         return (2 * level + 0.7 * noise).round().clamp(0, 2)
     return torch.poisson(9 * level * (0.5 * noise).exp(), generator=generator)
@@ -76,7 +87,7 @@ def test_every_likelihood_is_here():
 @every
 @shapes
 def test_log_prob(kind, event):
-    case = CASES[kind]
+    case = ALL[kind]
     likelihood = fitted(case.build, case.draw, event)
     parameters, x = outputs(likelihood), data(case.draw, 3, event).double()
     contracts.check_normalized(likelihood, parameters, case.support)
@@ -84,19 +95,20 @@ def test_log_prob(kind, event):
     contracts.check_distribution(likelihood, parameters, x, case.support)
     contracts.check_gradients(likelihood, parameters, x)
     contracts.check_folding(likelihood, parameters, x)
+    contracts.check_exposure(likelihood, parameters, x)
 
 
 @every
 def test_sample(kind):
-    likelihood = fitted(CASES[kind].build, CASES[kind].draw)
-    contracts.check_sample_law(likelihood, outputs(likelihood)[0], CASES[kind].support)
+    likelihood = fitted(ALL[kind].build, ALL[kind].draw)
+    contracts.check_sample_law(likelihood, outputs(likelihood)[0], ALL[kind].support)
 
 
 @every
 @shapes
 def test_interface(kind, event):
-    likelihood = fitted(CASES[kind].build, CASES[kind].draw, event).float()
-    x = data(CASES[kind].draw, 3, event)
+    likelihood = fitted(ALL[kind].build, ALL[kind].draw, event).float()
+    x = data(ALL[kind].draw, 3, event)
     contracts.check_interface(likelihood, outputs(likelihood).float(), x)
     contracts.check_extremes(likelihood, x)
 
@@ -104,7 +116,7 @@ def test_interface(kind, event):
 @every
 @shapes
 def test_initialization(kind, event):
-    contracts.check_initialization(CASES[kind].build(event), data(CASES[kind].draw, 50, event))
+    contracts.check_initialization(ALL[kind].build(event), data(ALL[kind].draw, 50, event))
 
 
 class GumbelLikelihood(Likelihood):
@@ -249,7 +261,43 @@ class FaultyMean(NegativeBinomialLikelihood):
         return self.unfold(parameters).squeeze(-2).exp()
 
 
+class AddedOnly(NegativeBinomialLikelihood):
+    """A fault: zeros are added, and other counts keep their probability."""
+
+    def feature_log_prob(self, parameters, x):
+        found = super().feature_log_prob(parameters, x)
+        return torch.where(x == 0, found, found - nn.functional.logsigmoid(-self._logits(parameters)))
+
+
+class NoneAdded(NegativeBinomialLikelihood):
+    """A fault: draws without the added zeros."""
+
+    def sample(self, parameters, *, generator=None):
+        return super().sample(
+            torch.cat([parameters[..., :4], parameters[..., 4:] - 30], -1), generator=generator
+        )
+
+
+class CountsGaps(NegativeBinomialLikelihood):
+    """A fault: the exposure is read off entries that were not observed."""
+
+    def at_exposure(self, parameters, x, observed=None):
+        return super().at_exposure(parameters, x.nan_to_num(7.0))
+
+
+class AddsToLogits(NegativeBinomialLikelihood):
+    """A fault: the exposure changes the added zeros too."""
+
+    def feature_log_prob(self, parameters, x):
+        offset = self._log_exposure(x, None)
+        return super().feature_log_prob(parameters + offset, x)
+
+
 PLANTED = [
+    (partial(AddedOnly, zero_inflated=True), "zero-inflated", "normalized"),
+    (partial(NoneAdded, zero_inflated=True), "zero-inflated", "sample_law"),
+    (partial(CountsGaps, exposure="total"), "exposure", "exposure"),
+    (partial(AddsToLogits, zero_inflated=True, exposure="total"), "inflated exposure", "distribution"),
     (ScaleTwice, "gaussian", "sample_law"),
     (Flipped, "bernoulli", "sample_law"),
     (OtherConvention, "negative-binomial", "sample_law"),
@@ -270,13 +318,14 @@ PLANTED = [
 
 @pytest.mark.parametrize(("fault", "kind", "law"), PLANTED)
 def test_planted_faults_are_rejected(fault, kind, law):
-    case = CASES[kind]
+    case = ALL[kind]
     likelihood = fitted(partial(fault, **case.build.keywords) if kind == "categorical" else fault, case.draw)
     parameters, x = outputs(likelihood), data(case.draw, 3, (4,)).double()
     checks = {
         "sample_law": lambda: contracts.check_sample_law(likelihood, parameters[0], case.support),
         "normalized": lambda: contracts.check_normalized(likelihood, parameters, case.support),
         "distribution": lambda: contracts.check_distribution(likelihood, parameters, x, case.support),
+        "exposure": lambda: contracts.check_exposure(likelihood, parameters, x),
         "folding": lambda: contracts.check_folding(likelihood, parameters, x),
         "marginalizes": lambda: contracts.check_marginalizes(likelihood, parameters, x, case.support),
         "gradients": lambda: contracts.check_gradients(likelihood, parameters, x),

@@ -3,9 +3,20 @@
 import math
 
 import mpmath
+import numpy as np
 import pytest
+import scipy.stats
 import torch
 
+from discrete_vae import DiscreteVAE, exact_log_partition
+from discrete_vae.config import (
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    NegativeBinomialLikelihoodConfig,
+    RBMConfig,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference import reconstruct_rows
 from discrete_vae.likelihoods.families import (
     BernoulliLikelihood,
     CategoricalLikelihood,
@@ -15,6 +26,7 @@ from discrete_vae.likelihoods.families import (
     stirling_error,
 )
 from discrete_vae.numerics import bernoulli_log_prob
+from discrete_vae.testing import all_states
 
 
 def test_expectation_over_a_binarization():
@@ -292,3 +304,138 @@ def test_size_is_kept_in_its_bounds():
     torch.testing.assert_close(
         likelihood.log_size.exp().detach(), torch.tensor([1e-4, 1e6]), rtol=1e-4, atol=0
     )
+
+
+def by_hand(x, mean, size, zeros=0.0):
+    """log(pi [x = 0] + (1 - pi) NB(x; mu, r)), by SciPy, (..., feature) float64."""
+    law = scipy.stats.nbinom(size, size / (size + mean))
+    return torch.from_numpy(np.log(zeros * (x == 0) + (1 - zeros) * law.pmf(x)))
+
+
+def test_added_zeros_by_hand():
+    likelihood = NegativeBinomialLikelihood((3,), zero_inflated=True).double()
+    with torch.no_grad():
+        likelihood.log_size.copy_(torch.tensor([0.4, 2.0, 30.0]).log())
+        likelihood.log_start.copy_(torch.tensor([1.0, 5.0, 9.0]).log())
+    x = torch.tensor([[0.0, 0.0, 0.0], [1.0, 4.0, 12.0]]).double()
+    parameters = torch.tensor([[0.3, -0.2, 0.1, -1.0, 0.5, 2.0]]).expand(2, 6).double()
+    mean = torch.tensor([1.0, 5.0, 9.0]) * torch.tensor([0.3, -0.2, 0.1]).double().exp()
+    zeros = torch.tensor([-1.0, 0.5, 2.0]).double().sigmoid()
+    want = by_hand(x.numpy(), mean.numpy(), np.array([0.4, 2.0, 30.0]), zeros.numpy())
+    found = likelihood.feature_log_prob(parameters, x)
+    torch.testing.assert_close(found, want, rtol=1e-6, atol=1e-6)  # buffers were float32
+    law = likelihood.distribution(parameters)
+    counts = torch.arange(2000.0).double()[:, None, None]
+    probabilities = law.log_prob(counts).exp()
+    variance = (probabilities * counts.square()).sum(0) - law.mean.square()
+    torch.testing.assert_close(law.variance, variance, rtol=1e-6, atol=1e-6)
+    assert (likelihood.mode(parameters)[:, 2] == 0).all()  # the count would be 8 without added zeros
+
+
+@pytest.mark.parametrize("zero_inflated", [False, True])
+@pytest.mark.parametrize("gaps", [0.0, 0.3])
+def test_start_finds_the_law_at_its_exposures(zero_inflated, gaps):
+    generator = torch.Generator().manual_seed(0)
+    shares = torch.linspace(1, 3, 40) / 80
+    totals = 2000 * (0.6 * torch.randn(4000, 1, generator=generator)).exp()
+    rates = torch._standard_gamma(torch.full((4000, 40), 3.0), generator=generator) / 3
+    x = torch.poisson(totals * shares * rates, generator=generator)
+    if zero_inflated:
+        x = x * (torch.rand(x.shape, generator=generator) > 0.2)
+    x = x.masked_fill(torch.rand(x.shape, generator=generator) < gaps, torch.nan)
+    likelihood = NegativeBinomialLikelihood((40,), zero_inflated=zero_inflated, exposure="total")
+    start = likelihood.fit_marginals_(x)
+    # a share has a standard error of at most 1.7 %; alpha is about 1e-6
+    torch.testing.assert_close(likelihood.shares, shares, rtol=0.1, atol=0)
+    # a total has noise of its own, which adds to that of the counts
+    assert 2 < likelihood.log_size.exp().median() < 3.5
+    if zero_inflated:
+        assert (start[40:].sigmoid() - 0.2).abs().max() < 0.05
+        return
+    alone = NegativeBinomialLikelihood((40,))
+    alone.initialize_(x)
+    assert alone.log_size.exp().median() < 1.8  # the spread of the totals is taken for the features' own
+    assert 1600 < float(likelihood.reference) < 2400
+
+
+def test_codes_do_not_see_the_exposure():
+    likelihood = NegativeBinomialLikelihood((4,), exposure="total")
+    counts = torch.tensor([[3.0, 5.0, 2.0, 0.0], [10.0, 1.0, 4.0, 5.0], [6.0, 6.0, 6.0, 2.0]])
+    likelihood.initialize_(counts)
+    assert likelihood.reference == 20
+    read = likelihood.network_input(counts)
+    torch.testing.assert_close(likelihood.network_input(4 * counts), read)
+    # what is left of a row with a gap stands for the same total
+    shares, observed = likelihood.shares, torch.tensor([[True, True, False, True]])
+    row = 100 * shares[None]
+    exposed = [
+        likelihood.at_exposure(torch.zeros(1, 4), x, mask)
+        for x, mask in ((row, None), (row.masked_fill(~observed, torch.nan), observed))
+    ]
+    torch.testing.assert_close(exposed[1], exposed[0])
+    torch.testing.assert_close(likelihood.mean(exposed[0]).sum(), torch.tensor(100.0))
+    torch.testing.assert_close(likelihood.mean(torch.zeros(1, 4)).sum(), torch.tensor(20.0))
+    nothing = likelihood.at_exposure(torch.zeros(1, 4), torch.zeros(1, 4))
+    torch.testing.assert_close(likelihood.mean(nothing).sum(), torch.tensor(0.5))
+    unknown = likelihood.at_exposure(torch.zeros(1, 4), torch.zeros(1, 4), torch.zeros(1, 4).bool())
+    assert not unknown.any()
+
+
+def test_the_likelihood_of_a_model_with_exposure_is_that_by_hand():
+    """In the limit zeta = z, log p(x | s) is a sum over all states, here with the law written out."""
+    torch.manual_seed(0)
+    likelihood = NegativeBinomialLikelihoodConfig(exposure="total")
+    config = ModelConfig(
+        num_features=3,
+        missing=True,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(groups=1, hidden=(8,)),
+        likelihood=likelihood,
+    )
+    model = DiscreteVAE.from_config(config)
+    x = torch.tensor([[9.0, 3.0, 8.0], [1.0, 2.0, 2.0], [40.0, 5.0, 15.0], [4.0, 0.0, 0.0]])
+    model.initialize_(x)
+    with torch.no_grad():
+        model.prior.bias.normal_()
+        for parameter in model.decoder.parameters():
+            parameter.normal_(0, 0.6)
+        model.likelihood.log_size.copy_(torch.tensor([1.0, 4.0, 0.5]).log())
+    x[3, 1] = torch.nan
+    sharp = model.double().eval().discretized()
+    law, states = sharp.likelihood, all_states(4).double()
+    log_z = exact_log_partition(model.prior).value
+    with torch.no_grad():
+        rates = (sharp.parameters_of(states) + law.log_start).exp() / law.reference  # (state, feature)
+        shares, size = law.shares, law.log_size.exp().numpy()
+        log_prior = -sharp.prior.compute_energy(states) - log_z
+        exact = []
+        for row in x:
+            seen = ~row.isnan()
+            exposure = row[seen].sum() / shares[seen].sum()
+            terms = by_hand(row.nan_to_num().numpy(), (exposure * rates).numpy(), size)
+            exact.append((terms[:, seen].sum(1) + log_prior).logsumexp(0))
+        found = sharp.log_likelihood(
+            x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(1)
+        )
+        law.has_exposure = False  # a fault: the encoder reads rates, and the density has no exposure
+        fault = sharp.log_likelihood(
+            x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(1)
+        )
+        law.has_exposure = True
+    assert found.std_error.max() < 0.05
+    off = (found.value - torch.stack(exact)).abs() / found.std_error
+    assert off.max() < 5  # alpha about 2e-6
+    assert ((fault.value - torch.stack(exact)).abs() / found.std_error).max() > 20
+    seed = {"seed": 3}
+    whole = x[:3].double()
+    torch.testing.assert_close(model.reconstruct(2 * whole, **seed), 2 * model.reconstruct(whole, **seed))
+    torch.testing.assert_close(
+        reconstruct_rows(model, 2 * whole), 2 * reconstruct_rows(model, whole), check_dtype=False
+    )
+
+
+@pytest.mark.parametrize("settings", [{"exposure": "row"}, {"exposure": "total"}])
+def test_exposures_that_do_not_fit_are_named(settings):
+    with pytest.raises(InvalidInputError) as caught:
+        NegativeBinomialLikelihood((1,), **settings)
+    assert caught.value.argument == "exposure"

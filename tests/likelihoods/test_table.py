@@ -253,3 +253,32 @@ def test_averages_of_codes_fill_no_gap(model):
     with pytest.raises(InvalidInputError) as caught:
         impute(model, rows(3).index_fill(1, torch.tensor([2]), torch.nan))
     assert caught.value.argument == "model"
+
+
+def test_counts_have_the_exposure_of_their_own_columns():
+    """The total is that of the columns that say so; the law of each group is that which it has alone."""
+    columns = [
+        CountColumnConfig(name="reads", exposure="total"),
+        RealColumnConfig(name="pressure"),
+        CountColumnConfig(name="visits"),
+        CountColumnConfig(name="more reads", exposure="total"),
+        CountColumnConfig(name="drops", zero_inflated=True),
+    ]
+    x = rows(300)[:, [3, 1, 3, 3, 3]]
+    x[:, 0], x[:, 3] = 3 * x[:, 0] + 1, 2 * x[:, 3].flip(0)
+    table = TableLikelihood((5,), columns)
+    assert [kind.num_features for kind in table.kinds] == [2, 1, 1, 1]
+    start = table.initialize_(x)
+    assert start.shape == table.parameter_shape == (6,)
+    parameters, few = outputs(table, 4), x[:4].clone()
+    few[1, 0], few[2] = torch.nan, torch.nan
+    contracts.check_exposure(copy.deepcopy(table).double(), parameters.double(), x[:4].double())
+    contracts.check_interface(table, parameters, x[:4])
+    contracts.check_initialization(TableLikelihood((5,), columns), x)
+    own, places = table.kinds[0], torch.tensor([0, 3])
+    others = torch.tensor([True, False, False, True, False]).expand_as(few)
+    got = table.log_prob(parameters, few, others & ~few.isnan())
+    want = own.log_prob(parameters[:, :2], few[:, places], ~few[:, places].isnan())
+    torch.testing.assert_close(got, want)
+    assert not table.has_exposure or got[2] == 0
+    assert not TableLikelihood((NUMBER,), COLUMNS).has_exposure

@@ -133,6 +133,11 @@ class BaseColumnConfig(ComponentConfig):
         return FINITE
 
     @property
+    def addition(self) -> str:
+        """What stands behind the kind's name where a schema is printed, words as `of` takes them; "" for nothing."""
+        return ""
+
+    @property
     def group(self) -> Hashable:
         """What columns that are computed at once have in common."""
         return self.kind  # pyright: ignore[reportAttributeAccessIssue]
@@ -207,6 +212,10 @@ class RealColumnConfig(_NumberColumnConfig):
         return ABOVE_MINUS_ONE if self.scale == "log1p" else FINITE
 
     @property
+    def addition(self) -> str:
+        return "" if self.scale == "plain" else self.scale
+
+    @property
     def group(self) -> Hashable:
         return self.kind, self.scale
 
@@ -228,10 +237,21 @@ def _integers(values: np.ndarray) -> np.ndarray:
 
 
 class CountColumnConfig(_NumberColumnConfig):
-    """Counts, with a learned dispersion."""
+    """Counts, with a learned dispersion.
+
+    The words "zero-inflated" and "total" set the two fields; a colon stands between both.
+    """
 
     target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
     kind: Literal["count"] = "count"
+    zero_inflated: bool = Field(
+        default=False, description="Add zeros, with a probability of each entry that the decoder gives."
+    )
+    exposure: Literal["none", "total"] = Field(
+        default="none",
+        description="What the means are in proportion to: nothing, or the total of the row's counts over all columns "
+        "that say so and are alike in zero_inflated.",
+    )
 
     @property
     def domain(self) -> Domain:
@@ -239,10 +259,30 @@ class CountColumnConfig(_NumberColumnConfig):
 
     @classmethod
     def of(cls, column: RawColumn, words: str = "") -> Self:
-        del words
-        config = cls(name=column.name)
+        given = words.split(":") if words else []
+        config = cls(
+            name=column.name,
+            zero_inflated="zero-inflated" in given,
+            exposure="total" if "total" in given else "none",
+        )
+        unknown = [word for word in given if word not in ("zero-inflated", "total")]
+        if unknown:
+            repair = "For example count:total:zero-inflated."
+            raise config._refuse("of counts may be zero-inflated and total", repr(unknown[0])[:80], repair)
         config.encode(column)
         return config
+
+    @property
+    def addition(self) -> str:
+        return ":".join(["total"] * (self.exposure == "total") + ["zero-inflated"] * self.zero_inflated)
+
+    @property
+    def group(self) -> Hashable:
+        return self.kind, self.zero_inflated, self.exposure
+
+    @classmethod
+    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
+        return {"zero_inflated": columns[0].zero_inflated, "exposure": columns[0].exposure}
 
     def encode(self, column: RawColumn) -> np.ndarray:
         values = super().encode(column)

@@ -330,6 +330,11 @@ class GaussianLikelihoodConfig(BaseLikelihoodConfig):
         description="Read features with long tails on a scale of asinh that is fitted to them, as if their "
         "logarithms were taken.",
     )
+    grid_floor: bool = Field(
+        default=False,
+        description="Keep the scale of a feature of few values so wide that its density is at most 1 over their least "
+        "distance.",
+    )
 
 
 class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
@@ -360,6 +365,14 @@ class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     reads = "whole numbers of at least 0"
     values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"
+    zero_inflated: bool = Field(
+        default=False, description="Add zeros, with a probability of each entry that the decoder gives."
+    )
+    exposure: Literal["none", "total"] = Field(
+        default="none",
+        description="What the means are in proportion to: nothing, or the total of the row's counts, which is then "
+        "taken as given, so that the latents do not tell how much of a row was counted.",
+    )
 
 
 class TableLikelihoodConfig(BaseLikelihoodConfig):

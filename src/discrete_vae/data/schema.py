@@ -63,8 +63,8 @@ class ColumnReading:
 
     def __str__(self) -> str:
         kind = "left out" if self.config is None else self.config.kind
-        if isinstance(self.config, RealColumnConfig) and self.config.scale != "plain":
-            kind += f":{self.config.scale}"
+        if self.config is not None and self.config.addition:
+            kind += f":{self.config.addition}"
         gaps = f", {self.missing:.1%} missing" if self.missing else ""
         hint = f"; {self.hint}" if self.hint else ""
         return f"{self.name}: {kind} ({self.num_values} value{'s' * (self.num_values != 1)}{gaps}): {self.why}{hint}"
@@ -175,7 +175,9 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
     Args:
         table: Columns by name, (row,) each: arrays, lists, or a pandas DataFrame. None, NaN and pandas' NA are missing.
         kinds: Kinds of some columns by name: "binary", "real", "count", "category" or "ordinal"; "real:log1p" and
-            "real:asinh" give the scale, "ordinal:low<middle<high" the order, "ignore" leaves the column out.
+            "real:asinh" give the scale, "count:total" the exposure, "count:zero-inflated" adds zeros,
+            "count:total:zero-inflated" does both, "ordinal:low<middle<high" gives the order, "ignore" leaves the column
+            out.
 
     Raises:
         InvalidInputError: If a column's values are not of the kind that the user names, or numbers are mixed with a few

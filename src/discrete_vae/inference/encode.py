@@ -227,12 +227,14 @@ def reconstruct_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model.preprocess(batch, None))
+            opened, observed = model.preprocess(batch, None)
+            features = model.read(opened, observed)
             total = torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
                 latents = most_probable(model, features) if code else drawn(model, features, noise)
                 parameters = model.parameters_of(latents.decoder_input)
+                parameters = model.likelihood.at_exposure(parameters, opened, observed)
                 total = total + _statistic_of(model, parameters, statistic, rows, seed).float()
             return {"x": total / num_draws}
 
@@ -307,7 +309,8 @@ def denoise_rows(
             means, weights = [], []
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
-                mean = model.likelihood.mean(model.parameters_of(latents.decoder_input))
+                parameters = model.parameters_of(latents.decoder_input)
+                mean = model.likelihood.mean(model.likelihood.at_exposure(parameters, opened, observed))
                 weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
                 if noise is not None:
                     mean, of_noisy = _clean(mean, opened, observed, noise)

@@ -35,9 +35,11 @@ class Likelihood(nn.Module, ABC):
         event_shape: Shape of one example.
         parameters_per_feature: P.
         stand_in: A value inside the domain, put in place of unobserved entries before the density is computed.
+        has_exposure: Whether `at_exposure` changes the parameters: p is then that of x given its exposure.
     """
 
     stand_in: float = 0.0
+    has_exposure: bool = False
 
     def __init__(self, event_shape: Sequence[int], parameters_per_feature: int = 1) -> None:
         super().__init__()
@@ -165,8 +167,9 @@ class Likelihood(nn.Module, ABC):
     def log_prob(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """log p(x | parameters), summed over the observed features: the others are marginalized exactly.
 
-        Computed in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches
-        neither the value nor the gradient.
+        Where the likelihood has an exposure, the parameters are first brought to that of x, see `at_exposure`. Computed
+        in float32 or wider, also under autocast. What an unobserved entry holds, NaN included, reaches neither the
+        value nor the gradient.
 
         Args:
             parameters: (..., *leading, *parameter_shape), as in (sample, batch, *parameter_shape).
@@ -188,10 +191,30 @@ class Likelihood(nn.Module, ABC):
             x = x.masked_fill(~observed, self.stand_in)
         x = x if x.dtype == torch.float64 else x.float()
         with full_precision(parameters):
+            if self.has_exposure:
+                parameters = self.at_exposure(parameters, x, observed)
             if observed is None:
                 return self.joint_log_prob(parameters, x)
             terms = self.feature_log_prob(parameters, x).masked_fill(~observed, 0)
             return terms.sum(tuple(range(-len(self.event_shape), 0)))
+
+    def at_exposure(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """The parameters at the exposure of given rows, such as the number of molecules that were read of a cell.
+
+        The decoder's output stands for the reference exposure. `log_prob` calls this itself. `mean`, `mode`, `sample`,
+        `distribution`, `joint_log_prob` and `feature_log_prob` take parameters as they are: give them what this
+        returns where they speak of a row of data.
+
+        Args:
+            parameters: As for `log_prob`.
+            x: Likewise; what unobserved entries hold is not read.
+            observed: Likewise.
+
+        Returns:
+            In the shape of the parameters; here they themselves.
+        """
+        del x, observed
+        return parameters
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`."""

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, NegativeBinomial, Normal
+from torch.distributions import (
+    Bernoulli,
+    Categorical,
+    Distribution,
+    NegativeBinomial,
+    Normal,
+    constraints,
+)
 
 from discrete_vae.checks import (
     BINARY,
@@ -21,7 +30,16 @@ from discrete_vae.checks import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.scaling import LongTailedNormal, Standardizer, Tails, feature_moments
+from discrete_vae.likelihoods.scaling import (
+    LEAST_TOTAL,
+    LongTailedNormal,
+    Standardizer,
+    Tails,
+    count_moments,
+    feature_moments,
+    fit_shares,
+    grid_widths,
+)
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
 
@@ -214,6 +232,10 @@ class GaussianLikelihood(Likelihood):
     sigma_i = min_scale + exp(log_scale_i) in these units: it never falls below the floor, so the log-density of a
     feature is at most -log(sqrt(2 pi) s_i min_scale).
 
+    With `grid_floor`, sigma_i of a feature of few values, see `discrete_vae.likelihoods.scaling.grid_widths`, has a
+    floor of d_i / (sqrt(2 pi) s_i), where d_i is their least distance. Its density is then at most 1 / d_i, as if a
+    probability of at most 1 were spread over the distance: a narrow peak on a value gains nothing.
+
     A feature with one value in the training data has no density. It counts as unobserved: it adds nothing to log p(x),
     whatever x holds there, and its mean, mode and draws are that value.
 
@@ -225,9 +247,11 @@ class GaussianLikelihood(Likelihood):
         event_shape: As in `Likelihood`.
         min_scale: Floor of sigma, in standard deviations of the feature, above 0 and below 1.
         shorten_tails: Whether features with long tails are read on a scale of asinh.
+        grid_floor: Whether features of few values have a floor of their own.
 
     Attributes:
         log_scale: Learned, (*event).
+        floor: With `grid_floor`, the floors of sigma, (*event).
         standardizer: Holds a and s.
         tails: The scales; None without `shorten_tails`.
 
@@ -237,14 +261,24 @@ class GaussianLikelihood(Likelihood):
         -1.8378...
     """
 
+    floor: Tensor
+
     def __init__(
-        self, event_shape: Sequence[int], *, min_scale: float = 1e-3, shorten_tails: bool = False
+        self,
+        event_shape: Sequence[int],
+        *,
+        min_scale: float = 1e-3,
+        shorten_tails: bool = False,
+        grid_floor: bool = False,
     ) -> None:
         super().__init__(event_shape)
         repair = "The default is 1e-3."
         self.min_scale = check_number("min_scale", min_scale, above=0, at_most=0.999, repair=repair)
         self.tails = Tails(self.event_shape) if shorten_tails else None
         self.standardizer = Standardizer(self.event_shape)
+        self.grid_floor = grid_floor
+        if grid_floor:
+            self.register_buffer("floor", torch.full(self.event_shape, self.min_scale))
         self.log_scale = nn.Parameter(torch.full(self.event_shape, math.log1p(-self.min_scale)))
 
     def domain(self, *, exact: bool = False) -> Domain:
@@ -252,12 +286,31 @@ class GaussianLikelihood(Likelihood):
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Take a and s from the data, start sigma at 1; return zeros, the training mean in standard units."""
+        """Take a and s from the data, start sigma at 1; return zeros, the training mean in standard units.
+
+        Where a floor is above 0.999, sigma starts 0.001 above it.
+        """
         self.check(x, observed)
         if self.tails is not None:
             self.tails.fit_(x, observed)
-        self.standardizer.fit_(self._shortened(x), observed)
+        return self._standardize_(x, observed)
+
+    @torch.no_grad()
+    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """As `initialize_`, but on the scales of asinh that there are, once there have been data."""
+        if not self.standardizer.is_fitted:
+            return self.initialize_(x, observed)
+        self.check(x, observed)
+        return self._standardize_(x, observed)
+
+    def _standardize_(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        shortened = self._shortened(x)
+        self.standardizer.fit_(shortened, observed)
         self.log_scale.fill_(math.log1p(-self.min_scale))
+        if self.grid_floor:
+            width = grid_widths(shortened, observed).to(self.floor) / self.standardizer.divisor
+            self.floor.copy_((width * math.exp(-_HALF_LOG_TWO_PI)).clamp_min(self.min_scale))
+            self.log_scale.copy_((1 - self.floor).clamp_min(1e-3).log())
         return torch.zeros_like(self.log_scale)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
@@ -302,6 +355,8 @@ class GaussianLikelihood(Likelihood):
     def _scale(self) -> Tensor:
         """Sigma in standard units, (*event), float32 or wider."""
         log_scale = self.log_scale if self.log_scale.dtype == torch.float64 else self.log_scale.float()
+        if self.grid_floor:
+            return self.floor.to(log_scale.dtype) + log_scale.exp()
         return self.min_scale + log_scale.exp()
 
 
@@ -366,44 +421,148 @@ class _NegativeBinomial(NegativeBinomial):
         return negative_binomial_log_prob(value, self._log_mean, self._log_size)
 
 
+class ZeroInflated(Distribution):
+    """0 with probability sigmoid(logits), else a draw of a law of counts.
+
+    Source: Lambert 1992, "Zero-inflated Poisson regression".
+
+    Args:
+        base: Law of the counts, without event axes.
+        logits: Of the added zeros, in the base's batch shape.
+    """
+
+    def __init__(self, base: Distribution, logits: Tensor) -> None:
+        self.base, self.logits = base, logits
+        super().__init__(base.batch_shape, validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """None: nothing is checked, which would wait for an accelerator."""
+        return {}
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return constraints.nonnegative_integer
+
+    def expand(self, batch_shape: Sequence[int], _instance: object = None) -> ZeroInflated:
+        return ZeroInflated(self.base.expand(torch.Size(batch_shape)), self.logits.expand(batch_shape))
+
+    @property
+    def mean(self) -> Tensor:
+        return torch.sigmoid(-self.logits) * self.base.mean
+
+    @property
+    def variance(self) -> Tensor:
+        kept = torch.sigmoid(-self.logits)
+        return kept * (self.base.variance + torch.sigmoid(self.logits) * self.base.mean.square())
+
+    @property
+    def mode(self) -> Tensor:
+        mode = self.base.mode
+        return mode.where(self.log_prob(mode) > self.log_prob(torch.zeros_like(mode)), 0)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        kept = F.logsigmoid(-self.logits) + self.base.log_prob(value)
+        return torch.where(value == 0, torch.logaddexp(F.logsigmoid(self.logits), kept), kept)
+
+    @torch.no_grad()
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        drawn = self.base.sample(torch.Size(sample_shape))
+        return drawn.masked_fill(torch.rand_like(drawn) < torch.sigmoid(self.logits), 0)
+
+
 class NegativeBinomialLikelihood(Likelihood):
     """p(x | eta) = prod_i NB(x_i; mu_i, r_i), mu_i = exp(eta_i) times the feature's training mean, r_i learned.
 
     The variance is mu + mu^2 / r: r is what torch calls total_count, many texts the size or inverse dispersion, and
     r = infinity is Poisson. `project_` keeps it between 1e-4 and 1e6.
 
+    With `zero_inflated`, x_i is 0 with probability pi_i, else a draw of NB. The decoder returns the logit of pi_i
+    behind eta_i, so that an added zero depends on the latents as the mean does.
+
+    With the exposure "total", mu_i is also in proportion to s, the total of the row's counts. Where entries are
+    unobserved, s is the observed total divided by the share that these features have of the training counts; a row of
+    zeros counts as if they summed to 1/2. The encoder reads counts divided by s. So neither codes nor decoder need tell
+    how much of a row was counted, such as the depth to which a cell was sequenced. p is then p(x | s, eta) with s
+    taken as given: it sums to 1 over x for each fixed s, and `log_prob` is its value at the s of x itself. Compare it
+    only with what has the same exposure, as the law of `fit_marginals_` has. An unobserved entry is marginalized
+    exactly for given s. Where there are no data, as in `mean` and `sample` of the decoder's output, s is the median
+    of the training totals.
+
+    Source: Lambert 1992, "Zero-inflated Poisson regression"; Lopez et al. 2018, "Deep generative modeling for
+    single-cell transcriptomics" (logits from the decoder, the observed total as size factor; there shares sum to 1).
+
+    Args:
+        event_shape: As in `Likelihood`; at least two features with an exposure.
+        zero_inflated: Whether zeros are added.
+        exposure: "none" or "total".
+
     Attributes:
         log_size: log r, learned, (*event); starts at 0.
-        log_start: Log of the training mean, (*event); 0 before `initialize_` and where nothing was observed.
+        log_start: Log of the training mean, (*event), with an exposure that at the reference; 0 before `initialize_`
+            and where nothing was observed.
         standardizer: Location and scale of log(1 + x), for the encoder.
+        reference: With an exposure, the median of the training totals, scalar.
+        shares: With an exposure, each feature's share of the training counts, (*event).
 
     Examples:
         >>> likelihood = NegativeBinomialLikelihood((2,))
         >>> likelihood.distribution(torch.tensor([[0.0, 1.0]])).variance  # mu + mu^2
         tensor([[ 2.0000, 10.1073]], grad_fn=...)
+
+        >>> likelihood = NegativeBinomialLikelihood((2,), exposure="total")
+        >>> _ = likelihood.initialize_(torch.tensor([[10.0, 30.0], [20.0, 60.0]]))
+        >>> likelihood.mean(likelihood.at_exposure(torch.zeros(1, 2), torch.tensor([[50.0, 50.0]])))
+        tensor([[25.0000, 75.0000]])
     """
 
     log_start: Tensor
+    reference: Tensor
+    shares: Tensor
 
-    def __init__(self, event_shape: Sequence[int]) -> None:
-        super().__init__(event_shape)
+    def __init__(
+        self,
+        event_shape: Sequence[int],
+        *,
+        zero_inflated: bool = False,
+        exposure: Literal["none", "total"] = "none",
+    ) -> None:
+        super().__init__(event_shape, 2 if zero_inflated else 1)
+        if exposure not in ("none", "total"):
+            repair = "Leave it out for none."
+            raise InvalidInputError("exposure", "must be 'none' or 'total'", f"{exposure!r}"[:80], repair)
+        if exposure == "total" and self.num_features < 2:
+            rule, repair = "must be 'none' for one feature, which is its own total", "Leave it out."
+            raise InvalidInputError("exposure", rule, "'total'", repair)
+        self.zero_inflated, self.has_exposure = zero_inflated, exposure == "total"
         self.standardizer = Standardizer(self.event_shape)
         self.log_size = nn.Parameter(torch.zeros(self.event_shape))
         self.register_buffer("log_start", torch.zeros(self.event_shape))
+        if self.has_exposure:
+            self.register_buffer("reference", torch.tensor(float(self.num_features)))
+            self.register_buffer("shares", torch.full(self.event_shape, 1 / self.num_features))
 
     def domain(self, *, exact: bool = False) -> Domain:
         return COUNTS
 
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Take log(1 + x)'s statistics, the means and the moment estimate of r; return zeros.
+        """Take log(1 + x)'s statistics, the means and the moment estimate of r; return eta = 0 and logits of pi.
 
         A feature that is 0 throughout starts as if its n entries had summed to 1/2. r starts at
         mean^2 / (variance - mean), kept between 0.01 and 10^4, the upper end also where the data spread no more than
-        Poisson's.
+        Poisson's. Zero inflation alternates these moments with the share of zeros that are added ones, by expectation
+        and maximization.
         """
         self.check(x, observed)
-        self.standardizer.fit_(x.log1p(), observed)
+        observed = self.observed_mask(x, observed)
+        if self.has_exposure:
+            shares, reference = fit_shares(x, observed)
+            self.shares.copy_(shares)
+            self.reference.fill_(reference)
+        self.standardizer.fit_(self._rates(x, observed).log1p(), observed)
+        if self.zero_inflated or self.has_exposure:
+            return self._fit_moments(x, observed)
         moments = feature_moments(x, observed)
         mean = moments.mean.maximum(0.5 / moments.count)
         self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
@@ -413,26 +572,46 @@ class NegativeBinomialLikelihood(Likelihood):
         return torch.zeros_like(self.log_start)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean."""
-        return self.standardizer(x.log1p(), observed)
+        """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean.
 
-    def distribution(self, parameters: Tensor) -> NegativeBinomial:
+        With an exposure, x is brought to the reference exposure first.
+        """
+        return self.standardizer(self._rates(x, observed).log1p(), observed)
+
+    def at_exposure(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        if not self.has_exposure:
+            return parameters
+        axis = -len(self.event_shape) - 1
+        blocks = self.unfold(parameters)
+        eta, *logits = blocks.split(1, axis)
+        eta = eta + self._log_exposure(x, observed).to(blocks.dtype).unsqueeze(axis)
+        return torch.cat([eta, *logits], axis).flatten(axis, axis + 1)
+
+    def distribution(self, parameters: Tensor) -> NegativeBinomial | ZeroInflated:
         log_mean = self._log_mean(parameters)
-        return _NegativeBinomial(log_mean, self._log_size().to(log_mean.dtype).expand_as(log_mean))
+        law = _NegativeBinomial(log_mean, self._log_size().to(log_mean.dtype).expand_as(log_mean))
+        return ZeroInflated(law, self._logits(parameters)) if self.zero_inflated else law
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        if self.zero_inflated:
+            return self.distribution(parameters).log_prob(x)
         return negative_binomial_log_prob(x, self._log_mean(parameters), self._log_size())
 
     def mean(self, parameters: Tensor) -> Tensor:
-        return self._log_mean(parameters).exp()
+        mean = self._log_mean(parameters).exp()
+        return torch.sigmoid(-self._logits(parameters)) * mean if self.zero_inflated else mean
 
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw counts from a Poisson distribution whose rate is drawn from a gamma distribution, (..., *event)."""
-        mean = self._drawable(self.mean(parameters))
+        mean = self._log_mean(self._drawable(parameters)).exp()
         size = self._log_size().exp().to(mean.dtype).expand_as(mean)
         gamma = torch._standard_gamma(size, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
-        return torch.poisson(gamma * (mean / size), generator=generator)
+        drawn = torch.poisson(gamma * (mean / size), generator=generator)
+        if not self.zero_inflated:
+            return drawn
+        noise = torch.empty_like(drawn).uniform_(generator=generator)
+        return drawn.masked_fill(noise < torch.sigmoid(self._logits(parameters)), 0)
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -440,8 +619,44 @@ class NegativeBinomialLikelihood(Likelihood):
         project_(self.log_size, math.log(_MIN_SIZE), math.log(_MAX_SIZE))
 
     def _log_mean(self, parameters: Tensor) -> Tensor:
-        eta = self._only(parameters)
+        """log mu, (..., *event)."""
+        axis = -len(self.event_shape) - 1
+        eta = self.unfold(parameters).select(axis, 0) if self.zero_inflated else self._only(parameters)
         return (eta + self.log_start).to(eta.dtype)
+
+    def _logits(self, parameters: Tensor) -> Tensor:
+        """Logits of pi, (..., *event)."""
+        return self.unfold(parameters).select(-len(self.event_shape) - 1, 1)
 
     def _log_size(self) -> Tensor:
         return self.log_size if self.log_size.dtype == torch.float64 else self.log_size.float()
+
+    def _log_exposure(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """log of s over the reference, (..., 1, ...) with an axis of length 1 for each of the event's."""
+        total, share = self._total_and_share(x, observed)
+        return (total.clamp_min(LEAST_TOTAL) / share / self.reference).log().masked_fill(share == 0, 0)
+
+    def _total_and_share(self, x: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The observed total of each row, and the share of the training counts that its observed features have."""
+        axes = tuple(range(-len(self.event_shape), 0))
+        wide = x if x.dtype == torch.float64 else x.float()
+        if observed is None:
+            total = wide.sum(axes, keepdim=True)
+            return total, torch.ones_like(total)
+        share = torch.where(observed, self.shares.to(wide.dtype), 0).sum(axes, keepdim=True)
+        return wide.masked_fill(~observed, 0).sum(axes, keepdim=True), share
+
+    def _rates(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """Counts at the reference exposure, in the shape and dtype of x."""
+        if not self.has_exposure:
+            return x
+        return (x / self._log_exposure(x, observed).exp()).to(x.dtype)
+
+    def _fit_moments(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """Take log_start and log_size, given the exposures; return the start."""
+        scale = self._log_exposure(x, observed).exp() if self.has_exposure else x.new_ones(len(x))
+        found = count_moments(x, observed, scale, zero_inflated=self.zero_inflated)
+        self.log_start.copy_(found.mean.log())
+        self.log_size.copy_(found.size.clamp(1e-2, 1e4).log())
+        start = torch.zeros_like(self.log_start)
+        return torch.cat([start, found.zeros.logit().to(start)]) if self.zero_inflated else start

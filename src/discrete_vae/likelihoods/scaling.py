@@ -1,4 +1,4 @@
-"""Scales of features, fitted to training data: moments, standard units, and asinh for long tails."""
+"""Scales of features, fitted to training data: moments, shares of totals, standard units, asinh for long tails."""
 
 from __future__ import annotations
 
@@ -13,10 +13,18 @@ from discrete_vae.records import ShowsShapes
 
 _ROWS = 4096
 _MOST_ROWS = 4000  # that a scale is fitted to
-_GAIN = 0.1  # nats per value below which a feature stays as it is
+_GAIN = 0.05  # nats per value below which a feature stays as it is
+_ENDS = (0.025, 0.25, 0.5, 0.75, 0.975)  # quantiles by which the length of tails is judged
+_GAUSSIAN_TAIL = 2.906  # (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) of a Gaussian
 _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
+_ROUNDS = 30  # of fits in turn
+_COLUMNS = 256  # that are fitted at a time
+_LEAST_REPEATS = 10  # of a value on average, where values are few
+LEAST_TOTAL = 0.5
+"""Stands for the total of a row, or of a feature, of zeros."""
+_LEAST_SIZE, _LARGEST_SIZE = 1e-2, 1e4  # of counts
 _NARROWEST = 1e-15  # least width, as a share of the largest distance from the center
 
 
@@ -54,6 +62,135 @@ def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments
     for part, seen in _parts(x, observed):
         squares += (part - mean).masked_fill(~seen, 0).square().sum(0)
     return FeatureMoments(count, mean, squares / count.clamp_min(1))
+
+
+def grid_widths(x: Tensor, observed: Tensor | None = None) -> Tensor:
+    """Least distance of different values of each feature of few values, 0 for other features, (*event) float64.
+
+    Values are few if there are two or more, and each is there ten times on average.
+
+    Examples:
+        >>> grid_widths(torch.stack([torch.arange(40.0) % 4 / 2, torch.arange(40.0)], 1))
+        tensor([0.5000, 0.0000], dtype=torch.float64)
+    """
+    event, x = x.shape[1:], x.detach().flatten(1)
+    found = []
+    for first in range(0, x.shape[1], _COLUMNS):
+        rows = x[:, first : first + _COLUMNS].to("cpu", torch.float64)
+        if observed is not None:
+            hidden = ~observed.flatten(1)[:, first : first + _COLUMNS].cpu()
+            rows = rows.masked_fill(hidden, torch.nan)
+        steps = rows.sort(0).values.diff(dim=0)  # NaN come last
+        steps = torch.where(steps > 0, steps, torch.inf)
+        jumps = steps.isfinite().sum(0)
+        few = (jumps > 0) & (_LEAST_REPEATS * (jumps + 1) <= (~rows.isnan()).sum(0))
+        found.append(torch.where(few, steps.amin(0), 0.0) if len(steps) else rows.new_zeros(rows.shape[1]))
+    return torch.cat(found).reshape(event)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class CountMoments(ShowsShapes):
+    """Moment estimates of counts, (*event) each, float64, on the CPU; 1, 1 and 1/2 where nothing was observed.
+
+    Attributes:
+        mean: mu at scale 1.
+        size: r, infinity where the data spread no more than Poisson's.
+        zeros: pi, the share of added zeros.
+    """
+
+    mean: Tensor
+    size: Tensor
+    zeros: Tensor
+
+
+def count_moments(
+    x: Tensor, observed: Tensor | None, scale: Tensor, *, zero_inflated: bool = False
+) -> CountMoments:
+    """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
+
+    Given which zeros are added ones, mu = sum x / sum e and mu^2 / r = sum((x - e mu)^2 - e mu) / sum e^2 over the
+    other entries. A zero is an added one with probability pi / (pi + (1 - pi) NB(0; e mu, r)); that and the moments
+    are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
+    1/2, and no added zeros.
+
+    Args:
+        x: (row, *event).
+        observed: Bool, of x's shape; None: all.
+        scale: e, (row,).
+        zero_inflated: Whether zeros are added; else pi counts for nothing.
+    """
+    scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
+    x, observed = x.detach().flatten(1), None if observed is None else observed.flatten(1)
+    parts = []
+    for first in range(0, x.shape[1], _COLUMNS):
+        rows = x[:, first : first + _COLUMNS].to("cpu", torch.float64)
+        seen = None if observed is None else observed[:, first : first + _COLUMNS].cpu()
+        parts.append(_count_moments(rows, seen, scale, _ROUNDS if zero_inflated else 0))
+    return CountMoments(*(torch.cat(part).reshape(event) for part in zip(*parts, strict=True)))
+
+
+def _count_moments(
+    x: Tensor, observed: Tensor | None, scale: Tensor, rounds: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    mask = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
+    x = x.masked_fill(~mask, 0)
+    count, sums, squares, products = mask.sum(0), x.sum(0), x.square().sum(0), (scale * x).sum(0)
+
+    def moments(added: Tensor | float) -> tuple[Tensor, Tensor]:
+        kept = mask.double() - added
+        first, second = (scale * kept).sum(0), (scale.square() * kept).sum(0)
+        mean = sums.clamp_min(LEAST_TOTAL) / first
+        spread = squares - 2 * mean * products + mean.square() * second - mean * first
+        return mean, torch.where(spread > 0, mean.square() * second / spread, torch.inf)
+
+    mean, size = moments(0.0)
+    zero = mask & (x == 0) & (sums > 0)
+    share = 0.5 * (zero.sum(0) + 1) / (count + 2)
+    for _ in range(rounds):
+        size = size.clamp(_LEAST_SIZE, _LARGEST_SIZE)
+        by_chance = (-size * (scale * mean / size).log1p()).exp()
+        added = (share / (share + (1 - share) * by_chance)).masked_fill(~zero, 0)
+        share = (added.sum(0) + 0.5) / (count + 1)
+        mean, size = moments(added)
+    known = count > 0
+    return torch.where(known, mean, 1.0), torch.where(known, size, 1.0), torch.where(known, share, 0.5)
+
+
+def fit_shares(x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, float]:
+    """Each feature's share of the counts of a row, and the median of the rows' totals.
+
+    The shares f are those of highest likelihood if x_ni is Poisson with mean s_n f_i. Without gaps s_n is the total of
+    a row; with gaps it is the observed total over the share of the observed features, and both are fitted in turn.
+
+    Args:
+        x: Counts, (row, *event).
+        observed: Bool, of x's shape; None: those that are not NaN.
+
+    Returns:
+        (*event) float64, with sum 1, on the CPU; and a total above 0. A feature that was never observed has the mean
+        of the others' shares.
+
+    Examples:
+        >>> fit_shares(torch.tensor([[1.0, 3.0], [2.0, torch.nan]]))
+        (tensor([0.2500, 0.7500], dtype=torch.float64), 4.0)
+    """
+    event, x = x.shape[1:], x.detach().flatten(1).cpu()
+    seen = ~x.isnan() if observed is None else observed.flatten(1).cpu()
+    x = x.masked_fill(~seen, 0)
+    sums = x.sum(0, dtype=torch.float64).clamp_min(LEAST_TOTAL)
+    totals = x.sum(1, dtype=torch.float64).clamp_min(LEAST_TOTAL)
+    shares, parts = sums / sums.sum(), torch.ones_like(totals)
+    if not bool(seen.all()):
+        mask, known = seen.double(), seen.any(0)
+        for _ in range(_ROUNDS):
+            parts = mask @ shares
+            exposures = totals / parts.masked_fill(parts == 0, 1)
+            shares = torch.where(known, sums / (exposures @ mask), torch.nan)
+            shares = shares.nan_to_num(float(shares.nanmean().nan_to_num(1.0)))
+            shares = shares / shares.sum()
+        parts = mask @ shares
+    found = (totals / parts)[parts > 0]
+    return shares.reshape(event), float(found.median()) if len(found) else float(len(sums))
 
 
 def _parts(x: Tensor, observed: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
@@ -97,6 +234,11 @@ class Standardizer(nn.Module):
         self.scale.copy_(scale)
 
     @property
+    def is_fitted(self) -> bool:
+        """Whether a feature has a location other than 0 or a scale other than 1."""
+        return bool((self.location != 0).any() or (self.scale != 1).any())
+
+    @property
     def constant(self) -> Tensor:
         """Mask of the features that had one value in the data, (*event)."""
         return self.scale == 0
@@ -118,10 +260,16 @@ class Tails(nn.Module):
     Near its center a scale is even, far from it logarithmic, on both sides. `fit_` takes for each feature the scale on
     which a Gaussian fits best, the density's change of variables included, as Box and Cox compare theirs: with the
     center at 0 (where no value has another sign), the median, or an end, and the width at a quantile of the distances
-    from it. A feature on which none gains a tenth of a nat per value stays as it is, and so does one of which a fifth
-    are the same value, an end or the median: such a spike has no scale.
+    from it. A feature stays as it is
+
+    - where none gains a twentieth of a nat per value;
+    - where neither tail is longer than a Gaussian's, by the quantiles Q: the larger of
+      (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) and its mirror image is at most 2.906. Values that heap up at the ends of
+      an interval, or in two groups, have short tails, though a scale of asinh may fit them better;
+    - where a fifth are the same value, an end or the median: such a spike has no scale.
 
     Source: Burbidge, Magee & Robb 1988 (asinh for skewed data); Box & Cox 1964, section 3 (the choice by likelihood).
+    The length of tails as a ratio of quantiles is a common measure, scale-free and blind to single outliers.
 
     Attributes:
         is_long: Whether the feature has long tails, bool, (*event); False before `fit_`.
@@ -156,9 +304,11 @@ class Tails(nn.Module):
         best = _log_density(rows) + _GAIN
         center, width = torch.zeros_like(best), torch.ones_like(best)
         is_long = torch.zeros_like(best, dtype=torch.bool)
-        low, middle, high = rows.nanquantile(torch.tensor([0.0, 0.5, 1.0], dtype=rows.dtype), 0)
+        levels = torch.tensor([0.0, *_ENDS, 1.0], dtype=rows.dtype)
+        low, bottom, below, middle, above, top, high = rows.nanquantile(levels, 0)
+        tail = torch.maximum((top - middle) / (above - middle), (middle - bottom) / (middle - below))
         spikes = torch.stack([(rows == value).double().mean(0) for value in (low, middle, high)]).amax(0)
-        best = torch.where(spikes < _MOST_EQUAL, best, torch.inf)
+        best = torch.where((spikes < _MOST_EQUAL) & (tail > _GAUSSIAN_TAIL), best, torch.inf)
         zero = torch.where((low >= 0) | (high <= 0), 0.0, middle)
         for around in (zero, middle, low, high):
             away = (rows - around).abs()

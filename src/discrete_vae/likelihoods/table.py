@@ -303,6 +303,7 @@ class TableLikelihood(Likelihood):
         self.register_buffer("by_kind", torch.tensor(by_kind), persistent=False)
         self.register_buffer("order", torch.tensor(by_kind).argsort(), persistent=False)
         self._sizes = [kind.parameter_shape[0] for kind in self.kinds]
+        self.has_exposure = any(kind.has_exposure for kind in self.kinds)
 
     @property
     def parameter_shape(self) -> tuple[int, ...]:
@@ -337,6 +338,11 @@ class TableLikelihood(Likelihood):
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """What the kinds read, one after the other, (batch, *input_shape)."""
         return torch.cat([kind.network_input(own, seen) for kind, own, seen in self._of(x, observed)], -1)
+
+    def at_exposure(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Each kind's parameters at the exposure of its own columns of x."""
+        parts = zip(self._of(x, observed), self._cut(parameters), strict=True)
+        return torch.cat([kind.at_exposure(part, own, seen) for (kind, own, seen), part in parts], -1)
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         parts = zip(self._of(x, None), self._cut(parameters), strict=True)

@@ -80,7 +80,7 @@ class WeightedDraws(ShowsShapes):
     """Draws of the latents, by what the decoder makes of them."""
 
     log_weights: Tensor  # log p(x, z, h | zeta) - log q(z, h | zeta, .), (sample, example), float64, nats
-    parameters: Tensor  # what the decoder makes of each draw, (sample, example, *parameter_shape)
+    parameters: Tensor  # the decoder's output at the exposure of x, (sample, example, *parameter_shape)
 
 
 class ImportanceSampler:
@@ -159,7 +159,7 @@ class ImportanceSampler:
         parameters = model.parameters_of(drawn.decoder_input)
         log_joint = model.likelihood.log_prob(parameters, x, observed).double() + log_prior
         log_weights = model._check_finite("the model's log weights", log_joint - drawn.log_ratio)
-        return WeightedDraws(log_weights, parameters)
+        return WeightedDraws(log_weights, model.likelihood.at_exposure(parameters, x, observed))
 
 
 # The evidence bound with importance weights over the Gaussian layers alone.

@@ -1,7 +1,8 @@
 """Laws of a likelihood: its start, its density and draws, and what it is as a module.
 
 The pieces of `check_likelihood` take a likelihood in float64, parameters (batch, *parameter_shape) and x
-(batch, *event) in float64 unless they say otherwise, and raise AssertionError.
+(batch, *event) in float64 unless they say otherwise, and raise AssertionError. Where a likelihood has an exposure, laws
+over the values of x hold for a given one: there parameters are taken as they are, and x does not change them.
 """
 
 from __future__ import annotations
@@ -86,14 +87,53 @@ def check_likelihood(
     check_distribution(wide, parameters, x.double(), support)
     check_gradients(wide, parameters, x.double())
     check_folding(wide, parameters, x.double())
+    check_exposure(wide, parameters, x.double())
     check_sample_law(wide, parameters[0], support, seed=seed)
     check_interface(fitted, parameters.float(), x)
     check_extremes(fitted, x, sizes=sizes)
 
 
+def at_given_exposure(likelihood: Likelihood) -> Likelihood:
+    """A copy whose `log_prob` takes the parameters as they are, whatever x's exposure."""
+    if not likelihood.has_exposure:
+        return likelihood
+    given = copy.copy(likelihood)
+    given.has_exposure = False
+    return given
+
+
+def check_exposure(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
+    """`log_prob` is that of the parameters at x's exposure, which changes with the observed counts alone.
+
+    In value and gradient, with and without unobserved entries, for the joint and for each feature.
+    """
+    parameters, given = parameters.detach().requires_grad_(), at_given_exposure(likelihood)
+    hidden = torch.zeros_like(x, dtype=torch.bool)
+    hidden.flatten(1)[:, 0] = True
+    for observed, filled in ((None, x), (~hidden, x.masked_fill(hidden, torch.nan)), (~hidden, x)):
+        exposed = likelihood.at_exposure(parameters, filled, observed)
+        assert exposed.shape == parameters.shape, f"at_exposure returns the shape {tuple(exposed.shape)}"
+        assert likelihood.has_exposure or exposed is parameters, (
+            "has_exposure is False, and at_exposure changes"
+        )
+        got, want = (
+            likelihood.log_prob(parameters, filled, observed),
+            given.log_prob(exposed, filled, observed),
+        )
+        _assert_close(got, want, 1e-9, "log_prob is not that at the exposure of x")
+        slope, wanted = (torch.autograd.grad(y.sum(), parameters, retain_graph=True)[0] for y in (got, want))
+        _assert_close(slope, wanted, 1e-9, "the gradient is not that at the exposure of x")
+    exposed = likelihood.at_exposure(parameters, x)
+    terms = likelihood.feature_log_prob(exposed, x).flatten(1).sum(1)
+    _assert_close(terms, likelihood.log_prob(parameters, x), 1e-9, "feature_log_prob is not log_prob's")
+    three = parameters.expand(3, *parameters.shape)
+    assert torch.equal(likelihood.at_exposure(three, x)[0], exposed), "at_exposure loses the sample axis"
+
+
 def feature_probabilities(likelihood: Likelihood, parameters: Tensor, support: Support) -> Tensor:
     """Probability of each point for each feature, (value, batch, *event), by `log_prob` of one feature at a time."""
     batch, event = len(parameters), likelihood.event_shape
+    likelihood = at_given_exposure(likelihood)
     x = support.values.reshape(-1, *[1] * (1 + len(event))).expand(-1, batch, *event)
     columns = []
     for index in range(likelihood.num_features):
@@ -117,6 +157,7 @@ def check_marginalizes(likelihood: Likelihood, parameters: Tensor, x: Tensor, su
     Values and gradients of the parameters are compared, with NaN in the unobserved entries; so is log p(x) with the
     sum over its features one by one, since they are independent.
     """
+    likelihood = at_given_exposure(likelihood)
     parameters = parameters.detach().requires_grad_()
     every = parameters.expand(len(support.values), *parameters.shape)
     for index in range(likelihood.num_features):
@@ -166,7 +207,7 @@ def check_distribution(
     assert law.batch_shape == shape, f"the distribution has batch shape {tuple(law.batch_shape)}, not {shape}"
     assert law.event_shape == (), "the distribution has event axes"
     axes = tuple(range(1, x.dim()))
-    got, want = likelihood.log_prob(parameters, x), law.log_prob(x).sum(axes)
+    got, want = at_given_exposure(likelihood).log_prob(parameters, x), law.log_prob(x).sum(axes)
     _assert_close(got, want, tolerance, "log_prob is not the distribution's")
     probabilities = feature_probabilities(likelihood, parameters, support)
     values = support.values.reshape(-1, *[1] * x.dim())
