@@ -277,6 +277,12 @@ def _headline(
             f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
             "model reads which are there, and learns from these."
         )
+        empty = int(dataset.train.isnan().all(0).sum()) if train.num_missing else 0
+        if empty:
+            lines.append(
+                f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
+                "examples to train on: what the model says of such a feature is made up."
+            )
     if config.model.likelihood.kind == "gaussian":
         lines += _unusual_features(dataset, config)
     lines.append(computing_on(device))
