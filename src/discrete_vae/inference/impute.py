@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,8 +29,9 @@ from discrete_vae.rng import key_to_seed, keyed_generator
 _STREAM = 0x696D70
 _ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 10, 11  # keys of a row's noise
 _PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
-_PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 3
+_PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
+_CACHED = 1 << 16  # numbers that stay in the cache while draws are averaged
 _FEWEST_CHAINS, _FEW = 4, 10.0
 
 Method: TypeAlias = Literal["importance", "chains"]
@@ -213,7 +215,8 @@ def _by_importance(
     log_weights, parameters, expected = proposals.draw(settings.num_samples, chunk_size)
     if settings.truncated:
         log_weights = truncated(log_weights)
-    chunks = (part.split(chunk_size) for part in (log_weights, parameters, expected))
+    at_once = max(1, _CACHED // max(1, expected[0].numel()))
+    chunks = (part.split(at_once) for part in (log_weights, parameters, expected))
     for weights, outputs, statistics in zip(*chunks, strict=True):
         moments.add(weights, statistics)
         if picks is not None:
@@ -329,42 +332,49 @@ class Partition:
 
     def __init__(self, likelihood: Likelihood, rows: Tensor, parameters: Tensor) -> None:
         self._likelihood = likelihood
-        statistics = likelihood.statistics(rows).flatten(1).double()
+        statistics = likelihood.statistics(rows).flatten(1)
         means = likelihood.expected_statistics(parameters).flatten(1)
         self._places = (statistics != statistics[0]).any(0).nonzero()[:, 0]
         differing = statistics[:, self._places]
         noise = (differing - means[:, self._places]).square().mean(0).sqrt()
         self._center = differing.mean(0)
         self._scale = noise.maximum(1e-6 * differing.std(0)) * math.sqrt(max(1, len(self._places)))
-        self._rows = self._scaled(statistics)
-        self._typical = self._log_counts = self._center.new_zeros(0)
+        self._rows = self._center.new_zeros(0, len(self._places))
+        self._offsets = self._center.new_zeros(0, dtype=torch.float64)  # log n_k + c_k / 2
+        self._typical = self._offsets
+        self.add(rows)
 
-    def _scaled(self, statistics: Tensor) -> Tensor:
-        return (statistics.flatten(1)[:, self._places].double() - self._center) / self._scale
+    def __len__(self) -> int:
+        return len(self._rows)
 
     def add(self, rows: Tensor) -> None:
         """Take rows that more proposals read."""
-        self._rows = torch.cat([self._rows, self._scaled(self._likelihood.statistics(rows))])
+        self._rows = torch.cat([self._rows, self.coordinates(self._likelihood.statistics(rows))])
 
-    def nearness(self, expected: Tensor, number: int) -> Tensor:
-        """-d_k(l) / 2 of draws for the last proposals, (draw, number), from E[T | l], (draw, *statistic_shape)."""
-        draws, rows = self._scaled(expected), self._rows[-number:]
-        return draws @ rows.T - 0.5 * (draws.square().sum(1, keepdim=True) + rows.square().sum(1))
+    def coordinates(self, expected: Tensor) -> Tensor:
+        """E[T | l] of draws, (draw, *statistic_shape), in units in which d_k is a square distance, (draw, statistic)."""
+        return (expected.flatten(1)[:, self._places] - self._center) / self._scale
+
+    def nearness(self, coordinates: Tensor, number: int) -> Tensor:
+        """-d_k(l) / 2 of draws for the last proposals, (draw, number) float64."""
+        rows = self._rows[-number:]
+        squares = coordinates.square().sum(1, keepdim=True) + rows.square().sum(1)
+        return (coordinates @ rows.T - 0.5 * squares).double()
 
     def settle(self, nearness: Tensor) -> None:
         """Set c_k and n_k of the proposals that have none, from -d_k / 2 of the draws of each, (draw, proposal)."""
-        count, width = nearness.shape
-        self._typical = torch.cat([self._typical, nearness.median(0).values])
-        self._log_counts = torch.cat([self._log_counts, nearness.new_full((width,), math.log(count))])
+        typical = nearness.median(0).values
+        self._typical = torch.cat([self._typical, typical])
+        self._offsets = torch.cat([self._offsets, math.log(len(nearness)) - typical])
 
-    def log_shares(self, nearness: Tensor) -> Tensor:
-        """log(f_k(l) / n_k) of draws for all proposals, (draw, proposal), from their -d_k(l) / 2."""
-        logits = nearness - self._typical
-        return logits - torch.logsumexp(logits + self._log_counts, 1, keepdim=True)
+    def log_sum(self, coordinates: Tensor, number: int) -> Tensor:
+        """log sum_k n_k exp(-(d_k(l) - c_k) / 2) of draws over the last proposals, (draw,)."""
+        return torch.logsumexp(self.nearness(coordinates, number) + self._offsets[-number:], 1)
 
-    def log_shares_of_last(self, expected: Tensor, number: int) -> Tensor:
+    def log_shares(self, expected: Tensor, number: int) -> Tensor:
         """log f_k(l) of draws for the last proposals, as if these were all and had one draw each, (draw, number)."""
-        return (self.nearness(expected, number) - self._typical[-number:]).log_softmax(1)
+        logits = self.nearness(self.coordinates(expected), number) - self._typical[-number:]
+        return logits.log_softmax(1)
 
 
 class Proposals:
@@ -430,13 +440,13 @@ class Proposals:
             expected = likelihood.expected_statistics(parameters.flatten(0, 1))
             found.add(torch.cat([part.log_weights for part in drawn]), parameters.flatten(0, 1), expected)
         self._partition = found.partition
-        return found.log_weights(), found.parameters, found.expected
+        return found.log_weights, torch.cat(found.parameters), torch.cat(found.expected)
 
     def log_shares(self, expected: Tensor, number: int) -> Tensor:
         """log f_k(l) for the last proposals as if these were all, (draw, number); 0 after one round."""
         if self._partition is None:
             return expected.new_zeros(len(expected), number)
-        return self._partition.log_shares_of_last(expected, number)
+        return self._partition.log_shares(expected, number)
 
     def propose(
         self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
@@ -450,15 +460,16 @@ class Proposals:
 
     def _picked(self, number: int, found: _Found) -> Tensor:
         """The decoder's output at latents that fill the gaps in a later round."""
-        row, picks = self._row, Resampled(self._num_fills, self._row.generator(_PICKS, number))
-        picks.add(found.log_weights(), found.parameters)
+        row = self._row
+        picked = found.pick(self._num_fills, row.generator(_PICKS, number))
         if number > 1:
-            return picks.values
-        starts = Resampled(_STARTS * self._num_fills, row.generator(_PICKS, 0))
+            return picked
         size = (len(self._prior), *row.x.shape[1:])
-        x, observed = row.x.expand(size), row.observed.expand(size)
-        starts.add(self._model.likelihood.log_prob(self._prior, x, observed), self._prior)
-        return torch.cat([picks.values, starts.values])
+        log_prob = self._model.likelihood.log_prob(self._prior, row.x.expand(size), row.observed.expand(size))
+        powers = torch.linspace(0, 1, _STARTS * self._num_fills, device=log_prob.device)
+        logits = log_prob.double()[:, None] * powers
+        starts = (logits + _gumbel(tuple(logits.shape), row.generator(_PICKS, 0))).argmax(0)
+        return torch.cat([picked, self._prior[starts]])
 
     def _filled(self, number: int, latents: Tensor) -> Tensor:
         """The row with its gaps drawn at each of some latents."""
@@ -468,45 +479,66 @@ class Proposals:
 
 
 class _Found:
-    """The draws of `Proposals` so far: those of the first round, until there are others."""
+    """The draws of `Proposals` so far: those of the first round, until there are others.
+
+    Attributes:
+        partition: Among the proposals; None in the first round.
+        log_weights: Of all draws, (draw,) float64, nats.
+        parameters: What the decoder makes of the draws, (draw, *parameter_shape), of each round.
+        expected: Expected statistics there, (draw, *statistic_shape), of each round.
+    """
 
     partition: Partition | None = None
-    parameters: Tensor
-    expected: Tensor
-    _raw: Tensor  # log-weights without shares
-    _nearness: Tensor  # (draw, proposal)
-    _own: Tensor  # the proposal of each draw, (draw, 1)
+    log_weights: Tensor
+
+    def __init__(self) -> None:
+        self.parameters: list[Tensor] = []
+        self.expected: list[Tensor] = []
+        self._coordinates: list[Tensor] = []
+        self._log_sums: Tensor  # over the proposals so far, (draw,)
 
     def read(self, likelihood: Likelihood, rows: Tensor, latents: Tensor) -> None:
         """Take the rows that the next proposals read, filled at these latents."""
         if self.partition is None:
             self.partition = Partition(likelihood, rows, latents)
-            return
-        self.partition.add(rows)
-        more = self.partition.nearness(self.expected, len(rows))
-        self._nearness = torch.cat([self._nearness, more], 1)
+            self.parameters, self.expected = [], []
+            self.log_weights = self._log_sums = self.log_weights.new_zeros(0)
+        else:
+            self.partition.add(rows)
 
     def add(self, log_weights: Tensor, parameters: Tensor, expected: Tensor) -> None:
         """Take draws of the last proposals, (draw, proposal), the other two flattened."""
-        count, width = log_weights.shape
+        self.parameters.append(parameters)
+        self.expected.append(expected)
         if self.partition is None:
-            self._raw, self.parameters, self.expected = log_weights.flatten(), parameters, expected
+            self.log_weights = log_weights.flatten()
             return
-        nearness = self.partition.nearness(expected, 0)
-        first = nearness.shape[1] - width
-        self.partition.settle(nearness[:, first:].unflatten(0, (count, width)).diagonal(dim1=1, dim2=2))
-        own = torch.arange(first, first + width, device=expected.device).repeat(count)[:, None]
-        new = (log_weights.flatten(), parameters, expected, nearness, own)
-        if first:
-            old = (self._raw, self.parameters, self.expected, self._nearness, self._own)
-            new = tuple(torch.cat(pair) for pair in zip(old, new, strict=True))
-        self._raw, self.parameters, self.expected, self._nearness, self._own = new
+        count, width = log_weights.shape
+        coordinates = self.partition.coordinates(expected)
+        nearness = self.partition.nearness(coordinates, width).unflatten(0, (count, width))
+        own = nearness.diagonal(dim1=1, dim2=2)
+        self.partition.settle(own)
+        weights = log_weights + own - own.median(0).values
+        if self._coordinates:
+            more = self.partition.log_sum(torch.cat(self._coordinates), width)
+            more = torch.logaddexp(self._log_sums, more)
+            self.log_weights = self.log_weights + (self._log_sums - more)
+            self._log_sums = more
+        self._coordinates.append(coordinates)
+        log_sums = self.partition.log_sum(coordinates, len(self.partition))
+        self.log_weights = torch.cat([self.log_weights, weights.flatten() - log_sums])
+        self._log_sums = torch.cat([self._log_sums, log_sums])
 
-    def log_weights(self) -> Tensor:
-        """Log-weights of all draws, (draw,) float64, nats."""
-        if self.partition is None:
-            return self._raw
-        return self._raw + self.partition.log_shares(self._nearness).gather(1, self._own)[:, 0]
+    def pick(self, number: int, generator: torch.Generator) -> Tensor:
+        """The decoder's output at independent picks by weight, (pick, *parameter_shape)."""
+        noise = _gumbel((len(self.log_weights), number), generator)
+        picked, firsts = (self.log_weights[:, None] + noise).argmax(0).tolist(), [0]
+        for part in self.parameters:
+            firsts.append(firsts[-1] + len(part))
+        rounds = [bisect_right(firsts, place) - 1 for place in picked]
+        return torch.stack(
+            [self.parameters[each][place - firsts[each]] for each, place in zip(rounds, picked, strict=True)]
+        )
 
 
 class IteratedResampling:
