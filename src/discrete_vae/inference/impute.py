@@ -31,6 +31,7 @@ _ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 10, 11
 _PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
+_MOST_STATISTICS = 64
 _CACHED = 1 << 16  # numbers that stay in the cache while draws are averaged
 _FEWEST_CHAINS, _FEW = 4, 10.0
 
@@ -317,9 +318,10 @@ class Partition:
 
         f_k(l) ~ n_k exp(-(d_k(l) - c_k) / 2),    d_k(l) = mean over i of (E[T_i | l] - T_i(x_k))^2 / s_i^2,
 
-    where q_k reads the row x_k, and T_i are the statistics of the likelihood that differ between these rows. s_i^2 is
-    the mean square of T_i(x_k) about its mean under the law that x_k was drawn from; c_k is the median of d_k over the
-    draws of q_k. So modes that lie further apart than this noise go to the proposals that read one of their values.
+    where q_k reads the row x_k, and T_i are the statistics of the likelihood that differ between these rows, at most 64
+    with the widest spread for their s_i. s_i^2 is the mean square of T_i(x_k) about its mean under the law that x_k was
+    drawn from; c_k is the median of d_k over the draws of q_k. So modes that lie further apart than this noise go to
+    the proposals that read one of their values.
 
     Source: Veach & Guibas 1995, "Optimally combining sampling techniques for Monte Carlo rendering", sections 3.1 and
     3.2 (f_k); the d_k are ours.
@@ -334,11 +336,13 @@ class Partition:
         self._likelihood = likelihood
         statistics = likelihood.statistics(rows).flatten(1)
         means = likelihood.expected_statistics(parameters).flatten(1)
-        self._places = (statistics != statistics[0]).any(0).nonzero()[:, 0]
-        differing = statistics[:, self._places]
-        noise = (differing - means[:, self._places]).square().mean(0).sqrt()
-        self._center = differing.mean(0)
-        self._scale = noise.maximum(1e-6 * differing.std(0)) * math.sqrt(max(1, len(self._places)))
+        spread = statistics.std(0)
+        noise = (statistics - means).square().mean(0).sqrt().maximum(1e-6 * spread)
+        differing = int((statistics != statistics[0]).any(0).sum())
+        # 0 / 0 where all rows are alike
+        self._places = (spread / noise).nan_to_num(0).topk(min(differing, _MOST_STATISTICS)).indices
+        self._center = statistics[:, self._places].mean(0)
+        self._scale = noise[self._places] * math.sqrt(max(1, len(self._places)))
         self._rows = self._center.new_zeros(0, len(self._places))
         self._offsets = self._center.new_zeros(0, dtype=torch.float64)  # log n_k + c_k / 2
         self._typical = self._offsets
@@ -356,25 +360,33 @@ class Partition:
         return (expected.flatten(1)[:, self._places] - self._center) / self._scale
 
     def nearness(self, coordinates: Tensor, number: int) -> Tensor:
-        """-d_k(l) / 2 of draws for the last proposals, (draw, number) float64."""
+        """-d_k(l) / 2 of draws for the last proposals, but for a term of l alone, (draw, number) float64."""
         rows = self._rows[-number:]
-        squares = coordinates.square().sum(1, keepdim=True) + rows.square().sum(1)
-        return (coordinates @ rows.T - 0.5 * squares).double()
+        return (coordinates @ rows.T - 0.5 * rows.square().sum(1)).double()
 
-    def settle(self, nearness: Tensor) -> None:
-        """Set c_k and n_k of the proposals that have none, from -d_k / 2 of the draws of each, (draw, proposal)."""
-        typical = nearness.median(0).values
+    def settle(self, coordinates: Tensor, nearness: Tensor) -> Tensor:
+        """Set c_k and n_k of the proposals that have none, from the draws of each.
+
+        Args:
+            coordinates: Of these draws, (draw, proposal, statistic).
+            nearness: Of each draw for the proposal that it is of, (draw, proposal).
+
+        Returns:
+            -(d_k(l) - c_k) / 2 of each draw for its own proposal, but for that term, (draw, proposal).
+        """
+        typical = (nearness - 0.5 * coordinates.square().sum(2)).median(0).values
         self._typical = torch.cat([self._typical, typical])
         self._offsets = torch.cat([self._offsets, math.log(len(nearness)) - typical])
+        return nearness - typical
 
     def log_sum(self, coordinates: Tensor, number: int) -> Tensor:
-        """log sum_k n_k exp(-(d_k(l) - c_k) / 2) of draws over the last proposals, (draw,)."""
+        """log sum_k n_k exp(-(d_k(l) - c_k) / 2) over the last proposals, but for the same term of l, (draw,)."""
         return torch.logsumexp(self.nearness(coordinates, number) + self._offsets[-number:], 1)
 
-    def log_shares(self, expected: Tensor, number: int) -> Tensor:
-        """log f_k(l) of draws for the last proposals, as if these were all and had one draw each, (draw, number)."""
-        logits = self.nearness(self.coordinates(expected), number) - self._typical[-number:]
-        return logits.log_softmax(1)
+    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
+        """log f_k(l) of draws for chosen proposals, as if these were all and had one draw each, (draw, chosen)."""
+        logits = self.nearness(self.coordinates(expected), len(self)) - self._typical
+        return logits[:, chosen].log_softmax(1)
 
 
 class Proposals:
@@ -442,11 +454,11 @@ class Proposals:
         self._partition = found.partition
         return found.log_weights, torch.cat(found.parameters), torch.cat(found.expected)
 
-    def log_shares(self, expected: Tensor, number: int) -> Tensor:
-        """log f_k(l) for the last proposals as if these were all, (draw, number); 0 after one round."""
+    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
+        """log f_k(l) for chosen proposals, as if these were all, (draw, chosen); all alike after one round."""
         if self._partition is None:
-            return expected.new_zeros(len(expected), number)
-        return self._partition.log_shares(expected, number)
+            return expected.new_zeros(len(expected), len(chosen))
+        return self._partition.log_shares(expected, chosen)
 
     def propose(
         self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
@@ -517,8 +529,7 @@ class _Found:
         coordinates = self.partition.coordinates(expected)
         nearness = self.partition.nearness(coordinates, width).unflatten(0, (count, width))
         own = nearness.diagonal(dim1=1, dim2=2)
-        self.partition.settle(own)
-        weights = log_weights + own - own.median(0).values
+        weights = log_weights + self.partition.settle(coordinates.unflatten(0, (count, width)), own)
         if self._coordinates:
             more = self.partition.log_sum(torch.cat(self._coordinates), width)
             more = torch.logaddexp(self._log_sums, more)
@@ -572,9 +583,9 @@ class IteratedResampling:
         self, proposals: Proposals, row: GappedRow, *, num_chains: int, num_candidates: int, chunk_size: int
     ) -> None:
         self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
-        number = min(num_candidates, len(proposals.features))
-        self._places = torch.arange(num_candidates, device=row.x.device) % number
-        self._features = proposals.features[-number:][self._places]
+        number = len(proposals.features)  # of all rounds, since later ones read modes as often as they are likely
+        self._chosen = torch.arange(num_candidates, device=row.x.device) * number // num_candidates
+        self._features = proposals.features[self._chosen]
         self._noise = row.generator(_NOISE)
         self._expected = proposals.likelihood.expected_statistics
         self._kept: tuple[Tensor, ...] | None = None
@@ -600,8 +611,8 @@ class IteratedResampling:
         parameters = torch.cat([part.parameters for part in drawn])
         shape = log_weights.shape
         expected = self._expected(parameters.flatten(0, 1))
-        shares = self._proposals.log_shares(expected, int(self._places.max()) + 1)[:, self._places]
-        shares = shares.log_softmax(1).unflatten(0, shape).diagonal(dim1=1, dim2=2)
+        shares = self._proposals.log_shares(expected, self._chosen)
+        shares = shares.unflatten(0, shape).diagonal(dim1=1, dim2=2)
         log_weights, expected = log_weights + shares, expected.unflatten(0, shape)
         chains = torch.arange(self._num_chains, device=log_weights.device)
         fresh = torch.ones_like(log_weights, dtype=torch.bool)
