@@ -197,9 +197,12 @@ class CategoricalLikelihood(Likelihood):
         codes = torch.arange(self.num_categories, dtype=x.dtype, device=x.device)
         return (x.unsqueeze(self._axis) == codes.reshape(-1, *[1] * len(self.event_shape))).to(x.dtype)
 
-    def expected_statistics(self, parameters: Tensor) -> Tensor:
+    def probabilities(self, parameters: Tensor) -> Tensor:
         """Probability of each code, (..., K, *event)."""
         return self.unfold(parameters).softmax(self._axis)
+
+    def expected_statistics(self, parameters: Tensor) -> Tensor:
+        return self.probabilities(parameters)
 
     @property
     def point_estimates(self) -> tuple[PointEstimate, ...]:
@@ -212,7 +215,7 @@ class CategoricalLikelihood(Likelihood):
 
     def mean(self, parameters: Tensor) -> Tensor:
         """The expected code, (..., *event): meaningful for ordered codes; `mode` is for the others."""
-        probabilities = self.expected_statistics(parameters).movedim(self._axis, -1)
+        probabilities = self.probabilities(parameters).movedim(self._axis, -1)
         codes = torch.arange(self.num_categories, dtype=probabilities.dtype, device=probabilities.device)
         return (probabilities * codes).sum(-1)
 
