@@ -320,7 +320,7 @@ def two_modes():
         for norm in model.posterior.norms:
             norm.scale.fill_(1)
         model.posterior.networks[0].output.weight[0, 0] = 60
-        model.posterior.norms[0].offset.fill_(30)
+        model.posterior.norms[0].running_mean.fill_(-30)
         model.prior.bias[0] = -0.5
         model.prior.bias[1] = 0.3
         model.decoder.network.output.weight.copy_(torch.tensor([[2.0, 0.0], [1.0, 0.5]]))

@@ -319,9 +319,9 @@ class Partition:
         f_k(l) ~ n_k exp(-(d_k(l) - c_k) / 2),    d_k(l) = mean over i of (E[T_i | l] - T_i(x_k))^2 / s_i^2,
 
     where q_k reads the row x_k, and T_i are the statistics of the likelihood that differ between these rows, at most 64
-    with the widest spread for their s_i. s_i^2 is the mean square of T_i(x_k) about its mean under the law that x_k was
-    drawn from; c_k is the median of d_k over the draws of q_k. So modes that lie further apart than this noise go to
-    the proposals that read one of their values.
+    with the widest spread for their s_i. s_i^2 is the mean of (E[T_i | l] - T_i(x_k))^2 over the first proposals and
+    their draws, and c_k the median of d_k over the draws of q_k. So modes between which proposals hardly go are parted,
+    and proposals that heed no gap share all draws evenly.
 
     Source: Veach & Guibas 1995, "Optimally combining sampling techniques for Monte Carlo rendering", sections 3.1 and
     3.2 (f_k); the d_k are ours.
@@ -329,15 +329,14 @@ class Partition:
     Args:
         likelihood: The likelihood.
         rows: Rows x_k, (proposal, *event), at least 2; more may follow by `add`.
-        parameters: Of the laws that their fills were drawn from, (proposal, *parameter_shape).
+        expected: E[T | l] of draws of each, (draw, proposal, *statistic_shape).
     """
 
-    def __init__(self, likelihood: Likelihood, rows: Tensor, parameters: Tensor) -> None:
+    def __init__(self, likelihood: Likelihood, rows: Tensor, expected: Tensor) -> None:
         self._likelihood = likelihood
         statistics = likelihood.statistics(rows).flatten(1)
-        means = likelihood.expected_statistics(parameters).flatten(1)
         spread = statistics.std(0)
-        noise = (statistics - means).square().mean(0).sqrt().maximum(1e-6 * spread)
+        noise = (expected.flatten(2) - statistics).square().mean((0, 1)).sqrt().maximum(1e-6 * spread)
         differing = int((statistics != statistics[0]).any(0).sum())
         # 0 / 0 where all rows are alike
         self._places = (spread / noise).nan_to_num(0).topk(min(differing, _MOST_STATISTICS)).indices
@@ -436,21 +435,16 @@ class Proposals:
             expected statistics of the likelihood there, (draw, *statistic_shape).
         """
         per_round = -(-num_samples // self._num_rounds)
-        likelihood, found = self._model.likelihood, _Found()
+        found, rows, width = _Found(self.likelihood), None, 1
         for number in range(self._num_rounds):
-            width = 1
             if number:
-                latents = self._picked(number, found)
-                rows = self._filled(number, latents)
-                found.read(likelihood, rows, latents)
+                rows = self._filled(number, self._picked(number, found))
                 features, width = self._model.read(rows, None), len(rows)
                 self.features = features if number == 1 else torch.cat([self.features, features])
-            drawn = list(
-                self.propose((_ROUNDS, number), self.features[-width:], -(-per_round // width), chunk_size)
-            )
-            parameters = torch.cat([part.parameters for part in drawn])
-            expected = likelihood.expected_statistics(parameters.flatten(0, 1))
-            found.add(torch.cat([part.log_weights for part in drawn]), parameters.flatten(0, 1), expected)
+            count = -(-per_round // width)
+            drawn = list(self.propose((_ROUNDS, number), self.features[-width:], count, chunk_size))
+            log_weights = torch.cat([part.log_weights for part in drawn])
+            found.add(rows, log_weights, torch.cat([part.parameters for part in drawn]))
         self._partition = found.partition
         return found.log_weights, torch.cat(found.parameters), torch.cat(found.expected)
 
@@ -503,29 +497,34 @@ class _Found:
     partition: Partition | None = None
     log_weights: Tensor
 
-    def __init__(self) -> None:
+    def __init__(self, likelihood: Likelihood) -> None:
+        self._likelihood = likelihood
         self.parameters: list[Tensor] = []
         self.expected: list[Tensor] = []
         self._coordinates: list[Tensor] = []
         self._log_sums: Tensor  # over the proposals so far, (draw,)
 
-    def read(self, likelihood: Likelihood, rows: Tensor, latents: Tensor) -> None:
-        """Take the rows that the next proposals read, filled at these latents."""
-        if self.partition is None:
-            self.partition = Partition(likelihood, rows, latents)
+    def add(self, rows: Tensor | None, log_weights: Tensor, parameters: Tensor) -> None:
+        """Take draws of more proposals.
+
+        Args:
+            rows: What they read, (proposal, *event); None in the first round.
+            log_weights: (draw, proposal) float64, nats, without shares.
+            parameters: (draw, proposal, *parameter_shape).
+        """
+        parameters, (count, width) = parameters.flatten(0, 1), log_weights.shape
+        expected = self._likelihood.expected_statistics(parameters)
+        if rows is not None and self.partition is None:
+            self.partition = Partition(self._likelihood, rows, expected.unflatten(0, (count, width)))
             self.parameters, self.expected = [], []
             self.log_weights = self._log_sums = self.log_weights.new_zeros(0)
-        else:
+        elif rows is not None and self.partition is not None:
             self.partition.add(rows)
-
-    def add(self, log_weights: Tensor, parameters: Tensor, expected: Tensor) -> None:
-        """Take draws of the last proposals, (draw, proposal), the other two flattened."""
         self.parameters.append(parameters)
         self.expected.append(expected)
         if self.partition is None:
             self.log_weights = log_weights.flatten()
             return
-        count, width = log_weights.shape
         coordinates = self.partition.coordinates(expected)
         nearness = self.partition.nearness(coordinates, width).unflatten(0, (count, width))
         own = nearness.diagonal(dim1=1, dim2=2)
