@@ -108,7 +108,9 @@ def table():
     likelihood = TableLikelihood((len(COLUMNS),), COLUMNS)
     model = DiscreteVAE(
         prior=RBM(1, 1),
-        posterior=HierarchicalPosterior(likelihood.input_shape[0], [[0], [1]], (), SpikeExponential(beta=2.0)),
+        posterior=HierarchicalPosterior(
+            likelihood.input_shape[0], [[0], [1]], (), SpikeExponential(beta=2.0)
+        ),
         likelihood=likelihood,
     )
     x = torch.tensor([[0.0, 0, -1, 0, 0, 1, 0], [1, 1, 1, 0, 1, 9, 3], [1, 2, 0.5, 0, 2, 3, 4]])
@@ -307,7 +309,7 @@ def test_draws_have_the_law_and_means_agree(method):
 
 
 def two_modes():
-    """A column of two spikes, 0 and 1, and a posterior that believes what it reads there, and 1 where it reads a gap."""
+    """A column of two spikes, and a posterior that believes what it reads there and takes a gap for one of them."""
     torch.manual_seed(7)
     model = DiscreteVAE(
         prior=RBM(1, 1),
@@ -377,7 +379,7 @@ def test_chains_that_have_not_forgotten_their_start_state_it_in_their_error():
         off = np.abs(found.filled - right.numpy())[gaps]
         assert (off / found.std_error[gaps]).max() < 4
         effective.append(found.effective_samples)
-    assert np.min(effective, 0).max() < 400  # one may be right by luck
+    assert np.min(effective, 0).max() < 1000  # one may be right by luck
 
 
 def test_an_example_is_filled_alike_whatever_the_others():

@@ -91,9 +91,7 @@ def _with_layers(
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
 
-def _sample_of(
-    model: DiscreteVAE, parameters: Tensor, numbers: Sequence[int], seed: int
-) -> Tensor:
+def _sample_of(model: DiscreteVAE, parameters: Tensor, numbers: Sequence[int], seed: int) -> Tensor:
     """A draw of p(x | zeta, h) for each example, (batch, *event); their numbers key the noise."""
     # on the CPU, so that it is the same on every device
     likelihood, rows = deepcopy(model.likelihood).cpu(), parameters.cpu().split(1)

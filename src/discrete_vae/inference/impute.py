@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import BINARY, check_positive_int
+from discrete_vae.checks import check_positive_int
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
@@ -355,7 +355,7 @@ class Partition:
         self._rows = torch.cat([self._rows, self.coordinates(self._likelihood.statistics(rows))])
 
     def coordinates(self, expected: Tensor) -> Tensor:
-        """E[T | l] of draws, (draw, *statistic_shape), in units in which d_k is a square distance, (draw, statistic)."""
+        """E[T | l], (draw, *statistic_shape), in units in which d_k is a square distance, (draw, statistic)."""
         return (expected.flatten(1)[:, self._places] - self._center) / self._scale
 
     def nearness(self, coordinates: Tensor, number: int) -> Tensor:
@@ -582,7 +582,9 @@ class IteratedResampling:
         self, proposals: Proposals, row: GappedRow, *, num_chains: int, num_candidates: int, chunk_size: int
     ) -> None:
         self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
-        number = len(proposals.features)  # of all rounds, since later ones read modes as often as they are likely
+        number = len(
+            proposals.features
+        )  # of all rounds, since later ones read modes as often as they are likely
         self._chosen = torch.arange(num_candidates, device=row.x.device) * number // num_candidates
         self._features = proposals.features[self._chosen]
         self._noise = row.generator(_NOISE)
@@ -623,7 +625,7 @@ class IteratedResampling:
         picked = (log_weights + _gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
         if self._kept is not None:
             self.num_moves += int((picked != self._kept[0]).sum())
-        self._kept = tuple([picked, *(each[chains, picked] for each in (log_weights, parameters, expected))])
+        self._kept = (picked, *(each[chains, picked] for each in (log_weights, parameters, expected)))
         self.num_steps += 1
         return log_weights, expected, fresh
 

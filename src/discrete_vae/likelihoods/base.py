@@ -11,7 +11,14 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from discrete_vae.checks import BINARY, Domain, check_positive_int, check_tensor, extremes, values_are_readable
+from discrete_vae.checks import (
+    BINARY,
+    Domain,
+    check_positive_int,
+    check_tensor,
+    extremes,
+    values_are_readable,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import full_precision
 

@@ -431,7 +431,9 @@ class TableLikelihood(Likelihood):
 
     def _in_a_row(self, parts: Sequence[Tensor]) -> Tensor:
         """Statistics of all kinds, one after the other, from those of each."""
-        flat = [part.flatten(-len(kind.statistic_shape)) for kind, part in zip(self.kinds, parts, strict=True)]
+        flat = [
+            part.flatten(-len(kind.statistic_shape)) for kind, part in zip(self.kinds, parts, strict=True)
+        ]
         return torch.cat(flat, -1)
 
     def _each(self, parameters: Tensor, call: Callable[[Likelihood, Tensor], Tensor]) -> Tensor:
