@@ -271,7 +271,6 @@ def test_a_table_has_neither_a_mean_nor_a_mode_of_all_columns(model, filling):
     assert caught.value.argument == "noise"
 
 
-
 def test_counts_have_the_exposure_of_their_own_columns():
     """The total is that of the columns that say so; the law of each group is that which it has alone."""
     columns = [

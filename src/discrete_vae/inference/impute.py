@@ -471,11 +471,13 @@ class Proposals:
         if number > 1:
             return picked
         size = (len(self._prior), *row.x.shape[1:])
-        log_prob = self._model.likelihood.log_prob(self._prior, row.x.expand(size), row.observed.expand(size))
+        x, observed = row.x.expand(size), row.observed.expand(size)
+        log_prob = self.likelihood.log_prob(self._prior, x, observed)
         powers = torch.linspace(0, 1, _STARTS * self._num_fills, device=log_prob.device)
         logits = log_prob.double()[:, None] * powers
         starts = (logits + _gumbel(tuple(logits.shape), row.generator(_PICKS, 0))).argmax(0)
-        return torch.cat([picked, self._prior[starts]])
+        exposed = self.likelihood.at_exposure(self._prior, x, observed)
+        return torch.cat([picked, exposed[starts]])
 
     def _filled(self, number: int, latents: Tensor) -> Tensor:
         """The row with its gaps drawn at each of some latents."""
