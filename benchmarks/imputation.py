@@ -35,7 +35,7 @@ from discrete_vae.config import instantiate
 from discrete_vae.data.splits import subset_indices
 from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
 from discrete_vae.inference.encode import nearest_codes
-from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, truncated
+from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, prior_draws, truncated
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.importance import ImportanceSampler
 from discrete_vae.rng import key_to_seed
@@ -81,13 +81,11 @@ def by_model(
     model: DiscreteVAE, importance_sampler: ImportanceSampler, row: GappedRow, num_samples: int, chunk: int
 ) -> ByModel:
     """Fill one image."""
-    proposals = Proposals(model, importance_sampler, row, num_rounds=10, num_fills=5)
-    parts: list[tuple[Tensor, Tensor, Tensor]] = []
-    for log_weights, parameters in proposals.draw(num_samples, chunk):
-        size = (len(parameters), *row.x.shape[1:])
-        hidden = model.likelihood.log_prob(parameters, row.x.expand(size), ~row.observed.expand(size))
-        parts.append((log_weights, hidden.double(), model.likelihood.mean(parameters)))
-    whole, of_hidden, means = (torch.cat(column) for column in zip(*parts, strict=True))
+    proposals = Proposals(model, importance_sampler, row, prior_draws(model, 0), num_rounds=10, num_fills=5)
+    whole, parameters, means = proposals.draw(num_samples, chunk)
+    size = (len(parameters), *row.x.shape[1:])
+    hidden = model.likelihood.log_prob(parameters, row.x.expand(size), ~row.observed.expand(size))
+    of_hidden = hidden.double()
     found, joint, ess = {}, {}, 0.0
     for name, log_weights in (("the model", whole), ("the model, truncated", truncated(whole))):
         moments = WeightedMoments()

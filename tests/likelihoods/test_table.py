@@ -20,7 +20,7 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.inference import impute
+from discrete_vae.inference import ImputationSettings, denoise_rows, impute, reconstruct_rows
 from discrete_vae.likelihoods.table import (
     CategoryLikelihood,
     OrdinalLikelihood,
@@ -249,10 +249,26 @@ def test_values_of_another_kind_are_refused(model, place, value):
         model.elbo(x)
 
 
-def test_averages_of_codes_fill_no_gap(model):
+def test_several_reconstructions_are_averaged_by_probabilities(model):
+    """An average of codes is no value: a table comes back with codes that its columns have."""
+    x = rows(6, seed=7)
+    many = reconstruct_rows(model, x, num_draws=5)
+    for place, column in enumerate(COLUMNS):
+        if not isinstance(column, RealColumnConfig | CountColumnConfig):
+            assert set(many[:, place]) <= set(range(len(column.values)))
+    clean = denoise_rows(model, x, num_draws=5)
+    assert set(clean[:, 2]) <= {0.0, 1.0, 2.0}
+
+
+@pytest.mark.parametrize("filling", ["mean", "mode"])
+def test_a_table_has_neither_a_mean_nor_a_mode_of_all_columns(model, filling):
+    gaps = rows(3).index_fill(1, torch.tensor([2]), torch.nan)
     with pytest.raises(InvalidInputError) as caught:
-        impute(model, rows(3).index_fill(1, torch.tensor([2]), torch.nan))
-    assert caught.value.argument == "model"
+        impute(model, gaps, settings=ImputationSettings(filling=filling))
+    assert caught.value.argument == "filling"
+    with pytest.raises(InvalidInputError) as caught:
+        denoise_rows(model, rows(3), noise=0.1)
+    assert caught.value.argument == "noise"
 
 
 def test_counts_have_the_exposure_of_their_own_columns():

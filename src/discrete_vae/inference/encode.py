@@ -91,21 +91,13 @@ def _with_layers(
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
 
-def _statistic_of(
-    model: DiscreteVAE, parameters: Tensor, statistic: Statistic, numbers: Sequence[int], seed: int
-) -> Tensor:
-    """A statistic of p(x | zeta, h) for each example, (batch, *event); their numbers key the noise of samples."""
-    likelihood = model.likelihood
-    if statistic == "mean":
-        found = likelihood.mean(parameters)
-    elif statistic == "mode":
-        found = likelihood.mode(parameters)
-    else:  # on the CPU, so that it is the same on every device
-        likelihood, rows = deepcopy(likelihood).cpu(), parameters.cpu().split(1)
-        noise = (keyed_generator(seed, _SAMPLE_STREAM, number) for number in numbers)
-        drawn = [likelihood.sample(row, generator=each) for row, each in zip(rows, noise, strict=True)]
-        found = torch.cat(drawn).to(parameters.device)
-    return model._check_finite(f"the decoder's {statistic}", found)
+def _sample_of(model: DiscreteVAE, parameters: Tensor, numbers: Sequence[int], seed: int) -> Tensor:
+    """A draw of p(x | zeta, h) for each example, (batch, *event); their numbers key the noise."""
+    # on the CPU, so that it is the same on every device
+    likelihood, rows = deepcopy(model.likelihood).cpu(), parameters.cpu().split(1)
+    noise = (keyed_generator(seed, _SAMPLE_STREAM, number) for number in numbers)
+    drawn = [likelihood.sample(row, generator=each) for row, each in zip(rows, noise, strict=True)]
+    return torch.cat(drawn).to(parameters.device)
 
 
 # Codes of examples.
@@ -200,6 +192,9 @@ def reconstruct_rows(
 ) -> np.ndarray:
     """E[x | zeta, h] of each example for latents of its own, or another statistic of p(x | zeta, h).
 
+    Codes and binary columns of tables have no mean: there "mean" is the most probable value, by probabilities that are
+    averaged over the draws.
+
     Args:
         model: The model.
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values, which are filled.
@@ -229,14 +224,21 @@ def reconstruct_rows(
         def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None)
             features = model.read(opened, observed)
-            total = torch.zeros(())
+            likelihood, total = model.likelihood, torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
                 latents = most_probable(model, features) if code else drawn(model, features, noise)
                 parameters = model.parameters_of(latents.decoder_input)
-                parameters = model.likelihood.at_exposure(parameters, opened, observed)
-                total = total + _statistic_of(model, parameters, statistic, rows, seed).float()
-            return {"x": total / num_draws}
+                parameters = likelihood.at_exposure(parameters, opened, observed)
+                if statistic == "mean":
+                    found = likelihood.expected_statistics(parameters)
+                elif statistic == "mode":
+                    found = likelihood.mode(parameters)
+                else:
+                    found = _sample_of(model, parameters, rows, seed)
+                total = total + model._check_finite(f"the decoder's {statistic}", found).float()
+            total = total / num_draws
+            return {"x": likelihood.point_estimate(total, total)[0] if statistic == "mean" else total}
 
         return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
 
@@ -282,6 +284,8 @@ def denoise_rows(
     p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
     E[x_i | y_i, zeta, h].
 
+    Codes and binary columns of tables are the most probable ones, as in `reconstruct_rows`.
+
     Args:
         model: The model.
         x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
@@ -310,7 +314,8 @@ def denoise_rows(
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
                 parameters = model.parameters_of(latents.decoder_input)
-                mean = model.likelihood.mean(model.likelihood.at_exposure(parameters, opened, observed))
+                parameters = model.likelihood.at_exposure(parameters, opened, observed)
+                mean = model.likelihood.expected_statistics(parameters)
                 weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
                 if noise is not None:
                     mean, of_noisy = _clean(mean, opened, observed, noise)
@@ -319,8 +324,9 @@ def denoise_rows(
                 means.append(model._check_finite("the decoder's mean", mean).float())
                 weights.append(weight)
             shares = torch.stack(weights).softmax(0).float()
-            shares = shares.reshape(*shares.shape, *[1] * len(model.event_shape))
-            return {"x": (shares * torch.stack(means)).sum(0)}
+            shares = shares.reshape(*shares.shape, *[1] * (means[0].dim() - 1))
+            total = (shares * torch.stack(means)).sum(0)
+            return {"x": model.likelihood.point_estimate(total, total)[0]}
 
         return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import BINARY, check_positive_int
+from discrete_vae.checks import check_positive_int
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
-from discrete_vae.likelihoods.base import Likelihood, validate_batch
-from discrete_vae.likelihoods.families import CategoricalLikelihood
-from discrete_vae.likelihoods.table import TableLikelihood
+from discrete_vae.likelihoods.base import Likelihood, PointEstimate, validate_batch
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
@@ -28,11 +28,14 @@ from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
 _ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 10, 11  # keys of a row's noise
+_PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
+_PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
+_MOST_STATISTICS = 64
+_CACHED = 1 << 16  # numbers that stay in the cache while draws are averaged
 _FEWEST_CHAINS, _FEW = 4, 10.0
 
 Method: TypeAlias = Literal["importance", "chains"]
-Filling: TypeAlias = Literal["mean", "mode"]
 
 
 @dataclass(frozen=True)
@@ -43,19 +46,22 @@ class ImputationSettings:
         method: "importance" weighs draws of the latents, exact as num_samples grows; "chains" moves chains by iterated
             importance resampling, exact as num_steps grows.
         filling: "mean", E[x | observed entries], for bits a probability; "mode", the most probable value, for bits and
-            codes alone. None is the mode for codes, which have no useful mean, and the mean for all others.
+            codes alone. None is the mode for codes, which have no mean, and for binary columns of tables, and the mean
+            for all others.
         num_draws: Draws of each example besides, from p(x | observed entries).
-        num_samples: Draws of the latents per example, those of all rounds together. Chains start after them.
-        num_rounds: Rounds in which proposals learn from earlier draws, see `Proposals`.
+        num_samples: Draws of the latents per example, those of all rounds together, which are in memory. Chains start
+            after them.
+        num_rounds: Rounds in which proposals learn from earlier draws, see `Proposals`; draws of the first do not count
+            where there are more.
         num_fills: Ways in which a round's proposals read the gaps.
         truncated: Truncate importance weights, see `discrete_vae.inference.impute.truncated`, where draws have few
-            effective samples. All draws of an example are then in memory.
+            effective samples.
         num_steps: Steps of the chains; the first fifth is left out of means.
         num_candidates: Candidates per step, at least 2.
     """
 
     method: Method = "importance"
-    filling: Filling | None = None
+    filling: PointEstimate | None = None
     num_draws: int = 0
     num_samples: int = 1000
     num_rounds: int = 10
@@ -65,7 +71,7 @@ class ImputationSettings:
     num_candidates: int = 20
 
     def __post_init__(self) -> None:
-        for name, words in (("method", get_args(Method)), ("filling", (None, *get_args(Filling)))):
+        for name, words in (("method", get_args(Method)), ("filling", (None, *get_args(PointEstimate)))):
             if (given := getattr(self, name)) not in words:
                 rule = f"must be one of {', '.join(map(str, words))}"
                 raise InvalidInputError(name, rule, repr(given)[:80], "Leave it out for the default.")
@@ -148,17 +154,18 @@ def impute(
     """
     settings = ImputationSettings() if settings is None else settings
     likelihood = model.likelihood
-    filling = _filling(likelihood, settings)
+    likelihood.check_point_estimate(settings.filling)
     x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
     x = x.to(torch.promote_types(model.dtype, torch.float32))
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
     # log Z is a factor of all weights
     with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:
         chunk_size = samples_in_memory(model, _MAX_MEMORY)
+        prior = prior_draws(model, seed)
 
         def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
             one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]))
-            return _fill_row(model, sampler, one, settings, filling, chunk_size)
+            return _fill_row(model, sampler, one, settings, prior, chunk_size)
 
         found = in_batches(model, gapped, compute, numbers=numbers, batch_size=1, report=report)
     _warn_if_few(found["effective_samples"], settings, numbers)
@@ -170,7 +177,7 @@ def _fill_row(
     sampler: ImportanceSampler,
     row: GappedRow,
     settings: ImputationSettings,
-    filling: Filling,
+    prior: Tensor,
     chunk_size: int,
 ) -> dict[str, Tensor]:
     """The fields of `Imputed` for one row, each with an axis of length 1 first."""
@@ -179,11 +186,11 @@ def _fill_row(
         whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
-    proposals = Proposals(model, sampler, row, num_rounds=settings.num_rounds, num_fills=settings.num_fills)
+    rounds = {"num_rounds": settings.num_rounds, "num_fills": settings.num_fills}
+    proposals = Proposals(model, sampler, row, prior, **rounds)
     estimate = _by_importance if settings.method == "importance" else _by_chains
     mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
-    if filling == "mode":
-        mean, error = _mode(model.likelihood, mean, error)
+    mean, error = model.likelihood.point_estimate(mean[None], error[None], settings.filling)
     mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
         "filled": torch.where(row.observed, x, mean),
@@ -197,7 +204,8 @@ def _fill_row(
 
 
 _Estimate: TypeAlias = tuple[Tensor, Tensor, float, Tensor | None]
-"""Means and standard errors of `_summary`, effective samples, and the decoder's output for each draw."""
+"""E[T(x) | observed entries], (*statistic_shape), its standard errors, effective samples, and the decoder's output for
+each draw."""
 
 
 def _by_importance(
@@ -205,16 +213,15 @@ def _by_importance(
 ) -> _Estimate:
     moments, wanted = WeightedMoments(), settings.num_draws
     picks = Resampled(wanted, row.generator(_DRAWS)) if wanted else None
-    draws: Iterable[Chunk] = proposals.draw(settings.num_samples, chunk_size)
-    if settings.truncated:  # by the weights of all
-        weights, outputs = zip(*draws, strict=True)
-        draws = zip(
-            truncated(torch.cat(weights)).split([len(each) for each in weights]), outputs, strict=True
-        )
-    for log_weights, parameters in draws:
-        moments.add(log_weights, _summary(model.likelihood, parameters))
+    log_weights, parameters, expected = proposals.draw(settings.num_samples, chunk_size)
+    if settings.truncated:
+        log_weights = truncated(log_weights)
+    at_once = max(1, _CACHED // max(1, expected[0].numel()))
+    chunks = (part.split(at_once) for part in (log_weights, parameters, expected))
+    for weights, outputs, statistics in zip(*chunks, strict=True):
+        moments.add(weights, statistics)
         if picks is not None:
-            picks.add(log_weights, parameters)
+            picks.add(weights, outputs)
     values = None if picks is None else picks.values
     return moments.mean, moments.std_error, moments.effective_samples, values
 
@@ -222,43 +229,29 @@ def _by_importance(
 def _by_chains(
     model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
 ) -> _Estimate:
-    for _ in proposals.draw(settings.num_samples, chunk_size):
-        pass  # the proposals learn
+    proposals.draw(settings.num_samples, chunk_size)  # the proposals learn
     num_chains = max(_FEWEST_CHAINS, settings.num_draws)
     sizes = {"num_candidates": settings.num_candidates, "chunk_size": chunk_size}
     chains = IteratedResampling(proposals, row, num_chains=num_chains, **sizes)
     left_out, sums, pooled = settings.num_steps // 5, 0.0, WeightedMoments()
     for step in range(settings.num_steps):
-        log_weights, parameters, fresh = chains.step()
-        values = _summary(model.likelihood, parameters.flatten(0, 1)).double()
-        pooled.add(log_weights[fresh], values[fresh.flatten()])
+        log_weights, values, fresh = chains.step()
+        values = values.double()
+        pooled.add(log_weights[fresh], values[fresh])
         if step >= left_out:
-            weights, values = torch.softmax(log_weights, 1), values.unflatten(0, fresh.shape)
+            weights = torch.softmax(log_weights, 1)
             powers = torch.stack([values, values.square()])
             sums = sums + torch.einsum("nk,pnk...->pn...", weights.double(), powers)
     means, squares = torch.as_tensor(sums) / (settings.num_steps - left_out)
     mean, spread = means.mean(0), means.std(0) / math.sqrt(num_chains)
     # chains that have not forgotten their start agree with each other, and not with all candidates weighted together
     error = torch.hypot(spread, mean - pooled.mean)
-    independent = ((squares.mean(0) - mean.square()) / error.square())[..., ~row.observed[0]]
+    values_of = partial(model.likelihood.point_estimate, mean, kind=settings.filling)
+    variance, its_error = values_of(squares.mean(0) - mean.square())[1], values_of(error)[1]
+    independent = (variance / its_error.square())[~row.observed[0]]
     effective = min([num_chains + chains.num_moves, *independent[independent.isfinite()].tolist()])
     picks = chains.parameters[: settings.num_draws] if settings.num_draws else None
     return mean, error, float(effective), picks
-
-
-def _summary(likelihood: Likelihood, parameters: Tensor) -> Tensor:
-    """The mean of p(x | latents), or of codes the probability of each, (draw, [code,] *event)."""
-    if isinstance(likelihood, CategoricalLikelihood):
-        return likelihood.probabilities(parameters)
-    return likelihood.mean(parameters)
-
-
-def _mode(likelihood: Likelihood, mean: Tensor, error: Tensor) -> tuple[Tensor, Tensor]:
-    """The most probable value of each entry, and the standard error of its probability."""
-    if not isinstance(likelihood, CategoricalLikelihood):
-        return (mean > 0.5).to(mean.dtype), error
-    code = mean.argmax(0, keepdim=True)
-    return code[0].to(mean.dtype), error.gather(0, code)[0]
 
 
 def _warn_if_few(
@@ -279,26 +272,7 @@ def _warn_if_few(
     )
 
 
-def _filling(likelihood: Likelihood, settings: ImputationSettings) -> Filling:
-    """The statistic that fills gaps."""
-    if isinstance(likelihood, TableLikelihood):  # an average of its codes is no value
-        repair = "Draw from likelihood.sample, or decode its mode."
-        raise InvalidInputError("model", "must have features of one kind to be imputed", "a table", repair)
-    codes = isinstance(likelihood, CategoricalLikelihood)
-    if codes and settings.filling == "mean":
-        rule = "must be 'mode' or draws for codes, which have no mean"
-        raise InvalidInputError("filling", rule, "'mean'", "Leave it out.")
-    if settings.filling == "mode" and not codes and likelihood.domain(exact=True) != BINARY:
-        rule = "must be left out for values that are neither bits nor codes"
-        raise InvalidInputError("filling", rule, "'mode'", "Leave it out, or take draws.")
-    return settings.filling or ("mode" if codes else "mean")
-
-
 # Proposals of the latents of a row, and what weighs them.
-
-
-Chunk: TypeAlias = tuple[Tensor, Tensor]
-"""Log-weights, (draw,), nats, and what the decoder makes of the draws, (draw, *parameter_shape)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -320,14 +294,108 @@ class GappedRow(ShowsShapes):
         return keyed_generator(self.seed, *key, device=self.x.device)
 
 
+def prior_draws(model: DiscreteVAE, seed: int) -> Tensor:
+    """What the decoder makes of draws from the prior, of which some start as fills, (draw, *parameter_shape).
+
+    Chains need not have forgotten their start: whatever fills a gap, the weights are right.
+    """
+    noise = keyed_generator(seed, _STREAM, _PRIOR, device=model.prior.bias.device)
+    drawn = model.sample(_PRIOR_DRAWS, num_sweeps=_PRIOR_SWEEPS, generator=noise)
+    return model.parameters_of(model.hierarchy.decoder_input(drawn.zeta, drawn.h))
+
+
+class Partition:
+    """Shares of several proposals in each draw of the latents, which sum to 1.
+
+    For any f_k(l) >= 0 that sum to 1 over the proposals q_k at every l, draws l_ki of q_k, i = 1, ..., n_k, estimate
+    p(x_observed) together without bias by the sum of their weights
+
+        f_k(l_ki) p(x_observed, l_ki) / (n_k q_k(l_ki)).
+
+    With f_k ~ n_k instead, each proposal has to estimate all of p(x_observed) alone. One that stays in one of two modes
+    then estimates the part of that mode, so each mode counts as often as proposals stay in it. f_k ~ n_k q_k(l), the
+    balance heuristic, has nearly the least variance, but runs all networks for each k. Here
+
+        f_k(l) ~ n_k exp(-(d_k(l) - c_k) / 2),    d_k(l) = mean over i of (E[T_i | l] - T_i(x_k))^2 / s_i^2,
+
+    where q_k reads the row x_k, and T_i are the statistics of the likelihood that differ between these rows, at most 64
+    with the widest spread for their s_i. s_i^2 is the mean of (E[T_i | l] - T_i(x_k))^2 over the first proposals and
+    their draws, and c_k the median of d_k over the draws of q_k. So modes between which proposals hardly go are parted,
+    and proposals that heed no gap share all draws evenly.
+
+    Source: Veach & Guibas 1995, "Optimally combining sampling techniques for Monte Carlo rendering", sections 3.1 and
+    3.2 (f_k); the d_k are ours.
+
+    Args:
+        likelihood: The likelihood.
+        rows: Rows x_k, (proposal, *event), at least 2; more may follow by `add`.
+        expected: E[T | l] of draws of each, (draw, proposal, *statistic_shape).
+    """
+
+    def __init__(self, likelihood: Likelihood, rows: Tensor, expected: Tensor) -> None:
+        self._likelihood = likelihood
+        statistics = likelihood.statistics(rows).flatten(1)
+        spread = statistics.std(0)
+        noise = (expected.flatten(2) - statistics).square().mean((0, 1)).sqrt().maximum(1e-6 * spread)
+        differing = int((statistics != statistics[0]).any(0).sum())
+        # 0 / 0 where all rows are alike
+        self._places = (spread / noise).nan_to_num(0).topk(min(differing, _MOST_STATISTICS)).indices
+        self._center = statistics[:, self._places].mean(0)
+        self._scale = noise[self._places] * math.sqrt(max(1, len(self._places)))
+        self._rows = self._center.new_zeros(0, len(self._places))
+        self._offsets = self._center.new_zeros(0, dtype=torch.float64)  # log n_k + c_k / 2
+        self._typical = self._offsets
+        self.add(rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(self, rows: Tensor) -> None:
+        """Take rows that more proposals read."""
+        self._rows = torch.cat([self._rows, self.coordinates(self._likelihood.statistics(rows))])
+
+    def coordinates(self, expected: Tensor) -> Tensor:
+        """E[T | l], (draw, *statistic_shape), in units in which d_k is a square distance, (draw, statistic)."""
+        return (expected.flatten(1)[:, self._places] - self._center) / self._scale
+
+    def nearness(self, coordinates: Tensor, number: int) -> Tensor:
+        """-d_k(l) / 2 of draws for the last proposals, but for a term of l alone, (draw, number) float64."""
+        rows = self._rows[-number:]
+        return (coordinates @ rows.T - 0.5 * rows.square().sum(1)).double()
+
+    def settle(self, coordinates: Tensor, nearness: Tensor) -> Tensor:
+        """Set c_k and n_k of the proposals that have none, from the draws of each.
+
+        Args:
+            coordinates: Of these draws, (draw, proposal, statistic).
+            nearness: Of each draw for the proposal that it is of, (draw, proposal).
+
+        Returns:
+            -(d_k(l) - c_k) / 2 of each draw for its own proposal, but for that term, (draw, proposal).
+        """
+        typical = (nearness - 0.5 * coordinates.square().sum(2)).median(0).values
+        self._typical = torch.cat([self._typical, typical])
+        self._offsets = torch.cat([self._offsets, math.log(len(nearness)) - typical])
+        return nearness - typical
+
+    def log_sum(self, coordinates: Tensor, number: int) -> Tensor:
+        """log sum_k n_k exp(-(d_k(l) - c_k) / 2) over the last proposals, but for the same term of l, (draw,)."""
+        return torch.logsumexp(self.nearness(coordinates, number) + self._offsets[-number:], 1)
+
+    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
+        """log f_k(l) of draws for chosen proposals, as if these were all and had one draw each, (draw, chosen)."""
+        logits = self.nearness(self.coordinates(expected), len(self)) - self._typical
+        return logits[:, chosen].log_softmax(1)
+
+
 class Proposals:
     """q(. | the observed entries), from which the latents of a row are proposed, round after round.
 
     In the first round the posterior reads in the gaps what it reads there in training: nothing but the mask, or the
     training mean where the model knows no gaps. In each later round it reads the row filled in several ways: each a
-    draw of p(x_gaps | latents), the latents picked among all draws so far by their weights. A draw's weight is
-    p(x_observed, latents) / q(latents | the row as it was read): its expectation is p(x_observed) in every round, given
-    all earlier ones, and so rounds are pooled.
+    draw of p(x_gaps | latents), the latents picked among all draws so far by their weights. In the second round most of
+    these latents are draws of the prior, picked by p(x_observed | latents), since draws of the posterior may all lie in
+    one of several modes. The draws of all rounds but the first are pooled, with the weights of `Partition`.
 
     Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
 
@@ -335,8 +403,12 @@ class Proposals:
         model: The model.
         sampler: Of that model, open.
         row: The row.
-        num_rounds: Rounds.
-        num_fills: Ways in which the row is filled in a later round.
+        prior: Of `prior_draws`.
+        num_rounds: Rounds; one is the first alone.
+        num_fills: Ways in which the row is filled in a later round; in the second there are more.
+
+    Attributes:
+        features: What the posterior reads, (proposal, feature), of all proposals but the first.
     """
 
     def __init__(
@@ -344,43 +416,141 @@ class Proposals:
         model: DiscreteVAE,
         sampler: ImportanceSampler,
         row: GappedRow,
+        prior: Tensor,
         *,
         num_rounds: int,
         num_fills: int,
     ) -> None:
-        self._model, self._sampler, self._row = model, sampler, row
+        self._model, self._sampler, self._row, self._prior = model, sampler, row, prior
+        self.likelihood = model.likelihood
         self._num_rounds, self._num_fills = num_rounds, num_fills
-        self._picks = Resampled(num_fills, row.generator(_PICKS))
+        self._partition: Partition | None = None
         self.features = model.read(row.x, row.observed)
 
-    def draw(self, num_samples: int, chunk_size: int) -> Iterator[Chunk]:
-        """The draws of all rounds, of which chunks are in memory; `features` is then what the last round read."""
+    def draw(self, num_samples: int, chunk_size: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Draws of all rounds that count.
+
+        Returns:
+            Log-weights, (draw,) float64, nats; what the decoder makes of the draws, (draw, *parameter_shape); and the
+            expected statistics of the likelihood there, (draw, *statistic_shape).
+        """
         per_round = -(-num_samples // self._num_rounds)
+        found, rows, width = _Found(self.likelihood), None, 1
         for number in range(self._num_rounds):
             if number:
-                self._fill(number)
-            count = -(-per_round // len(self.features))
-            for drawn in self.propose((_ROUNDS, number), self.features, count, chunk_size):
-                chunk = drawn.log_weights.flatten(), drawn.parameters.flatten(0, 1)
-                self._picks.add(*chunk)
-                yield chunk
+                rows = self._filled(number, self._picked(number, found))
+                features, width = self._model.read(rows, None), len(rows)
+                self.features = features if number == 1 else torch.cat([self.features, features])
+            count = -(-per_round // width)
+            drawn = list(self.propose((_ROUNDS, number), self.features[-width:], count, chunk_size))
+            log_weights = torch.cat([part.log_weights for part in drawn])
+            found.add(rows, log_weights, torch.cat([part.parameters for part in drawn]))
+        self._partition = found.partition
+        return found.log_weights, torch.cat(found.parameters), torch.cat(found.expected)
+
+    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
+        """log f_k(l) for chosen proposals, as if these were all, (draw, chosen); all alike after one round."""
+        if self._partition is None:
+            return expected.new_zeros(len(expected), len(chosen))
+        return self._partition.log_shares(expected, chosen)
 
     def propose(
         self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
     ) -> Iterator[WeightedDraws]:
-        """Weighted draws, (draw, proposal), from the posteriors that read (proposal, feature)."""
+        """Weighted draws, (draw, proposal), from the posteriors that read (proposal, feature), without shares."""
         row, width = self._row, len(features)
         keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
         size = (width, *row.x.shape[1:])
         x, observed = row.x.expand(size), row.observed.expand(size)
         return self._sampler.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
 
-    def _fill(self, key: int) -> None:
-        """Let the posterior read the row with its gaps drawn anew."""
+    def _picked(self, number: int, found: _Found) -> Tensor:
+        """The decoder's output at latents that fill the gaps in a later round."""
         row = self._row
-        drawn = self._model.likelihood.sample(self._picks.values, generator=row.generator(_FILLS, key))
-        filled = torch.where(row.observed, row.x, drawn.to(row.x.dtype))
-        self.features = self._model.read(filled, None)
+        picked = found.pick(self._num_fills, row.generator(_PICKS, number))
+        if number > 1:
+            return picked
+        size = (len(self._prior), *row.x.shape[1:])
+        x, observed = row.x.expand(size), row.observed.expand(size)
+        log_prob = self.likelihood.log_prob(self._prior, x, observed)
+        powers = torch.linspace(0, 1, _STARTS * self._num_fills, device=log_prob.device)
+        logits = log_prob.double()[:, None] * powers
+        starts = (logits + _gumbel(tuple(logits.shape), row.generator(_PICKS, 0))).argmax(0)
+        exposed = self.likelihood.at_exposure(self._prior, x, observed)
+        return torch.cat([picked, exposed[starts]])
+
+    def _filled(self, number: int, latents: Tensor) -> Tensor:
+        """The row with its gaps drawn at each of some latents."""
+        row = self._row
+        drawn = self._model.likelihood.sample(latents, generator=row.generator(_FILLS, number))
+        return torch.where(row.observed, row.x, drawn.to(row.x.dtype))
+
+
+class _Found:
+    """The draws of `Proposals` so far: those of the first round, until there are others.
+
+    Attributes:
+        partition: Among the proposals; None in the first round.
+        log_weights: Of all draws, (draw,) float64, nats.
+        parameters: What the decoder makes of the draws, (draw, *parameter_shape), of each round.
+        expected: Expected statistics there, (draw, *statistic_shape), of each round.
+    """
+
+    partition: Partition | None = None
+    log_weights: Tensor
+
+    def __init__(self, likelihood: Likelihood) -> None:
+        self._likelihood = likelihood
+        self.parameters: list[Tensor] = []
+        self.expected: list[Tensor] = []
+        self._coordinates: list[Tensor] = []
+        self._log_sums: Tensor  # over the proposals so far, (draw,)
+
+    def add(self, rows: Tensor | None, log_weights: Tensor, parameters: Tensor) -> None:
+        """Take draws of more proposals.
+
+        Args:
+            rows: What they read, (proposal, *event); None in the first round.
+            log_weights: (draw, proposal) float64, nats, without shares.
+            parameters: (draw, proposal, *parameter_shape).
+        """
+        parameters, (count, width) = parameters.flatten(0, 1), log_weights.shape
+        expected = self._likelihood.expected_statistics(parameters)
+        if rows is not None and self.partition is None:
+            self.partition = Partition(self._likelihood, rows, expected.unflatten(0, (count, width)))
+            self.parameters, self.expected = [], []
+            self.log_weights = self._log_sums = self.log_weights.new_zeros(0)
+        elif rows is not None and self.partition is not None:
+            self.partition.add(rows)
+        self.parameters.append(parameters)
+        self.expected.append(expected)
+        if self.partition is None:
+            self.log_weights = log_weights.flatten()
+            return
+        coordinates = self.partition.coordinates(expected)
+        nearness = self.partition.nearness(coordinates, width).unflatten(0, (count, width))
+        own = nearness.diagonal(dim1=1, dim2=2)
+        weights = log_weights + self.partition.settle(coordinates.unflatten(0, (count, width)), own)
+        if self._coordinates:
+            more = self.partition.log_sum(torch.cat(self._coordinates), width)
+            more = torch.logaddexp(self._log_sums, more)
+            self.log_weights = self.log_weights + (self._log_sums - more)
+            self._log_sums = more
+        self._coordinates.append(coordinates)
+        log_sums = self.partition.log_sum(coordinates, len(self.partition))
+        self.log_weights = torch.cat([self.log_weights, weights.flatten() - log_sums])
+        self._log_sums = torch.cat([self._log_sums, log_sums])
+
+    def pick(self, number: int, generator: torch.Generator) -> Tensor:
+        """The decoder's output at independent picks by weight, (pick, *parameter_shape)."""
+        noise = _gumbel((len(self.log_weights), number), generator)
+        picked, firsts = (self.log_weights[:, None] + noise).argmax(0).tolist(), [0]
+        for part in self.parameters:
+            firsts.append(firsts[-1] + len(part))
+        rounds = [bisect_right(firsts, place) - 1 for place in picked]
+        return torch.stack(
+            [self.parameters[each][place - firsts[each]] for each, place in zip(rounds, picked, strict=True)]
+        )
 
 
 class IteratedResampling:
@@ -388,11 +558,12 @@ class IteratedResampling:
 
     A chain's state is one of K draws, each from a proposal of its own that stands still: q(latents | the row as filled
     in the k-th way). A step draws the other K - 1 anew, then picks one of the K with a probability proportional to its
-    weight w_k = p(x_observed, latents_k) / q_k(latents_k). That is block Gibbs on (k, all draws) under the law
+    weight w_k = f_k(latents_k) p(x_observed, latents_k) / q_k(latents_k), with the shares of `Partition`. That is block
+    Gibbs on (k, all draws) under the law
 
-        (1 / K) p(latents_k | x_observed) prod_{j != k} q_j(latents_j),
+        f_k(latents_k) p(latents_k | x_observed) prod_{j != k} q_j(latents_j),
 
-    in which the picked draw has the law p(latents | x_observed) whatever the q_j are.
+    in which the picked draw has the law p(latents | x_observed) whatever the q_j are, since the f_k sum to 1.
 
     Source: Tjelmeland 2004 ("Using all Metropolis-Hastings proposals to estimate mean values"); Andrieu, Lee & Vihola
     2018, "Uniform ergodicity of the iterated conditional SMC"; here the proposals differ from draw to draw.
@@ -413,10 +584,14 @@ class IteratedResampling:
         self, proposals: Proposals, row: GappedRow, *, num_chains: int, num_candidates: int, chunk_size: int
     ) -> None:
         self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
-        fills = torch.arange(num_candidates, device=row.x.device) % len(proposals.features)
-        self._features = proposals.features[fills]
+        number = len(
+            proposals.features
+        )  # of all rounds, since later ones read modes as often as they are likely
+        self._chosen = torch.arange(num_candidates, device=row.x.device) * number // num_candidates
+        self._features = proposals.features[self._chosen]
         self._noise = row.generator(_NOISE)
-        self._kept: tuple[Tensor, Tensor, Tensor] | None = None
+        self._expected = proposals.likelihood.expected_statistics
+        self._kept: tuple[Tensor, ...] | None = None
         self.num_steps = self.num_moves = 0
 
     @property
@@ -429,26 +604,32 @@ class IteratedResampling:
         """Move all chains once.
 
         Returns:
-            The log-weights of the candidates that each chain picked among, (chain, candidate), what the decoder makes
-            of them, (chain, candidate, *parameter_shape), and which of them were drawn anew. Weighted means over them
-            have the expectation of the next state, and less noise.
+            The log-weights of the candidates that each chain picked among, (chain, candidate), their expected
+            statistics, (chain, candidate, *statistic_shape), and which of them were drawn anew. Weighted means over
+            them have the expectation of the next state, and less noise.
         """
         key = (_MOVES, self.num_steps)
         drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
         log_weights = torch.cat([part.log_weights for part in drawn])
         parameters = torch.cat([part.parameters for part in drawn])
+        shape = log_weights.shape
+        expected = self._expected(parameters.flatten(0, 1))
+        shares = self._proposals.log_shares(expected, self._chosen)
+        shares = shares.unflatten(0, shape).diagonal(dim1=1, dim2=2)
+        log_weights, expected = log_weights + shares, expected.unflatten(0, shape)
         chains = torch.arange(self._num_chains, device=log_weights.device)
         fresh = torch.ones_like(log_weights, dtype=torch.bool)
         if self._kept is not None:
-            slots, of_state, state = self._kept
+            slots, of_state, state, statistics = self._kept
             log_weights[chains, slots], parameters[chains, slots] = of_state, state
+            expected[chains, slots] = statistics
             fresh[chains, slots] = False
         picked = (log_weights + _gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
         if self._kept is not None:
             self.num_moves += int((picked != self._kept[0]).sum())
-        self._kept = picked, log_weights[chains, picked], parameters[chains, picked]
+        self._kept = (picked, *(each[chains, picked] for each in (log_weights, parameters, expected)))
         self.num_steps += 1
-        return log_weights, parameters, fresh
+        return log_weights, expected, fresh
 
 
 # Means and picks of weighted draws that come in chunks, without keeping them.

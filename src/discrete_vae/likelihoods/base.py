@@ -5,14 +5,24 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Distribution
 
-from discrete_vae.checks import Domain, check_positive_int, check_tensor, extremes, values_are_readable
+from discrete_vae.checks import (
+    BINARY,
+    Domain,
+    check_positive_int,
+    check_tensor,
+    extremes,
+    values_are_readable,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import full_precision
+
+PointEstimate: TypeAlias = Literal["mean", "mode"]
 
 
 class Likelihood(nn.Module, ABC):
@@ -231,6 +241,57 @@ class Likelihood(nn.Module, ABC):
     def mode(self, parameters: Tensor) -> Tensor:
         """The most probable x, (..., *event), float32 or wider: a value that x can have."""
         return self.distribution(parameters).mode
+
+    # What is averaged over draws of the latents, and what value an average stands for.
+
+    @property
+    def statistic_shape(self) -> tuple[int, ...]:
+        """Shape of `statistics` of one example."""
+        return self.event_shape
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """T(x), whose mean is a law's summary: x itself, or of codes 1 at the code and 0 at the others.
+
+        Args:
+            x: (..., *event).
+
+        Returns:
+            (..., *statistic_shape), in x's dtype.
+        """
+        return x
+
+    def expected_statistics(self, parameters: Tensor) -> Tensor:
+        """E[T(x) | parameters], (..., *statistic_shape): what may be averaged over draws of the parameters."""
+        return self.mean(parameters)
+
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        """The values that `point_estimate` gives, the default first."""
+        return ("mean", "mode") if self.domain(exact=True) == BINARY else ("mean",)
+
+    def check_point_estimate(self, kind: PointEstimate | None) -> None:
+        """Refuse a kind of value that no average of these features stands for; None is the default."""
+        if kind is not None and kind not in self.point_estimates:
+            rule = f"must be {' or '.join(self.point_estimates)} for {type(self).__name__}"
+            raise InvalidInputError("filling", rule, repr(kind), "Leave it out, or take draws.")
+
+    def point_estimate(
+        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The value that expected statistics stand for, with its standard error.
+
+        Args:
+            expected: E[T(x)] under any mixture of these laws, (..., *statistic_shape).
+            error: Standard errors of it, (..., *statistic_shape).
+            kind: "mean", E[x], or "mode", the most probable value of each feature; None is the first of
+                `point_estimates`.
+
+        Returns:
+            Values, (..., *event), and the standard error of each mean, or of the probability of each mode.
+        """
+        if kind == "mode":
+            return (expected > 0.5).to(expected.dtype), error
+        return expected, error
 
     def _drawable(self, parameters: Tensor) -> Tensor:
         """The parameters, if none is NaN where they can be read: no bit, code or count shows that one was."""

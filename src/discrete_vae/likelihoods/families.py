@@ -29,7 +29,7 @@ from discrete_vae.checks import (
     check_positive_int,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.base import Likelihood, PointEstimate
 from discrete_vae.likelihoods.scaling import (
     LEAST_TOTAL,
     LongTailedNormal,
@@ -167,10 +167,8 @@ class CategoricalLikelihood(Likelihood):
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """One-hot codes, (batch, *input_shape); unobserved entries read as the training frequencies."""
-        axis = -len(self.event_shape) - 1
-        x = x.unsqueeze(axis)
-        codes = torch.arange(self.num_categories, dtype=x.dtype, device=x.device)
-        hot = (x == codes.reshape(-1, *[1] * len(self.event_shape))).to(x.dtype)
+        axis = self._axis
+        hot = self.statistics(x)
         if observed is not None:
             hot = torch.where(observed.unsqueeze(axis), hot, self.frequencies.to(x.dtype))
         return hot.flatten(axis, axis + 1)
@@ -190,9 +188,30 @@ class CategoricalLikelihood(Likelihood):
         found = log_probs.gather(self._axis, codes).squeeze(self._axis)
         return torch.where(is_code, found, torch.where(x.isnan(), torch.nan, -torch.inf))
 
+    @property
+    def statistic_shape(self) -> tuple[int, ...]:
+        return (self.num_categories, *self.event_shape)
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """1 at the code and 0 at the others, (..., K, *event)."""
+        codes = torch.arange(self.num_categories, dtype=x.dtype, device=x.device)
+        return (x.unsqueeze(self._axis) == codes.reshape(-1, *[1] * len(self.event_shape))).to(x.dtype)
+
     def probabilities(self, parameters: Tensor) -> Tensor:
         """Probability of each code, (..., K, *event)."""
         return self.unfold(parameters).softmax(self._axis)
+
+    def expected_statistics(self, parameters: Tensor) -> Tensor:
+        return self.probabilities(parameters)
+
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        return ("mode",)
+
+    def point_estimate(
+        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return most_probable_code(expected, error, self._axis)
 
     def mean(self, parameters: Tensor) -> Tensor:
         """The expected code, (..., *event): meaningful for ordered codes; `mode` is for the others."""
@@ -219,6 +238,12 @@ class CategoricalLikelihood(Likelihood):
     def _axis(self) -> int:
         """The axis of the codes in unfolded parameters."""
         return -len(self.event_shape) - 1
+
+
+def most_probable_code(probabilities: Tensor, error: Tensor, axis: int) -> tuple[Tensor, Tensor]:
+    """The code of the highest probability along an axis, and the standard error of that probability."""
+    code = probabilities.argmax(axis, keepdim=True)
+    return code.squeeze(axis).to(probabilities.dtype), error.gather(axis, code).squeeze(axis)
 
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)

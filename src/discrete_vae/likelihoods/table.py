@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
@@ -13,8 +14,8 @@ from torch.nn import functional
 
 from discrete_vae.checks import ABOVE_MINUS_ONE, FINITE, ColumnDomain, Domain, categories
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.families import GaussianLikelihood
+from discrete_vae.likelihoods.base import Likelihood, PointEstimate
+from discrete_vae.likelihoods.families import GaussianLikelihood, most_probable_code
 
 if TYPE_CHECKING:
     from discrete_vae.config.model import ColumnConfig
@@ -59,9 +60,31 @@ class CodesLikelihood(Likelihood):
         codes = x.long().clamp(0, len(self.has_code) - 1)
         return log_probs.gather(-2, codes.expand(*log_probs.shape[:-2], -1)[..., None, :]).squeeze(-2)
 
+    @property
+    def statistic_shape(self) -> tuple[int, ...]:
+        return self.has_code.shape
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """1 at the code and 0 at the others, (..., largest K, feature)."""
+        codes = torch.arange(len(self.has_code), dtype=x.dtype, device=x.device)[:, None]
+        return (x[..., None, :] == codes).to(x.dtype)
+
+    def expected_statistics(self, parameters: Tensor) -> Tensor:
+        """Probability of each code, (..., largest K, feature)."""
+        return self.log_probs(parameters).exp()
+
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        return ("mode",)
+
+    def point_estimate(
+        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return most_probable_code(expected, error, -2)
+
     def mean(self, parameters: Tensor) -> Tensor:
         """The expected code, (..., feature): meaningful for ordered codes; `mode` is for the others."""
-        probabilities = self.log_probs(parameters).exp()
+        probabilities = self.expected_statistics(parameters)
         codes = torch.arange(len(self.has_code), dtype=probabilities.dtype, device=probabilities.device)
         return (probabilities * codes[:, None]).sum(-2)
 
@@ -122,8 +145,7 @@ class CategoryLikelihood(CodesLikelihood):
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """One-hot codes, (batch, *input_shape); unobserved entries read as the training frequencies."""
-        codes = torch.arange(len(self.has_code), dtype=x.dtype, device=x.device)[:, None]
-        hot = (x[..., None, :] == codes).to(x.dtype)
+        hot = self.statistics(x)
         if observed is not None:
             hot = torch.where(observed[..., None, :], hot, self.frequencies.to(x.dtype))
         return hot.flatten(-2)
@@ -257,6 +279,10 @@ class ConstantLikelihood(Likelihood):
     def mean(self, parameters: Tensor) -> Tensor:
         return torch.zeros_like(self._only(parameters))
 
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        return ("mode", "mean")
+
     def mode(self, parameters: Tensor) -> Tensor:
         return self.mean(parameters)
 
@@ -302,6 +328,7 @@ class TableLikelihood(Likelihood):
         self._is_sorted = by_kind == sorted(by_kind)
         self.register_buffer("by_kind", torch.tensor(by_kind), persistent=False)
         self.register_buffer("order", torch.tensor(by_kind).argsort(), persistent=False)
+        self._names = [columns[own[0]].kind for own in groups.values()]
         self._sizes = [kind.parameter_shape[0] for kind in self.kinds]
         self.has_exposure = any(kind.has_exposure for kind in self.kinds)
 
@@ -361,6 +388,53 @@ class TableLikelihood(Likelihood):
 
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         return self._each(parameters, lambda kind, part: kind.sample(part, generator=generator))
+
+    @property
+    def statistic_shape(self) -> tuple[int, ...]:
+        return (sum(math.prod(kind.statistic_shape) for kind in self.kinds),)
+
+    def statistics(self, x: Tensor) -> Tensor:
+        """Those of the kinds, one after the other, (..., statistic)."""
+        return self._in_a_row([kind.statistics(own) for kind, own, _ in self._of(x, None)])
+
+    def expected_statistics(self, parameters: Tensor) -> Tensor:
+        parts = zip(self.kinds, self._cut(parameters), strict=True)
+        return self._in_a_row([kind.expected_statistics(part) for kind, part in parts])
+
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        """The values that all kinds give; the default is each kind's own, the mode where it has one."""
+        first, *rest = (kind.point_estimates for kind in self.kinds)
+        return tuple(each for each in first if all(each in others for others in rest))
+
+    def check_point_estimate(self, kind: PointEstimate | None) -> None:
+        names = zip(self._names, self.kinds, strict=True)
+        without = sorted({name for name, own in names if kind not in (None, *own.point_estimates)})
+        if without:
+            rule = f"must be left out for a table with {' and '.join(without)} columns, which have no {kind}"
+            raise InvalidInputError("filling", rule, repr(kind), "Leave it out, or take draws.")
+
+    def point_estimate(
+        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Without a kind modes of binary columns and of codes, and means of all others."""
+        sizes = [math.prod(own.statistic_shape) for own in self.kinds]
+        parts = zip(self.kinds, expected.split(sizes, -1), error.split(sizes, -1), strict=True)
+        values, errors = [], []
+        for own, of_kind, its_error in parts:
+            shape = own.statistic_shape
+            suits: PointEstimate = kind or ("mode" if "mode" in own.point_estimates else "mean")
+            found = own.point_estimate(of_kind.unflatten(-1, shape), its_error.unflatten(-1, shape), suits)
+            values.append(found[0])
+            errors.append(found[1])
+        return self._join(values), self._join(errors)
+
+    def _in_a_row(self, parts: Sequence[Tensor]) -> Tensor:
+        """Statistics of all kinds, one after the other, from those of each."""
+        flat = [
+            part.flatten(-len(kind.statistic_shape)) for kind, part in zip(self.kinds, parts, strict=True)
+        ]
+        return torch.cat(flat, -1)
 
     def _each(self, parameters: Tensor, call: Callable[[Likelihood, Tensor], Tensor]) -> Tensor:
         """What a call gives for each kind's slice, its columns in the table's order."""
