@@ -10,13 +10,15 @@ import torch
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
+from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import loop
 from discrete_vae.training.loop import validation_score
 from discrete_vae.training.state import ElboSums
@@ -256,6 +258,71 @@ def test_stopping_anywhere_changes_nothing(tmp_path):
     assert run.best_path.read_bytes() == unbroken.best_path.read_bytes()
     logs = [without_times(each.metrics().read()) for each in (run, unbroken)]
     assert logs[0] == logs[1]
+
+
+def waiting(patience, rate, **more):
+    """The tiny run from a model of independent features on; a step size near 0 never gets above it."""
+    words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate} | more
+    words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": more.get("warm-up.prior-epochs", 0)}
+    return apply_overrides(CONFIG, [(f"training.{name}", [str(value)]) for name, value in words.items()])
+
+
+@pytest.mark.parametrize(
+    ("patience", "warm_up", "steps"),
+    [(1, 0, 7), (3, 0, 21), (2, 1, 28), (5, 0, 35), (6, 0, 36)],  # warm-up of twelve steps ends by validation 14
+)
+def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path, patience, warm_up, steps):
+    config = waiting(patience, 1e-9, **{"warm-up.prior-epochs": warm_up})
+    run = start_run(tmp_path / "run", config)
+    result = train_quietly(run, config)
+    assert (result.step, result.num_steps, result.best_step) == (steps, steps, 0)
+    assert run.checkpoints().steps()[-1] == steps
+    again = train_quietly(run, config)
+    assert (again.step, again.num_steps) == (steps, steps)
+
+
+def test_patience_does_not_end_a_run_that_gets_better(tmp_path):
+    config = waiting(1, 3e-3)
+    whole = train_quietly(start_run(tmp_path / "run", config), config)
+    validations = [
+        (each["step"], each["validation_score"])
+        for each in RunDirectory.open(tmp_path / "run").metrics().read()
+        if "validation_score" in each
+    ]
+    best = max(validations, key=lambda each: each[1])[0]
+    assert validations[0][0] == 0
+    assert whole.best_step == best >= whole.step - 7 > 0
+
+
+def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
+    config, data = waiting(2, 1e-9), load_dataset("digits")
+    run = start_run(tmp_path / "run", config)
+    result = train_quietly(run, config)
+    loaded = load_run(run)
+    assert loaded.step == 0 == json.loads(run.best_path.read_text())["step"]
+    found = evaluate_elbo(loaded.model, data.valid, log_partition=9 * math.log(2))
+    expected = independent_features(loaded.model.likelihood, data.train, data.valid).value
+    assert found.elbo == pytest.approx(expected, abs=1e-4)
+    assert result.best_elbo == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(unbroken, tmp_path):
+    config = waiting(50, CONFIG.training.optimizer.learning_rate)
+    whole, run = start_run(tmp_path / "whole", config), start_run(tmp_path / "run", config)
+    train_quietly(whole, config)
+    for steps in (0, 0, 3, 4, 20):
+        train_quietly(run, config, stop=StopAt(steps))
+    train_quietly(run, config)
+    assert_same_state(final_state(run), final_state(whole))
+    assert run.best_path.read_bytes() == whole.best_path.read_bytes()
+    logs = [without_times(each.metrics().read()) for each in (run, whole)]
+    assert logs[0] == logs[1]
+    plain = config.model_copy(
+        update={"training": config.training.model_copy(update={"independent_start": False})}
+    )
+    train_quietly(other := start_run(tmp_path / "plain", plain), plain)
+    assert final_state(other)[0].keys() == final_state(whole)[0].keys()
+    assert all(torch.equal(value, final_state(whole)[0][name]) for name, value in final_state(other)[0].items())
 
 
 def test_missing_lines_of_the_log_are_named(tmp_path):

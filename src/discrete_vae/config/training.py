@@ -354,6 +354,16 @@ class TrainingConfig(Record):
     validate_every: Interval = Field(
         default=1000, description="Training steps between two validations, each with a checkpoint."
     )
+    patience: Count | None = Field(
+        default=None,
+        description="Validations in a row without a better bound, after warm-up, at which training ends; none takes "
+        "all steps.",
+    )
+    independent_start: bool = Field(
+        default=False,
+        description="Save a model of independent features as the checkpoint of step 0, so that the best checkpoint is "
+        "at least as good on the validation part.",
+    )
 
     @model_validator(mode="after")
     def _check_gradient(self) -> Self:

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -20,11 +21,12 @@ from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.load import initial_model
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
-from discrete_vae.runs.checkpoints import CheckpointStore
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
 from discrete_vae.system import yielding_threads
@@ -54,7 +56,7 @@ class TrainingResult(ShowsTable):
     """The end of a run.
 
     Attributes:
-        num_steps: Steps of the whole run.
+        num_steps: Steps of the whole run, to where patience ended it.
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
@@ -103,7 +105,7 @@ def run_steps(
     checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
     store, metrics = checkpoints.store, run.metrics()
     if is_writer := rank() == 0:
-        metrics.drop_after(state.step)
+        metrics.drop_after(state.step if store.steps() else -1)
         checkpoints.warn_of_missing_lines(settings)
         goes_on = 0 < state.step < num_steps and torch.device(device).type == "cpu"
         if goes_on and (others := other_rounding(begun)):
@@ -117,10 +119,19 @@ def run_steps(
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
+
+    def over() -> bool:
+        """Whether all steps are taken, or patience has come to its end."""
+        return state.step >= num_steps or checkpoints.waits_too_long(settings, batches.steps_per_epoch)
+
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
-        while state.step < num_steps and not agree_any(stop is not None and stop()):
+        if settings.independent_start and not store.steps():
+            elbo = checkpoints.save_independent(config, dataset.train, valid)
+            append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **_line_of_validation(elbo, elbo)})
+            shown.note(f"step 0: independent features have {elbo.elbo:.2f} nats (validation)")
+        while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
@@ -143,12 +154,7 @@ def run_steps(
                 if (count := settings.num_importance_samples) > 1:
                     bound = _validate(state, valid, config.seed, store, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
-                found = {
-                    _ELBO: elbo.elbo,
-                    f"{_ELBO}_std_error": elbo.total_std_error,
-                    _SCORE: validation_score(bound),
-                }
-                found = {name: value for name, value in found.items() if not math.isnan(value)}
+                found = _line_of_validation(elbo, bound)
                 append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 also += " (best so far)" if checkpoints.save(elbo, bound) else ""
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
@@ -161,7 +167,7 @@ def run_steps(
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
-    return TrainingResult(num_steps, state.step, *best, clock.here())
+    return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here())
 
 
 def training_step(
@@ -223,6 +229,12 @@ def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: 
     _check_finite(values, state.step, store)
     state.sums = ElboSums()
     return values
+
+
+def _line_of_validation(elbo: MeanElbo, bound: MeanElbo) -> dict[str, float]:
+    """What a line of the log says of a validation; a value that one example cannot give is left out."""
+    found = {_ELBO: elbo.elbo, f"{_ELBO}_std_error": elbo.total_std_error, _SCORE: validation_score(bound)}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _validate(
@@ -323,7 +335,8 @@ class RunCheckpoints:
                 )
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
-        self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
+        if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
+            self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
@@ -346,6 +359,35 @@ class RunCheckpoints:
         self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
         return better
 
+    def save_independent(self, config: ExperimentConfig, train: Tensor, valid: Tensor) -> MeanElbo:
+        """Save a model of independent features before the first step, as the first candidate for the best one.
+
+        Training does not start from it, so the state stays as it is. Returns its validation ELBO, which is the
+        log-likelihood of independent features.
+        """
+        model = initial_model(config).double()
+        model.make_independent_(train)
+        model.to(valid.device, self._state.model.dtype)
+        log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
+        seed = key_to_seed(config.seed, _VALIDATION_STREAM)
+        elbo = evaluate_elbo(model, valid, log_partition=log_partition, seed=seed)
+        _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
+        self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
+        own = {f"{MODEL_PREFIX}{name}": value for name, value in model.state_dict().items()}
+        self._save(best=best_entry(0, elbo), tensors=own)
+        return elbo
+
+    def waits_too_long(self, settings: TrainingConfig, steps_per_epoch: int) -> bool:
+        """Whether so many validations as patience says have brought no better bound since warm-up or the best one.
+
+        It follows from the step and the best step alone, so a resumed run ends where an unbroken one does.
+        """
+        if settings.patience is None or self.best_step is None:
+            return False
+        every, warm_up = settings.validate_every, settings.warm_up
+        first = math.ceil(max(warm_up.epochs, warm_up.prior_epochs) * steps_per_epoch / every) * every
+        return self._state.step >= max(self.best_step, first) + settings.patience * every
+
     def save_interim(self) -> None:
         """Save the state between two validations, unless nothing has been done since the last checkpoint."""
         if self._state.step in (0, self._saved):
@@ -353,8 +395,16 @@ class RunCheckpoints:
         _check_weights_finite(self._state, self.store)
         self._save(interim=True)
 
-    def _save(self, *, best: dict[str, Any] | None = None, interim: bool = False) -> None:
-        tensors, meta = self._state.capture()
+    def _save(
+        self,
+        *,
+        best: dict[str, Any] | None = None,
+        interim: bool = False,
+        tensors: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
+        """Save the state, with other tensors in place of its own where they are given."""
+        own, meta = self._state.capture()
+        tensors = own | dict(tensors)
         meta |= {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
 
         def write() -> None:
