@@ -260,38 +260,47 @@ def test_stopping_anywhere_changes_nothing(tmp_path):
     assert logs[0] == logs[1]
 
 
-def waiting(patience, rate, **more):
-    """The tiny run from a model of independent features on; a step size near 0 never gets above it."""
-    words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate} | more
-    words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": more.get("warm-up.prior-epochs", 0)}
+def waiting(patience, rate, warm_up=0):
+    """The tiny run beside a model of independent features, with epochs of warm-up."""
+    words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate}
+    words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": warm_up}
     return apply_overrides(CONFIG, [(f"training.{name}", [str(value)]) for name, value in words.items()])
 
 
-@pytest.mark.parametrize(
-    ("patience", "warm_up", "steps"),
-    [(1, 0, 7), (3, 0, 21), (2, 1, 28), (5, 0, 35), (6, 0, 36)],  # warm-up of twelve steps ends by validation 14
-)
-def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path, patience, warm_up, steps):
-    config = waiting(patience, 1e-9, **{"warm-up.prior-epochs": warm_up})
-    run = start_run(tmp_path / "run", config)
-    result = train_quietly(run, config)
-    assert (result.step, result.num_steps, result.best_step) == (steps, steps, 0)
-    assert run.checkpoints().steps()[-1] == steps
-    again = train_quietly(run, config)
-    assert (again.step, again.num_steps) == (steps, steps)
+def scores(run):
+    lines = run.metrics().read()
+    return {each["step"]: each["validation_score"] for each in lines if "validation_score" in each}
 
 
-def test_patience_does_not_end_a_run_that_gets_better(tmp_path):
-    config = waiting(1, 3e-3)
-    whole = train_quietly(start_run(tmp_path / "run", config), config)
-    validations = [
-        (each["step"], each["validation_score"])
-        for each in RunDirectory.open(tmp_path / "run").metrics().read()
-        if "validation_score" in each
-    ]
-    best = max(validations, key=lambda each: each[1])[0]
-    assert validations[0][0] == 0
-    assert whole.best_step == best >= whole.step - 7 > 0
+def end_of(trained, patience, first):
+    """The step at which so many validations have passed since the best, or since the first that counts."""
+    best, waited = -math.inf, 0
+    for step, score in trained.items():
+        waited = 0 if score > best or step <= first else waited + 1
+        best = max(best, score)
+        if waited == patience:
+            return step
+    return NUM_STEPS
+
+
+def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path):
+    rate, ends = 3e-3, []
+    for warm_up, first in ((0, 0), (1, 14)):  # twelve steps of warm-up end by the second validation
+        config = waiting("none", rate, warm_up)
+        train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
+        trained = {step: score for step, score in scores(whole).items() if step > 0}
+        for patience in (1, 2):
+            config = waiting(patience, rate, warm_up)
+            run = start_run(tmp_path / f"{warm_up} {patience}", config)
+            with pytest.raises(KeyboardInterrupt):
+                train_quietly(run, config, stop_at=13)
+            for _ in range(2):  # a run that has ended trains no further
+                result = train_quietly(run, config)
+                ends.append(result.step)
+                assert result.step == result.num_steps == end_of(trained, patience, first)
+            assert scores(run).items() <= scores(whole).items()
+            assert result.best_step == max(scores(run), key=scores(run).__getitem__)
+    assert min(ends) < NUM_STEPS
 
 
 def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):

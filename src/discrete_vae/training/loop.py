@@ -47,7 +47,7 @@ _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
 _TERMS = ("reconstruction", "kl_discrete", "kl_continuous")
 _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
-_CHANGES = "config_changes"
+_CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
 
 
@@ -102,7 +102,9 @@ def run_steps(
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
-    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
+    checkpoints = RunCheckpoints(
+        run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
+    )
     store, metrics = checkpoints.store, run.metrics()
     if is_writer := rank() == 0:
         metrics.drop_after(state.step if store.steps() else -1)
@@ -122,7 +124,7 @@ def run_steps(
 
     def over() -> bool:
         """Whether all steps are taken, or patience has come to its end."""
-        return state.step >= num_steps or checkpoints.waits_too_long(settings, batches.steps_per_epoch)
+        return state.step >= num_steps or checkpoints.wait_too_long(batches.steps_per_epoch)
 
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if (reason := state.recorded.functions.reason) is not None:
@@ -180,14 +182,15 @@ def training_step(
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
-    Epochs done count for warm-up and the bound of beta, the share of the run that is done for the step size and the
-    start of importance samples. The state's count of steps, which keys the noise, stays. An error names the last good
+    Epochs done count for warm-up and the bound of beta, unless these count in runs, the share of the run that is done
+    for the step size and the start of importance samples. The state's count of steps, which keys the noise, stays. An error names the last good
     checkpoint of the store.
     """
     settings, model = config.training, state.model
     if not model.training:
         model.train()
-    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
+    time = epoch if settings.schedule_unit == "epoch" else progress
+    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, time))
     set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
     state.times.begin("chains")
     try:
@@ -197,7 +200,7 @@ def training_step(
         _check_weights_finite(state, store)
         raise
     state.times.begin("networks")
-    weights = schedules.kl_weights(settings.warm_up, epoch)
+    weights = schedules.kl_weights(settings.warm_up, time)
     num_samples = schedules.num_importance_samples(settings, progress)
     terms, means = state.recorded.take_gradients(
         x,
@@ -299,13 +302,21 @@ class RunCheckpoints:
     """Brings a state to where the run was left, and saves it from there on."""
 
     def __init__(
-        self, run: RunDirectory, state: TrainingState, *, num_steps: int, accept_changed_config: bool = False
+        self,
+        run: RunDirectory,
+        state: TrainingState,
+        settings: TrainingConfig,
+        *,
+        num_steps: int,
+        accept_changed_config: bool = False,
     ) -> None:
         self.store: CheckpointStore = run.checkpoints()
         self.best_step: int | None = None  # None before the first validation, as what follows
         self.best_elbo: float | None = None  # its validation ELBO, nats
         self.best_score: float | None = None  # its `validation_score`, nats
+        self._trained: dict[str, Any] = {}  # step and score of the best that has been trained; empty before it
         self._state, self._run, self._num_steps = state, run, num_steps
+        self._settings = settings
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []
         self._saved: int | None = None
@@ -318,7 +329,7 @@ class RunCheckpoints:
         best, changes = checkpoint.record.best, checkpoint.meta.get(_CHANGES, [])
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
-            wanted = self._state.capture()[1].keys() | {CONFIG_SUM, _CHANGES}
+            wanted = self._meta(self._state.capture()[1]).keys()
             if differing := sorted(wanted ^ checkpoint.meta.keys()):
                 received = "nothing" if differing[0] in wanted else "what training does not save"
                 raise InvalidInputError(differing[0], "must be what training saves", received, repair)
@@ -333,10 +344,15 @@ class RunCheckpoints:
                 self.best_elbo, self.best_score = (
                     check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
                 )
+            trained = checkpoint.meta.get(_TRAINED, {})
+            if trained != {}:
+                check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
+                check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
             self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
+        self._trained = trained
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
@@ -356,6 +372,8 @@ class RunCheckpoints:
         better = self.best_score is None or score > self.best_score
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
+        if not self._trained or score > self._trained["score"]:
+            self._trained = {"step": self._state.step, "score": score}
         self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
         return better
 
@@ -377,16 +395,17 @@ class RunCheckpoints:
         self._save(best=best_entry(0, elbo), tensors=own)
         return elbo
 
-    def waits_too_long(self, settings: TrainingConfig, steps_per_epoch: int) -> bool:
-        """Whether so many validations as patience says have brought no better bound since warm-up or the best one.
+    def wait_too_long(self, steps_per_epoch: int) -> bool:
+        """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
 
-        It follows from the step and the best step alone, so a resumed run ends where an unbroken one does.
+        The best is that of the checkpoints that were trained, which may still be below independent features.
         """
-        if settings.patience is None or self.best_step is None:
+        settings, patience, every = self._settings, self._settings.patience, self._settings.validate_every
+        if patience is None or not self._trained:
             return False
-        every, warm_up = settings.validate_every, settings.warm_up
-        first = math.ceil(max(warm_up.epochs, warm_up.prior_epochs) * steps_per_epoch / every) * every
-        return self._state.step >= max(self.best_step, first) + settings.patience * every
+        warm_up = settings.in_epochs(max(settings.warm_up.epochs, settings.warm_up.prior_epochs))
+        first = math.ceil(warm_up * steps_per_epoch / every) * every
+        return self._state.step >= max(self._trained["step"], first) + patience * every
 
     def save_interim(self) -> None:
         """Save the state between two validations, unless nothing has been done since the last checkpoint."""
@@ -404,8 +423,7 @@ class RunCheckpoints:
     ) -> None:
         """Save the state, with other tensors in place of its own where they are given."""
         own, meta = self._state.capture()
-        tensors = own | dict(tensors)
-        meta |= {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
+        tensors, meta = own | dict(tensors), self._meta(meta)
 
         def write() -> None:
             self._run.metrics().sync()  # the log must not lag behind the checkpoint
@@ -413,6 +431,11 @@ class RunCheckpoints:
 
         compute_on_rank_zero(write)
         self._saved = self._state.step
+
+    def _meta(self, of_state: dict[str, Any]) -> dict[str, Any]:
+        """The plain values of a checkpoint; runs without patience keep those that they always had."""
+        meta = of_state | {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
+        return meta if self._settings.patience is None else meta | {_TRAINED: self._trained}
 
     def warn_of_missing_lines(self, settings: TrainingConfig) -> None:
         """Warn if the log lacks lines of steps that were done before."""
