@@ -28,7 +28,7 @@ from sklearn import datasets
 from discrete_vae import load_run, train
 from discrete_vae.config import TableLikelihoodConfig
 from discrete_vae.data import infer_schema
-from discrete_vae.data.splits import DatasetDescription, DataSplits, likelihood_for
+from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.estimate import quick_log_partition
@@ -43,12 +43,12 @@ Table = tuple[str, Any]  # likelihood, and rows; "table" has columns by name
 
 def of_sklearn(name: str) -> Callable[[], Table]:
     """A table that scikit-learn has, as real values."""
-    return lambda: ("gaussian", getattr(datasets, f"load_{name}")().data)
+    return lambda: ("gaussian", getattr(datasets, f"load_{name}")(return_X_y=True)[0])
 
 
 def digits() -> Table:
     """Handwritten digits of 64 bits."""
-    return "bernoulli", datasets.load_digits().data >= 8
+    return "bernoulli", np.asarray(datasets.load_digits(return_X_y=True)[0]) >= 8
 
 
 def classes(kind: str, rows: int, columns: int, parts: int = 6) -> Callable[[], Table]:
@@ -75,7 +75,9 @@ def factors(rows: int, columns: int, num_factors: int = 4) -> Callable[[], Table
     def make() -> Table:
         random = np.random.default_rng(rows + columns)
         loadings = random.normal(size=(num_factors, columns))
-        return "gaussian", random.normal(size=(rows, num_factors)) @ loadings + random.normal(size=(rows, columns))
+        return "gaussian", random.normal(size=(rows, num_factors)) @ loadings + random.normal(
+            size=(rows, columns)
+        )
 
     return make
 
@@ -136,7 +138,9 @@ def split(kind: str, rows: Any, seed: int) -> tuple[DataSplits, TableLikelihoodC
 def score(run: LoadedRun, data: DataSplits) -> dict[str, float]:
     """Log-likelihood of test rows, that of independent features, and the lead with its standard error, nats."""
     test, prior = data.test[:MOST_TESTED], run.model.prior
-    log_partition = quick_log_partition(prior, num_chains=200, num_temperatures=300, max_enumerated=24, seed=0)
+    log_partition = quick_log_partition(
+        prior, num_chains=200, num_temperatures=300, max_enumerated=24, seed=0
+    )
     found = evaluate_log_likelihood(run.model, test, log_partition=log_partition.value, num_samples=SAMPLES)
     law = deepcopy(run.model.likelihood).double()
     marginals = law.fit_marginals_(data.train.double()).expand(len(test), *law.parameter_shape)
@@ -158,8 +162,15 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
     if law is None:
         config = own_experiment_of(data, Path("X.npy"), likelihood=kind, size="short")
     else:
-        sizes = {f"num_{part}": len(getattr(data, part)) for part in ("train", "valid", "test")}
-        config = own_data(Path("X.npy"), event_shape=data.event_shape, **sizes, size="short", likelihood=law)
+        config = own_data(
+            Path("X.npy"),
+            event_shape=data.event_shape,
+            num_train=len(data.train),
+            num_valid=len(data.valid),
+            num_test=len(data.test),
+            size="short",
+            likelihood=law,
+        )
     config = apply_overrides(config, overrides)
     with tempfile.TemporaryDirectory() as folder:
         result = train(config, data, folder, progress=TrainingProgress(0, 1, Console(file=io.StringIO())))
@@ -172,7 +183,9 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
 
 def main() -> None:
     """Measure what the file lacks."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*", default=list(TABLES))
     parser.add_argument("--seed", type=int, default=0)
@@ -186,8 +199,12 @@ def main() -> None:
             rows[key] = measure(TABLES[name](), given.seed, overrides)
             given.out.write_text(json.dumps(rows, indent=1))
         found = rows[key]
-        values = " ".join(f"{found[each]:9.2f}" for each in ("independent", "model", "lead", "lead_std_error"))
-        print(f"{name:24}{values}{found['best_step']:7}/{found['steps']:5}{found['seconds']:7.0f} s", flush=True)
+        values = " ".join(
+            f"{found[each]:9.2f}" for each in ("independent", "model", "lead", "lead_std_error")
+        )
+        print(
+            f"{name:24}{values}{found['best_step']:7}/{found['steps']:5}{found['seconds']:7.0f} s", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -286,7 +286,9 @@ class DiscreteVAE(nn.Module):
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is None:
             repair = "Give it the method, or leave training.independent_start out."
-            raise InvalidInputError("decoder", "must have initialize_output_", type(self.decoder).__name__, repair)
+            raise InvalidInputError(
+                "decoder", "must have initialize_output_", type(self.decoder).__name__, repair
+            )
         initialize_output(start)
 
     @torch.no_grad()

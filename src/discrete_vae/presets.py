@@ -367,8 +367,8 @@ def own_data(
     - Real values and counts vary within a class: one layer of Gaussian latents tells how, so that the bits are left to
       the classes. A table has it if one of its columns is of such a kind.
 
-    Size smoke takes a minute at most however large the file is: it sees a fixed random choice of the examples, and takes
-    fewer steps where there are very many features.
+    Size smoke takes a minute at most however large the file is: it sees a fixed random choice of the examples, and
+    takes fewer steps where there are very many features.
     """
     num_steps, width, units = _OWN_DATA[size]
     num_features = prod(event_shape)

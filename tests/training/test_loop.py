@@ -18,7 +18,6 @@ from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import loop
 from discrete_vae.training.loop import validation_score
 from discrete_vae.training.state import ElboSums
@@ -331,7 +330,9 @@ def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(u
     )
     train_quietly(other := start_run(tmp_path / "plain", plain), plain)
     assert final_state(other)[0].keys() == final_state(whole)[0].keys()
-    assert all(torch.equal(value, final_state(whole)[0][name]) for name, value in final_state(other)[0].items())
+    assert all(
+        torch.equal(value, final_state(whole)[0][name]) for name, value in final_state(other)[0].items()
+    )
 
 
 def test_missing_lines_of_the_log_are_named(tmp_path):

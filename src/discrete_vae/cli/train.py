@@ -231,7 +231,9 @@ def run_train(
     if done >= result.num_steps:
         print(f"{run.path} has finished its {done} steps; nothing is left to do.")
     else:
-        most = f", of at most {num_steps}: the validation bound rose no more" if result.step < num_steps else ""
+        most = (
+            f", of at most {num_steps}: the validation bound rose no more" if result.step < num_steps else ""
+        )
         print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{most}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")

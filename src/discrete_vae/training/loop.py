@@ -182,9 +182,9 @@ def training_step(
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
-    Epochs done count for warm-up and the bound of beta, unless these count in runs, the share of the run that is done
-    for the step size and the start of importance samples. The state's count of steps, which keys the noise, stays. An error names the last good
-    checkpoint of the store.
+    Epochs done count for warm-up and the bound of beta, or the share of the run where these count in runs; the share
+    counts for the step size and the start of importance samples. The state's count of steps, which keys the noise,
+    stays. An error names the last good checkpoint of the store.
     """
     settings, model = config.training, state.model
     if not model.training:
@@ -314,7 +314,9 @@ class RunCheckpoints:
         self.best_step: int | None = None  # None before the first validation, as what follows
         self.best_elbo: float | None = None  # its validation ELBO, nats
         self.best_score: float | None = None  # its `validation_score`, nats
-        self._trained: dict[str, Any] = {}  # step and score of the best that has been trained; empty before it
+        self._trained: dict[
+            str, Any
+        ] = {}  # step and score of the best that has been trained; empty before it
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
         self._config_sum = run.config_sha256()
