@@ -338,7 +338,7 @@ _OWN_DATA = {
 }
 _BATCH_SIZE, _LARGEST_BATCH, _BATCHES = 100, 500, 100
 _FEW_ROWS, _UNITS_OF_FEW = 10_000, 16
-_LINEAR_BELOW = 1000  # rows
+_FEWEST_ROWS = 1000
 _VALIDATIONS, _PATIENCE = 40, 10
 _SMOKE_WORK, _MIN_SMOKE_STEPS = 2_000_000, 20  # work is steps x features
 _MAX_SMOKE_EXAMPLES = 250  # of validation and of test
@@ -360,15 +360,16 @@ def own_data(
 
     - The first checkpoint is a model of independent features, so that the best one is never worse on the validation
       part. Training ends when ten validations, a quarter of the run, have brought no better one.
-    - Batches grow with the rows, from 100 of them to 500: a hundredth of the rows between 10,000 and 50,000. The steps
-      are the size's, so large tables are passed through more often. Warm-up and the bound of beta follow the length.
-    - Below 1,000 rows, or with fewer rows than features, the decoder is linear: a hidden layer would fit the rows.
+    - Below 1,000 rows half of the size's steps, and a linear decoder: a hidden layer would fit the rows. It is linear
+      too where there are fewer rows than features.
     - Below 10,000 rows at most 16 + 16 units, whose log Z is exact in a tenth of a second.
+    - From 10,000 rows on, batches of a hundredth of the rows, at most 500: the same steps pass through large tables
+      more often. Warm-up and the bound of beta follow the length of the run.
     - Real values and counts vary within a class: one layer of Gaussian latents tells how, so that the bits are left to
       the classes. A table has it if one of its columns is of such a kind.
 
     Size smoke takes a minute at most however large the file is: it sees a fixed random choice of the examples, and
-    takes fewer steps where there are very many features.
+    takes fewer steps where there are very many features. What it has trained is what it gives, good or not.
     """
     num_steps, width, units = _OWN_DATA[size]
     num_features = prod(event_shape)
@@ -380,8 +381,11 @@ def own_data(
         most = num_steps * batch_size, _MAX_SMOKE_EXAMPLES, _MAX_SMOKE_EXAMPLES
         counts = zip((num_train, num_valid, num_test), most, strict=True)
         chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
+    elif num_train < _FEWEST_ROWS:
+        num_steps //= 2
     if num_train < _FEW_ROWS:
         units = min(units, _UNITS_OF_FEW)
+    is_linear = num_train < max(_FEWEST_ROWS, num_features)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
     every = max(1, num_steps // (2 if size == "smoke" else _VALIDATIONS))
     likelihood = likelihood or BernoulliLikelihoodConfig()
@@ -400,7 +404,7 @@ def own_data(
             prior=RBMConfig(num_left=units, num_right=units),
             posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width,)),
             hierarchy=layer if _varies_within_classes(likelihood) else NoHierarchyConfig(),
-            decoder=MLPDecoderConfig(hidden=() if num_train < max(_LINEAR_BELOW, num_features) else (width,)),
+            decoder=MLPDecoderConfig(hidden=() if is_linear else (width,)),
             likelihood=likelihood,
         ),
         training=TrainingConfig(
@@ -416,7 +420,7 @@ def own_data(
             log_every=every,  # a line takes an estimate of log Z
             validate_every=every,
             patience=_PATIENCE,
-            independent_start=True,
+            independent_start=size != "smoke",
         ),
         evaluation=EvaluationConfig(num_samples=200 if size == "smoke" else 1000, num_examples=tested),
     )
