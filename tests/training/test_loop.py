@@ -302,6 +302,24 @@ def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path
     assert min(ends) < NUM_STEPS
 
 
+def test_warm_up_and_the_bound_of_beta_may_follow_the_length_of_the_run(tmp_path):
+    """Shares of three epochs are those numbers of epochs, up to the rounding of the quotients."""
+    trained = {"model.smoothing.trainable": "true", "model.smoothing.beta": "0.4"}
+
+    def beginning(name, unit, epochs, slope):
+        words = {"schedule-unit": unit, "beta-bound.start": 0.5, "beta-bound.slope": slope}
+        words |= {"warm-up.epochs": epochs, "warm-up.prior-epochs": epochs}
+        given = trained | {f"training.{setting}": str(value) for setting, value in words.items()}
+        config = apply_overrides(CONFIG, [(path, [value]) for path, value in given.items()])
+        run = start_run(tmp_path / name, config)
+        train_quietly(run, config, stop=StopAt(10))
+        return [line[key] for line in run.metrics().read() if "elbo" in line for key in ("elbo", "beta")]
+
+    in_epochs = beginning("epochs", "epoch", 0.6, 0.1)
+    assert beginning("shares", "run", 0.2, 0.3) == pytest.approx(in_epochs, abs=1e-3)
+    assert beginning("others", "run", 0.6, 0.1) != pytest.approx(in_epochs, abs=1e-3)
+
+
 def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
     config, data = waiting(2, 1e-9), load_dataset("digits")
     run = start_run(tmp_path / "run", config)

@@ -347,7 +347,9 @@ class RunCheckpoints:
                     check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
                 )
             trained = checkpoint.meta.get(_TRAINED, {})
-            if trained != {}:
+            if not isinstance(trained, dict):
+                raise InvalidInputError(_TRAINED, "must hold a step and a score", f"{trained!r}"[:80], repair)
+            if trained:
                 check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
                 check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
