@@ -46,11 +46,6 @@ def of_sklearn(name: str) -> Callable[[], Table]:
     return lambda: ("gaussian", getattr(datasets, f"load_{name}")(return_X_y=True)[0])
 
 
-def digits() -> Table:
-    """Handwritten digits of 64 bits."""
-    return "bernoulli", np.asarray(datasets.load_digits(return_X_y=True)[0]) >= 8
-
-
 def classes(kind: str, rows: int, columns: int, parts: int = 6) -> Callable[[], Table]:
     """Rows of some hidden classes, columns independent within each; of one class all are independent."""
 
@@ -69,15 +64,13 @@ def classes(kind: str, rows: int, columns: int, parts: int = 6) -> Callable[[], 
     return make
 
 
-def factors(rows: int, columns: int, num_factors: int = 4) -> Callable[[], Table]:
-    """Rows of a Gaussian with some factors."""
+def factors(rows: int, columns: int) -> Callable[[], Table]:
+    """Rows of a Gaussian with four factors."""
 
     def make() -> Table:
         random = np.random.default_rng(rows + columns)
-        loadings = random.normal(size=(num_factors, columns))
-        return "gaussian", random.normal(size=(rows, num_factors)) @ loadings + random.normal(
-            size=(rows, columns)
-        )
+        scores, loadings = random.normal(size=(rows, 4)), random.normal(size=(4, columns))
+        return "gaussian", scores @ loadings + random.normal(size=(rows, columns))
 
     return make
 
@@ -107,7 +100,7 @@ TABLES: dict[str, Callable[[], Table]] = {
     "wine": of_sklearn("wine"),
     "diabetes": of_sklearn("diabetes"),
     "breast cancer": of_sklearn("breast_cancer"),
-    "digits": digits,
+    "digits": lambda: ("bernoulli", np.asarray(datasets.load_digits(return_X_y=True)[0]) >= 8),
     "bits 120x500": classes("bernoulli", 120, 500),
     "categories 756x16": classes("categorical", 756, 16),
     "counts 500x40": classes("negative-binomial", 500, 40),
@@ -162,15 +155,10 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
     if law is None:
         config = own_experiment_of(data, Path("X.npy"), likelihood=kind, size="short")
     else:
-        config = own_data(
-            Path("X.npy"),
-            event_shape=data.event_shape,
-            num_train=len(data.train),
-            num_valid=len(data.valid),
-            num_test=len(data.test),
-            size="short",
-            likelihood=law,
-        )
+        train_rows, valid_rows, test_rows = (len(part) for part in (data.train, data.valid, data.test))
+        shape = {"event_shape": data.event_shape, "size": "short", "likelihood": law}
+        sizes = {"num_train": train_rows, "num_valid": valid_rows, "num_test": test_rows}
+        config = own_data(Path("X.npy"), **shape | sizes)  # pyright: ignore[reportArgumentType]
     config = apply_overrides(config, overrides)
     with tempfile.TemporaryDirectory() as folder:
         result = train(config, data, folder, progress=TrainingProgress(0, 1, Console(file=io.StringIO())))
