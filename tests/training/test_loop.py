@@ -20,7 +20,7 @@ from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.training import loop
 from discrete_vae.training.loop import validation_score
-from discrete_vae.training.state import ElboSums
+from discrete_vae.training.state import ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly, without_times
@@ -266,9 +266,8 @@ def waiting(patience, rate, warm_up=0):
     return apply_overrides(CONFIG, [(f"training.{name}", [str(value)]) for name, value in words.items()])
 
 
-def scores(run):
-    lines = run.metrics().read()
-    return {each["step"]: each["validation_score"] for each in lines if "validation_score" in each}
+def scores(run, name="validation_score"):
+    return {each["step"]: each[name] for each in run.metrics().read() if name in each}
 
 
 def end_of(trained, patience, first):
@@ -287,7 +286,9 @@ def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path
     for warm_up, first in ((0, 0), (1, 14)):  # twelve steps of warm-up end by the second validation
         config = waiting("none", rate, warm_up)
         train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
-        trained = {step: score for step, score in scores(whole).items() if step > 0}
+        trained = {
+            step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0
+        }  # log Z is exact
         for patience in (1, 2):
             config = waiting(patience, rate, warm_up)
             run = start_run(tmp_path / f"{warm_up} {patience}", config)
@@ -330,6 +331,24 @@ def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
     expected = independent_features(loaded.model.likelihood, data.train, data.valid).value
     assert found.elbo == pytest.approx(expected, abs=1e-4)
     assert result.best_elbo == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_lead_over_independent_features_must_exceed_its_error(tmp_path):
+    """The same mean lead, of examples that agree on it and of examples that do not."""
+    config, data = waiting(2, 1e-9), load_dataset("digits")
+    run, state = start_run(tmp_path / "run", config), TrainingState.initial(config, data.train)
+    checkpoints = loop.RunCheckpoints(run, state, config.training, num_steps=NUM_STEPS)
+    base = checkpoints.begin_with_independent(config, data.train, data.valid).elbo
+    spread = torch.linspace(-1, 1, len(data.valid)).double()
+    model = load_run(run).model.eval()
+    of_each = model.log_likelihood(data.valid, 1, log_partition=9 * math.log(2)).value.double()
+    for size, is_clear in ((0.1, True), (40.0, False)):
+        bound = estimate(base + 0.5, 0.0)
+        found = checkpoints.score(bound, of_each + 0.5 + size * spread)
+        assert found == pytest.approx(base + 0.5 if is_clear else base, abs=1e-4)
+        assert checkpoints.save(bound, bound, found) == is_clear
+    worse = checkpoints.score(estimate(base - 3, 0.0), of_each - 3)
+    assert worse == pytest.approx(base - 3, abs=1e-4)
 
 
 def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(unbroken, tmp_path):

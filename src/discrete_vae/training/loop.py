@@ -20,7 +20,7 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
-from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import MeanElbo, elbo_parts, mean_elbo, standard_error
 from discrete_vae.load import initial_model
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
@@ -129,10 +129,13 @@ def run_steps(
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
-        if settings.independent_start and not store.steps():
-            elbo = checkpoints.save_independent(config, dataset.train, valid)
-            append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **_line_of_validation(elbo, elbo)})
-            shown.note(f"step 0: independent features have {elbo.elbo:.2f} nats (validation)")
+        if settings.independent_start:
+            is_new = not store.steps()
+            elbo = checkpoints.begin_with_independent(config, dataset.train, valid)
+            if is_new:
+                line = _line_of_validation(elbo, validation_score(elbo))
+                append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
+                shown.note(f"step 0: independent features have {elbo.elbo:.2f} nats (validation)")
         while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
@@ -151,14 +154,15 @@ def run_steps(
             append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo = _validate(state, valid, config.seed, store)
+                elbo, examples = _validate(state, valid, config.seed, store)
                 bound, also = elbo, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound = _validate(state, valid, config.seed, store, count)
+                    bound, examples = _validate(state, valid, config.seed, store, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
-                found = _line_of_validation(elbo, bound)
+                score = checkpoints.score(bound, examples)
+                found = _line_of_validation(elbo, score)
                 append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                also += " (best so far)" if checkpoints.save(elbo, bound) else ""
+                also += " (best so far)" if checkpoints.save(elbo, bound, score) else ""
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
@@ -234,27 +238,35 @@ def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: 
     return values
 
 
-def _line_of_validation(elbo: MeanElbo, bound: MeanElbo) -> dict[str, float]:
+def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
     """What a line of the log says of a validation; a value that one example cannot give is left out."""
-    found = {_ELBO: elbo.elbo, f"{_ELBO}_std_error": elbo.total_std_error, _SCORE: validation_score(bound)}
+    found = {_ELBO: elbo.elbo, f"{_ELBO}_std_error": elbo.total_std_error, _SCORE: score}
     return {name: value for name, value in found.items() if not math.isnan(value)}
 
 
 def _validate(
     state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
-) -> MeanElbo:
-    """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
+) -> tuple[MeanElbo, Tensor]:
+    """The validation ELBO or bound and that of each example, (example,), nats.
+
+    log Z is that of the log's last line or, of averaged weights, their own.
+    """
     log_partition, std_error = state.evaluated_log_partition()
-    elbo = evaluate_elbo(
+    parts = elbo_parts(
         state.evaluated,
         x,
         log_partition=log_partition,
-        log_partition_std_error=std_error,
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
+    elbo = mean_elbo(parts, log_partition_std_error=std_error)
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
-    return elbo
+    return elbo, _bounds(parts)
+
+
+def _bounds(parts: Tensor) -> Tensor:
+    """The bound of each example, of `elbo_parts`."""
+    return parts[:, 0] - parts[:, 1] - parts[:, 2]
 
 
 def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore | None) -> None:
@@ -293,9 +305,9 @@ def validation_score(estimate: MeanElbo) -> float:
     return estimate.elbo - 2 * estimate.log_partition_std_error
 
 
-def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
-    """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the bound that it was compared by."""
-    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo if bound is None else bound)}
+def best_entry(step: int, elbo: MeanElbo, score: float | None = None) -> dict[str, Any]:
+    """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the score that it was compared by."""
+    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo) if score is None else score}
 
 
 class RunCheckpoints:
@@ -314,9 +326,8 @@ class RunCheckpoints:
         self.best_step: int | None = None  # None before the first validation, as what follows
         self.best_elbo: float | None = None  # its validation ELBO, nats
         self.best_score: float | None = None  # its `validation_score`, nats
-        self._trained: dict[
-            str, Any
-        ] = {}  # step and score of the best that has been trained; empty before it
+        self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
+        self._trained: dict[str, Any] = {}  # step and score of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
         self._config_sum = run.config_sha256()
@@ -366,38 +377,51 @@ class RunCheckpoints:
             except InvalidInputError as error:
                 warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=3)
 
-    def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
-        """Save the state after a validation; returns True if it is the best so far.
+    def save(self, elbo: MeanElbo, bound: MeanElbo, score: float) -> bool:
+        """Save the state after a validation with its score; returns True if it is the best so far.
 
         Checkpoints are compared by the bound that training raises, from the first step on: the ELBO of a model trained
         for a higher bound falls while its log-likelihood rises.
         """
-        score = validation_score(bound)
         better = self.best_score is None or score > self.best_score
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
-        if not self._trained or score > self._trained["score"]:
-            self._trained = {"step": self._state.step, "score": score}
-        self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
+        if not self._trained or validation_score(bound) > self._trained["score"]:
+            self._trained = {"step": self._state.step, "score": validation_score(bound)}
+        self._save(best=best_entry(self._state.step, elbo, score) if better else None)
         return better
 
-    def save_independent(self, config: ExperimentConfig, train: Tensor, valid: Tensor) -> MeanElbo:
-        """Save a model of independent features before the first step, as the first candidate for the best one.
+    def begin_with_independent(self, config: ExperimentConfig, train: Tensor, valid: Tensor) -> MeanElbo:
+        """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 
-        Training does not start from it, so the state stays as it is. Returns its validation ELBO, which is the
-        log-likelihood of independent features.
+        It is saved before the first step. Training does not start from it, so the state stays as it is. Returns its
+        validation ELBO, which is the log-likelihood of independent features.
         """
         model = initial_model(config).double()
         model.make_independent_(train)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
-        seed = key_to_seed(config.seed, _VALIDATION_STREAM)
-        elbo = evaluate_elbo(model, valid, log_partition=log_partition, seed=seed)
-        _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
-        self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
-        own = {f"{MODEL_PREFIX}{name}": value for name, value in model.state_dict().items()}
-        self._save(best=best_entry(0, elbo), tensors=own)
+        parts = elbo_parts(model, valid, log_partition=log_partition)
+        elbo, self._independent = mean_elbo(parts), _bounds(parts)
+        if not self.store.steps():
+            _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
+            self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
+            own = {f"{MODEL_PREFIX}{name}": value for name, value in model.state_dict().items()}
+            self._save(best=best_entry(0, elbo, self.best_score), tensors=own)
         return elbo
+
+    def score(self, bound: MeanElbo, examples: Tensor) -> float:
+        """`validation_score`, which is that of independent features at most where the lead is within its error.
+
+        Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
+        exceed two of its standard errors. Examples are the bound of each, (example,), nats.
+        """
+        score = validation_score(bound)
+        if self._independent is None:
+            return score
+        lead = examples - self._independent
+        is_clear = score - float(self._independent.mean()) > 2 * float(standard_error(lead))
+        return score if is_clear else min(score, float(self._independent.mean()))
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
         """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
