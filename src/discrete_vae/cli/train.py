@@ -241,8 +241,8 @@ def run_train(
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
     if result.best_step == 0:
         kept = (
-            "No checkpoint is better than independent features, so the best one is theirs: its codes say nothing of a "
-            "row. The columns may tell nothing of each other, or the rows be too few to show it."
+            "No checkpoint is clearly better than independent features, so the best one is theirs: its codes say "
+            "nothing of a row. The columns may tell nothing of each other, or the rows be too few to show it."
         )
         print(wrapped(kept))
     elif warning := below_baseline("validation ELBO", result.best_elbo, baseline):
