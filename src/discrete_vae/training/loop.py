@@ -414,13 +414,13 @@ class RunCheckpoints:
         """`validation_score`, which is that of independent features at most where the lead is within its error.
 
         Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
-        exceed two of its standard errors. Examples are the bound of each, (example,), nats.
+        exceed its standard error. Examples are the bound of each, (example,), nats.
         """
         score = validation_score(bound)
         if self._independent is None:
             return score
         lead = examples - self._independent
-        is_clear = score - float(self._independent.mean()) > 2 * float(standard_error(lead))
+        is_clear = score - float(self._independent.mean()) > float(standard_error(lead))
         return score if is_clear else min(score, float(self._independent.mean()))
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
