@@ -156,9 +156,8 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
     if law is None:
         config = own_experiment_of(data, Path("X.npy"), likelihood=kind, size="short")
     else:
-        train_rows, valid_rows, test_rows = (len(part) for part in (data.train, data.valid, data.test))
         shape = {"event_shape": data.event_shape, "size": "short", "likelihood": law}
-        sizes = {"num_train": train_rows, "num_valid": valid_rows, "num_test": test_rows}
+        sizes = {f"num_{part}": len(getattr(data, part)) for part in ("train", "valid", "test")}
         config = own_data(Path("X.npy"), **shape | sizes)  # pyright: ignore[reportArgumentType]
     config = apply_overrides(config, overrides)
     with tempfile.TemporaryDirectory() as folder:
