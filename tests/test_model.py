@@ -1,6 +1,7 @@
 """The model's interface: shapes, modes, sampling, reconstruction, errors."""
 
 import copy
+import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -17,7 +18,7 @@ from discrete_vae.config import (
     members,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.evaluation.evaluate import evaluate_elbo, independent_features
 from discrete_vae.evaluation.latents import latent_usage
 from discrete_vae.inference.encode import denoise_rows, encode_rows
 from discrete_vae.inference.generate import interpolate
@@ -51,6 +52,29 @@ def test_elbo_has_its_parts(model, x):
     torch.testing.assert_close(elbo.value, elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous)
     (-elbo.value.mean()).backward()
     assert all(p.grad is not None and bool(p.grad.isfinite().all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("kind", ["bernoulli", "gaussian", "negative-binomial", "categorical"])
+@pytest.mark.parametrize("hierarchy", ["none", "gaussian"])
+@pytest.mark.parametrize("smoothing", ["spike-exponential", "spike-gaussian", "ramps"])
+def test_a_model_can_be_that_of_independent_features(kind, hierarchy, smoothing, x):
+    layers = {"num_layers": 2, "num_units": 3, "posterior_hidden": (5,), "prior_hidden": (4,)}
+    parts = {
+        "hierarchy": {"kind": hierarchy, **(layers if hierarchy == "gaussian" else {})},
+        "smoothing": {"kind": smoothing},
+        "likelihood": {"kind": kind},
+    }
+    model = DiscreteVAE.from_config(ModelConfig(**CONFIG.model_dump() | parts)).double()
+    expected = independent_features(model.likelihood, x, x[:7]).value
+    before = evaluate_elbo(model, x[:7], log_partition=7 * math.log(2))
+    model.make_independent_(x.double())
+    found = evaluate_elbo(model, x[:7], log_partition=7 * math.log(2))
+    assert found.elbo == pytest.approx(expected, abs=1e-9)
+    assert found.kl_discrete == pytest.approx(0, abs=1e-12)
+    assert found.kl_continuous == 0
+    assert abs(before.elbo - expected) > 0.1
+    bound = model.eval().log_likelihood(x[:7], 20, log_partition=7 * math.log(2)).value
+    assert float(bound.mean()) == pytest.approx(expected, abs=1e-6)
 
 
 def test_a_few_steps_raise_the_bound(model):

@@ -10,10 +10,14 @@ import torch
 
 from discrete_vae import DiscreteVAE, load_dataset
 from discrete_vae.config import (
+    BinaryColumnConfig,
     CompleteSharingConfig,
+    CountColumnConfig,
     ExperimentConfig,
     GroupSharingConfig,
     NoSharingConfig,
+    RealColumnConfig,
+    TableLikelihoodConfig,
     WarmUpConfig,
 )
 from discrete_vae.data.batches import TrainingBatches
@@ -202,6 +206,48 @@ def test_smoke_is_bounded(rows, features, steps):
     assert (training.num_validation_examples or rows) <= 250
     assert (config.evaluation.num_examples or rows) <= 250
     assert 0 < training.validate_every <= taken
+
+
+def own(rows, features, size="short", **more):
+    return own_data(
+        Path("x.npy"), event_shape=(features,), num_train=rows, num_valid=9, num_test=9, size=size, **more
+    )
+
+
+@pytest.mark.parametrize("size", ["short", "cpu", "paper"])
+@pytest.mark.parametrize("features", [3, 2000])
+def test_what_own_data_get_grows_with_the_rows(size, features):
+    rows = (2, 26, 99, 100, 999, 1000, 1999, 2000, 9999, 10_000, 49_999, 50_000, 10**6)
+    configs = [own(number, features, size) for number in rows]
+    for of in (
+        lambda config: config.training.batch_size,
+        lambda config: config.model.prior.num_units,
+        lambda config: len(config.model.decoder.hidden),
+    ):
+        values = [of(config) for config in configs]
+        assert values == sorted(values)
+        assert values[0] < values[-1]
+    for number, config in zip(rows, configs, strict=True):
+        training, linear = config.training, not config.model.decoder.hidden
+        assert training.batch_size <= number
+        assert linear == (number < max(1000, features))
+        assert training.independent_start
+        assert training.in_epochs(training.warm_up.prior_epochs) == pytest.approx(0.1 * training.num_epochs)
+        num_steps = training.num_epochs * (number // training.batch_size)
+        assert num_steps <= 40 * training.validate_every + 40
+
+
+@pytest.mark.parametrize(
+    ("columns", "has_layer"),
+    [
+        ([RealColumnConfig(name="a"), BinaryColumnConfig(name="b")], True),
+        ([CountColumnConfig(name="a")], True),
+        ([BinaryColumnConfig(name="a")], False),
+    ],
+)
+def test_tables_with_numbers_have_a_gaussian_layer(columns, has_layer):
+    config = own(500, len(columns), likelihood=TableLikelihoodConfig(columns=columns))
+    assert (config.model.hierarchy.kind == "gaussian") == has_layer
 
 
 # What is cited follows what is in use.

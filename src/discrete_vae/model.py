@@ -271,6 +271,27 @@ class DiscreteVAE(nn.Module):
             initialize_output(start)
 
     @torch.no_grad()
+    def make_independent_(self, x: Tensor, observed: Tensor | None = None) -> None:
+        """Become the model in which features are independent, each with the law that fits the training data x.
+
+        All weights of the prior and all matrices of the networks become 0: in evaluation mode q(z | x) = p(z), likewise
+        of Gaussian layers, and the decoder returns its start whatever the latents are. Then the ELBO is log p(x), up to
+        what a transformation that depends on x adds. Only for a model that has not been trained.
+        """
+        start = self.likelihood.fit_marginals_(*self.preprocess(x, observed))
+        for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
+            for parameter in part.parameters():
+                if part is self.prior or parameter.dim() >= 2:
+                    parameter.zero_()
+        initialize_output = getattr(self.decoder, "initialize_output_", None)
+        if initialize_output is None:
+            repair = "Give it the method, or leave training.independent_start out."
+            raise InvalidInputError(
+                "decoder", "must have initialize_output_", type(self.decoder).__name__, repair
+            )
+        initialize_output(start)
+
+    @torch.no_grad()
     def project_(self) -> None:
         """Bring every bounded parameter back inside its bounds; call it after each step of the optimizer.
 

@@ -29,8 +29,8 @@ def let_validation_fall(patch):
     original = loop._validate
 
     def validate(state, *arguments):
-        estimate = original(state, *arguments)
-        return replace(estimate, elbo=estimate.elbo - state.step)
+        estimate, examples = original(state, *arguments)
+        return replace(estimate, elbo=estimate.elbo - state.step), examples
 
     patch.setattr(loop, "_validate", validate)
 

@@ -7,7 +7,7 @@ import time
 
 import torch
 
-from discrete_vae.config import BlockGibbsConfig
+from discrete_vae.config import BlockGibbsConfig, WarmUpConfig
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.distributed import (
     average_,
@@ -29,6 +29,8 @@ from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
 BATCH = CONFIG.training.batch_size
+_PATIENT = {"patience": 1, "independent_start": True, "warm_up": WarmUpConfig(epochs=0, prior_epochs=0)}
+WAITING = CONFIG.model_copy(update={"training": CONFIG.training.model_copy(update=_PATIENT)})
 LOST_AT, STOPPED_AT = 9, 10
 
 
@@ -127,6 +129,8 @@ def main(folder):
         first = train(CONFIG, dataset, folder / "stopped", progress=QuietProgress(), stop=stop)
         result["stopped"] = first.step
         train(CONFIG, dataset, folder / "stopped", progress=QuietProgress())
+        ended = train(WAITING, dataset, folder / "ended", progress=QuietProgress())
+        result["ended"] = [ended.step, ended.num_steps, ended.best_step]
         run = compute_on_rank_zero(lambda: start_run(folder / "lost"))
         lost = lose_a_peer(run)
         (folder / f"{rank()}.json").write_text(json.dumps(result | lost | {"world_size": world_size()}))

@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 import torch
@@ -10,8 +9,9 @@ import torch
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
+from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import comparable_log_partition
@@ -19,7 +19,7 @@ from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.training import loop
 from discrete_vae.training.loop import validation_score
-from discrete_vae.training.state import ElboSums
+from discrete_vae.training.state import ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
 from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly, without_times
@@ -258,6 +258,119 @@ def test_stopping_anywhere_changes_nothing(tmp_path):
     assert logs[0] == logs[1]
 
 
+def waiting(patience, rate, warm_up=0):
+    """The tiny run beside a model of independent features, with epochs of warm-up."""
+    words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate}
+    words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": warm_up}
+    return apply_overrides(CONFIG, [(f"training.{name}", [str(value)]) for name, value in words.items()])
+
+
+def scores(run, name="validation_score"):
+    return {each["step"]: each[name] for each in run.metrics().read() if name in each}
+
+
+def end_of(trained, patience, first):
+    """The step at which so many validations have passed since the best, or since the first that counts."""
+    best, waited = -math.inf, 0
+    for step, score in trained.items():
+        waited = 0 if score > best or step <= first else waited + 1
+        best = max(best, score)
+        if waited == patience:
+            return step
+    return NUM_STEPS
+
+
+def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path):
+    rate, ends = 3e-3, []
+    for warm_up, first in ((0, 0), (1, 14)):  # twelve steps of warm-up end by the second validation
+        config = waiting("none", rate, warm_up)
+        train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
+        trained = {
+            step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0
+        }  # log Z is exact
+        for patience in (1, 2):
+            config = waiting(patience, rate, warm_up)
+            run = start_run(tmp_path / f"{warm_up} {patience}", config)
+            with pytest.raises(KeyboardInterrupt):
+                train_quietly(run, config, stop_at=13)
+            for _ in range(2):  # a run that has ended trains no further
+                result = train_quietly(run, config)
+                ends.append(result.step)
+                assert result.step == result.num_steps == end_of(trained, patience, first)
+            assert scores(run).items() <= scores(whole).items()
+            assert result.best_step == max(scores(run), key=scores(run).__getitem__)
+    assert min(ends) < NUM_STEPS
+
+
+def test_warm_up_and_the_bound_of_beta_may_follow_the_length_of_the_run(tmp_path):
+    """Shares of three epochs are those numbers of epochs, up to the rounding of the quotients."""
+    trained = {"model.smoothing.trainable": "true", "model.smoothing.beta": "0.4"}
+
+    def beginning(name, unit, epochs, slope):
+        words = {"schedule-unit": unit, "beta-bound.start": 0.5, "beta-bound.slope": slope}
+        words |= {"warm-up.epochs": epochs, "warm-up.prior-epochs": epochs}
+        given = trained | {f"training.{setting}": str(value) for setting, value in words.items()}
+        config = apply_overrides(CONFIG, [(path, [value]) for path, value in given.items()])
+        run = start_run(tmp_path / name, config)
+        train_quietly(run, config, stop=StopAt(10))
+        return [line[key] for line in run.metrics().read() if "elbo" in line for key in ("elbo", "beta")]
+
+    in_epochs = beginning("epochs", "epoch", 0.6, 0.1)
+    assert beginning("shares", "run", 0.2, 0.3) == pytest.approx(in_epochs, abs=1e-3)
+    assert beginning("others", "run", 0.6, 0.1) != pytest.approx(in_epochs, abs=1e-3)
+
+
+def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
+    config, data = waiting(2, 1e-9), load_dataset("digits")
+    run = start_run(tmp_path / "run", config)
+    result = train_quietly(run, config)
+    loaded = load_run(run)
+    assert loaded.step == 0 == json.loads(run.best_path.read_text())["step"]
+    found = evaluate_elbo(loaded.model, data.valid, log_partition=9 * math.log(2))
+    expected = independent_features(loaded.model.likelihood, data.train, data.valid).value
+    assert found.elbo == pytest.approx(expected, abs=1e-4)
+    assert result.best_elbo == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_lead_over_independent_features_must_exceed_its_error(tmp_path):
+    """The same mean lead, of examples that agree on it and of examples that do not."""
+    config, data = waiting(2, 1e-9), load_dataset("digits")
+    run, state = start_run(tmp_path / "run", config), TrainingState.initial(config, data.train)
+    checkpoints = loop.RunCheckpoints(run, state, config.training, num_steps=NUM_STEPS)
+    base = checkpoints.begin_with_independent(config, data.train, data.valid).elbo
+    spread = torch.linspace(-1, 1, len(data.valid)).double()
+    model = load_run(run).model.eval()
+    of_each = model.log_likelihood(data.valid, 1, log_partition=9 * math.log(2)).value.double()
+    for size, is_clear in ((0.1, True), (40.0, False)):
+        bound = estimate(base + 0.5, 0.0)
+        found = checkpoints.score(bound, of_each + 0.5 + size * spread)
+        assert found == pytest.approx(base + 0.5 if is_clear else base, abs=1e-4)
+        assert checkpoints.save(bound, bound, found) == is_clear
+    worse = checkpoints.score(estimate(base - 3, 0.0), of_each - 3)
+    assert worse == pytest.approx(base - 3, abs=1e-4)
+
+
+def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(unbroken, tmp_path):
+    config = waiting(50, CONFIG.training.optimizer.learning_rate)
+    whole, run = start_run(tmp_path / "whole", config), start_run(tmp_path / "run", config)
+    train_quietly(whole, config)
+    for steps in (0, 0, 3, 4, 20):
+        train_quietly(run, config, stop=StopAt(steps))
+    train_quietly(run, config)
+    assert_same_state(final_state(run), final_state(whole))
+    assert run.best_path.read_bytes() == whole.best_path.read_bytes()
+    logs = [without_times(each.metrics().read()) for each in (run, whole)]
+    assert logs[0] == logs[1]
+    plain = config.model_copy(
+        update={"training": config.training.model_copy(update={"independent_start": False})}
+    )
+    train_quietly(other := start_run(tmp_path / "plain", plain), plain)
+    assert final_state(other)[0].keys() == final_state(whole)[0].keys()
+    assert all(
+        torch.equal(value, final_state(whole)[0][name]) for name, value in final_state(other)[0].items()
+    )
+
+
 def test_missing_lines_of_the_log_are_named(tmp_path):
     run = start_run(tmp_path / "run")
     train_quietly(run, stop=StopAt(13))  # lines of training figures at 5, 7 and 10
@@ -362,11 +475,11 @@ def test_runs_with_importance_samples_are_compared_by_their_bound(tmp_path, monk
     config, calls = with_model(hierarchy=layers).model_copy(update={"training": training}), []
 
     def planted(model, x, *, num_importance_samples, **keywords):
-        found = evaluate_elbo(model, x, num_importance_samples=num_importance_samples, **keywords)
         calls.append(num_importance_samples)
-        return replace(found, elbo=float(len(calls) if num_importance_samples == 4 else -len(calls)))
+        value = float(len(calls) if num_importance_samples == 4 else -len(calls))
+        return torch.tensor([value, 0.0, 0.0]).double().expand(len(x), 3)
 
-    monkeypatch.setattr("discrete_vae.training.loop.evaluate_elbo", planted)
+    monkeypatch.setattr("discrete_vae.training.loop.elbo_parts", planted)
     run = start_run(tmp_path / "run", config)
     result = train_quietly(run, config)
     assert calls == [1, 4] * (len(calls) // 2)

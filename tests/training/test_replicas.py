@@ -62,6 +62,18 @@ def test_all_stop_where_one_is_asked_and_a_resumed_run_equals_an_unbroken_one(fo
     assert without_times(logs[0]) == without_times(logs[1])
 
 
+def test_all_end_where_the_bound_rises_no_more(folder, said):
+    step, num_steps, best = said["ended"]
+    lines = RunDirectory.open(folder / "ended").metrics().read()
+    scores = {line["step"]: line["validation_score"] for line in lines if "validation_score" in line}
+    values = list(scores.values())
+    falls = [later <= max(values[1:place]) for place, later in enumerate(values) if place > 1]
+    assert not any(falls[:-1])
+    assert step == num_steps == max(scores)
+    assert falls[-1] or step == NUM_STEPS
+    assert best == max(scores, key=scores.__getitem__)
+
+
 def test_it_learns_what_one_process_learns(folder, tmp_path):
     train(CONFIG, load_dataset("digits"), tmp_path / "alone", progress=QuietProgress())
     logs = [RunDirectory.open(place).metrics().read() for place in (folder / "unbroken", tmp_path / "alone")]

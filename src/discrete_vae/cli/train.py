@@ -225,18 +225,27 @@ def run_train(
         except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
             raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
     if rank() > 0:
-        return 0 if result.step == num_steps else stop.status
-    if result.step < num_steps:
+        return 0 if result.step == result.num_steps else stop.status
+    if result.step < result.num_steps:
         return _interrupted(run, stop.status)
-    if done >= num_steps:
-        print(f"{run.path} has finished its {num_steps} steps; nothing is left to do.")
+    if done >= result.num_steps:
+        print(f"{run.path} has finished its {done} steps; nothing is left to do.")
     else:
-        print(f"Trained {num_steps - done} steps in {in_words(result.seconds)}.")
+        most = (
+            f", of at most {num_steps}: the validation bound rose no more" if result.step < num_steps else ""
+        )
+        print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{most}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     baseline = validation_baseline(config, dataset)
     print(f"Independent features: {baseline.value:.2f} nats (validation).")
-    if warning := below_baseline("validation ELBO", result.best_elbo, baseline):
+    if result.best_step == 0:
+        kept = (
+            "No checkpoint is clearly better than independent features, so the best one is theirs: its codes say "
+            "nothing of a row. The columns may tell nothing of each other, or the rows be too few to show it."
+        )
+        print(wrapped(kept))
+    elif warning := below_baseline("validation ELBO", result.best_elbo, baseline):
         print(wrapped(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.path}")

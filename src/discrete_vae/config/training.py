@@ -344,6 +344,11 @@ class TrainingConfig(Record):
     )
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
+    schedule_unit: Literal["epoch", "run"] = Field(
+        default="epoch",
+        description="What the epochs of warm_up and beta_bound are: epochs, or whole runs, so that both follow the "
+        "length of the run.",
+    )
     sampler: SamplerConfig = BlockGibbsConfig()
     num_sweeps: Repetitions = Field(
         default=100, description="Sweeps of the persistent chains per training step."
@@ -354,6 +359,20 @@ class TrainingConfig(Record):
     validate_every: Interval = Field(
         default=1000, description="Training steps between two validations, each with a checkpoint."
     )
+    patience: Count | None = Field(
+        default=None,
+        description="Validations in a row without a better bound, after warm-up, at which training ends; none takes "
+        "all steps.",
+    )
+    independent_start: bool = Field(
+        default=False,
+        description="Save a model of independent features as the checkpoint of step 0, so that the best checkpoint is "
+        "at least as good on the validation part; others must be better by a standard error.",
+    )
+
+    def in_epochs(self, count: float) -> float:
+        """A number of epochs of warm_up or beta_bound, which may count in runs, as epochs."""
+        return count * (self.num_epochs if self.schedule_unit == "run" else 1)
 
     @model_validator(mode="after")
     def _check_gradient(self) -> Self:
@@ -425,7 +444,7 @@ class ExperimentConfig(Record):
     @model_validator(mode="after")
     def _check_layers(self) -> Self:
         training, samples = self.training, self.training.num_importance_samples
-        warm_up, decay = training.warm_up.epochs, training.optimizer.layers_weight_decay
+        warm_up, decay = training.in_epochs(training.warm_up.epochs), training.optimizer.layers_weight_decay
         layers = "or give the model layers: --model.hierarchy gaussian"
         if isinstance(self.model.hierarchy, NoHierarchyConfig):
             if samples > 1 and self.model.smoothing.has_spike:

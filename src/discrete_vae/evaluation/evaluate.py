@@ -253,6 +253,28 @@ def evaluate_elbo(
     The arguments are those of `evaluate_log_likelihood`, with ``num_samples`` draws of the posterior per example. More
     than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
     """
+    parts = elbo_parts(
+        model,
+        x,
+        log_partition=log_partition,
+        num_samples=num_samples,
+        num_importance_samples=num_importance_samples,
+        seed=seed,
+    )
+    return mean_elbo(parts, num_samples=num_samples, log_partition_std_error=log_partition_std_error)
+
+
+@torch.no_grad()
+def elbo_parts(
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    log_partition: float,
+    num_samples: int = 1,
+    num_importance_samples: int = 1,
+    seed: int = 0,
+) -> Tensor:
+    """Reconstruction, discrete and continuous KL of each example, (example, 3) float64, nats; see `evaluate_elbo`."""
     check_examples("x", x)
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
@@ -270,7 +292,11 @@ def evaluate_elbo(
                 )
                 terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
                 parts[rows] += terms.double().cpu() / num_samples
-    parts = all_reduce_shards(parts)
+    return all_reduce_shards(parts)
+
+
+def mean_elbo(parts: Tensor, *, num_samples: int = 1, log_partition_std_error: float = 0.0) -> MeanElbo:
+    """The mean over examples of what `elbo_parts` gives."""
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
     return MeanElbo(
         elbo=float(value.mean()),

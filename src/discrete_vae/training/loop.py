@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -19,12 +20,13 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
-from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import MeanElbo, elbo_parts, mean_elbo, standard_error
+from discrete_vae.load import initial_model
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
-from discrete_vae.runs.checkpoints import CheckpointStore
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
 from discrete_vae.system import yielding_threads
@@ -45,7 +47,7 @@ _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
 _TERMS = ("reconstruction", "kl_discrete", "kl_continuous")
 _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
-_CHANGES = "config_changes"
+_CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
 
 
@@ -54,7 +56,7 @@ class TrainingResult(ShowsTable):
     """The end of a run.
 
     Attributes:
-        num_steps: Steps of the whole run.
+        num_steps: Steps of the whole run, to where patience ended it.
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
@@ -100,10 +102,12 @@ def run_steps(
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
-    checkpoints = RunCheckpoints(run, state, num_steps=num_steps, accept_changed_config=accept_changed_config)
+    checkpoints = RunCheckpoints(
+        run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
+    )
     store, metrics = checkpoints.store, run.metrics()
     if is_writer := rank() == 0:
-        metrics.drop_after(state.step)
+        metrics.drop_after(state.step if store.steps() else -1)
         checkpoints.warn_of_missing_lines(settings)
         goes_on = 0 < state.step < num_steps and torch.device(device).type == "cpu"
         if goes_on and (others := other_rounding(begun)):
@@ -117,10 +121,22 @@ def run_steps(
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
+
+    def over() -> bool:
+        """Whether all steps are taken, or patience has come to its end."""
+        return state.step >= num_steps or checkpoints.wait_too_long(batches.steps_per_epoch)
+
     with yielding_threads(), written(metrics, logger, writes=is_writer) as append, shows as shown:
         if (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
-        while state.step < num_steps and not agree_any(stop is not None and stop()):
+        if settings.independent_start:
+            is_new = not store.steps()
+            elbo = checkpoints.begin_with_independent(config, dataset.train, valid)
+            if is_new:
+                line = _line_of_validation(elbo, validation_score(elbo))
+                append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
+                shown.note(f"step 0: independent features have {elbo.elbo:.2f} nats (validation)")
+        while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
@@ -138,19 +154,15 @@ def run_steps(
             append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo = _validate(state, valid, config.seed, store)
+                elbo, examples = _validate(state, valid, config.seed, store)
                 bound, also = elbo, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound = _validate(state, valid, config.seed, store, count)
+                    bound, examples = _validate(state, valid, config.seed, store, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
-                found = {
-                    _ELBO: elbo.elbo,
-                    f"{_ELBO}_std_error": elbo.total_std_error,
-                    _SCORE: validation_score(bound),
-                }
-                found = {name: value for name, value in found.items() if not math.isnan(value)}
+                score = checkpoints.score(bound, examples)
+                found = _line_of_validation(elbo, score)
                 append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                also += " (best so far)" if checkpoints.save(elbo, bound) else ""
+                also += " (best so far)" if checkpoints.save(elbo, bound, score) else ""
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
@@ -161,7 +173,7 @@ def run_steps(
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
-    return TrainingResult(num_steps, state.step, *best, clock.here())
+    return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here())
 
 
 def training_step(
@@ -174,14 +186,15 @@ def training_step(
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
-    Epochs done count for warm-up and the bound of beta, the share of the run that is done for the step size and the
-    start of importance samples. The state's count of steps, which keys the noise, stays. An error names the last good
-    checkpoint of the store.
+    Epochs done count for warm-up and the bound of beta, or the share of the run where these count in runs; the share
+    counts for the step size and the start of importance samples. The state's count of steps, which keys the noise,
+    stays. An error names the last good checkpoint of the store.
     """
     settings, model = config.training, state.model
     if not model.training:
         model.train()
-    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, epoch))
+    time = epoch if settings.schedule_unit == "epoch" else progress
+    model.smoothing.bound_sharpness_(schedules.max_beta(settings.beta_bound, time))
     set_rates(state.optimizer, schedules.learning_rate(settings.optimizer, progress))
     state.times.begin("chains")
     try:
@@ -191,7 +204,7 @@ def training_step(
         _check_weights_finite(state, store)
         raise
     state.times.begin("networks")
-    weights = schedules.kl_weights(settings.warm_up, epoch)
+    weights = schedules.kl_weights(settings.warm_up, time)
     num_samples = schedules.num_importance_samples(settings, progress)
     terms, means = state.recorded.take_gradients(
         x,
@@ -225,21 +238,35 @@ def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: 
     return values
 
 
+def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
+    """What a line of the log says of a validation; a value that one example cannot give is left out."""
+    found = {_ELBO: elbo.elbo, f"{_ELBO}_std_error": elbo.total_std_error, _SCORE: score}
+    return {name: value for name, value in found.items() if not math.isnan(value)}
+
+
 def _validate(
     state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
-) -> MeanElbo:
-    """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
+) -> tuple[MeanElbo, Tensor]:
+    """The validation ELBO or bound and that of each example, (example,), nats.
+
+    log Z is that of the log's last line or, of averaged weights, their own.
+    """
     log_partition, std_error = state.evaluated_log_partition()
-    elbo = evaluate_elbo(
+    parts = elbo_parts(
         state.evaluated,
         x,
         log_partition=log_partition,
-        log_partition_std_error=std_error,
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
+    elbo = mean_elbo(parts, log_partition_std_error=std_error)
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
-    return elbo
+    return elbo, _bounds(parts)
+
+
+def _bounds(parts: Tensor) -> Tensor:
+    """The bound of each example, of `elbo_parts`."""
+    return parts[:, 0] - parts[:, 1] - parts[:, 2]
 
 
 def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore | None) -> None:
@@ -278,22 +305,31 @@ def validation_score(estimate: MeanElbo) -> float:
     return estimate.elbo - 2 * estimate.log_partition_std_error
 
 
-def best_entry(step: int, elbo: MeanElbo, bound: MeanElbo | None = None) -> dict[str, Any]:
-    """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the bound that it was compared by."""
-    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo if bound is None else bound)}
+def best_entry(step: int, elbo: MeanElbo, score: float | None = None) -> dict[str, Any]:
+    """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the score that it was compared by."""
+    return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo) if score is None else score}
 
 
 class RunCheckpoints:
     """Brings a state to where the run was left, and saves it from there on."""
 
     def __init__(
-        self, run: RunDirectory, state: TrainingState, *, num_steps: int, accept_changed_config: bool = False
+        self,
+        run: RunDirectory,
+        state: TrainingState,
+        settings: TrainingConfig,
+        *,
+        num_steps: int,
+        accept_changed_config: bool = False,
     ) -> None:
         self.store: CheckpointStore = run.checkpoints()
         self.best_step: int | None = None  # None before the first validation, as what follows
         self.best_elbo: float | None = None  # its validation ELBO, nats
         self.best_score: float | None = None  # its `validation_score`, nats
+        self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
+        self._trained: dict[str, Any] = {}  # step and score of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
+        self._settings = settings
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []
         self._saved: int | None = None
@@ -306,7 +342,7 @@ class RunCheckpoints:
         best, changes = checkpoint.record.best, checkpoint.meta.get(_CHANGES, [])
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
-            wanted = self._state.capture()[1].keys() | {CONFIG_SUM, _CHANGES}
+            wanted = self._meta(self._state.capture()[1]).keys()
             if differing := sorted(wanted ^ checkpoint.meta.keys()):
                 received = "nothing" if differing[0] in wanted else "what training does not save"
                 raise InvalidInputError(differing[0], "must be what training saves", received, repair)
@@ -321,9 +357,17 @@ class RunCheckpoints:
                 self.best_elbo, self.best_score = (
                     check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
                 )
+            trained = checkpoint.meta.get(_TRAINED, {})
+            if not isinstance(trained, dict):
+                raise InvalidInputError(_TRAINED, "must hold a step and a score", f"{trained!r}"[:80], repair)
+            if trained:
+                check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
+                check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
-        self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
+        if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
+            self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
+        self._trained = trained
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
@@ -333,18 +377,63 @@ class RunCheckpoints:
             except InvalidInputError as error:
                 warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=3)
 
-    def save(self, elbo: MeanElbo, bound: MeanElbo) -> bool:
-        """Save the state after a validation; returns True if it is the best so far.
+    def save(self, elbo: MeanElbo, bound: MeanElbo, score: float) -> bool:
+        """Save the state after a validation with its score; returns True if it is the best so far.
 
         Checkpoints are compared by the bound that training raises, from the first step on: the ELBO of a model trained
         for a higher bound falls while its log-likelihood rises.
         """
-        score = validation_score(bound)
         better = self.best_score is None or score > self.best_score
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
-        self._save(best=best_entry(self._state.step, elbo, bound) if better else None)
+        if not self._trained or validation_score(bound) > self._trained["score"]:
+            self._trained = {"step": self._state.step, "score": validation_score(bound)}
+        self._save(best=best_entry(self._state.step, elbo, score) if better else None)
         return better
+
+    def begin_with_independent(self, config: ExperimentConfig, train: Tensor, valid: Tensor) -> MeanElbo:
+        """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
+
+        It is saved before the first step. Training does not start from it, so the state stays as it is. Returns its
+        validation ELBO, which is the log-likelihood of independent features.
+        """
+        model = initial_model(config).double()
+        model.make_independent_(train)
+        model.to(valid.device, self._state.model.dtype)
+        log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
+        parts = elbo_parts(model, valid, log_partition=log_partition)
+        elbo, self._independent = mean_elbo(parts), _bounds(parts)
+        if not self.store.steps():
+            _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
+            self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
+            own = {f"{MODEL_PREFIX}{name}": value for name, value in model.state_dict().items()}
+            self._save(best=best_entry(0, elbo, self.best_score), tensors=own)
+        return elbo
+
+    def score(self, bound: MeanElbo, examples: Tensor) -> float:
+        """`validation_score`, which is that of independent features at most where the lead is within its error.
+
+        Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
+        exceed its standard error. Examples are the bound of each, (example,), nats.
+        """
+        score = validation_score(bound)
+        if self._independent is None:
+            return score
+        lead = examples - self._independent
+        is_clear = score - float(self._independent.mean()) > float(standard_error(lead))
+        return score if is_clear else min(score, float(self._independent.mean()))
+
+    def wait_too_long(self, steps_per_epoch: int) -> bool:
+        """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
+
+        The best is that of the checkpoints that were trained, which may still be below independent features.
+        """
+        settings, patience, every = self._settings, self._settings.patience, self._settings.validate_every
+        if patience is None or not self._trained:
+            return False
+        warm_up = settings.in_epochs(max(settings.warm_up.epochs, settings.warm_up.prior_epochs))
+        first = math.ceil(warm_up * steps_per_epoch / every) * every
+        return self._state.step >= max(self._trained["step"], first) + patience * every
 
     def save_interim(self) -> None:
         """Save the state between two validations, unless nothing has been done since the last checkpoint."""
@@ -353,9 +442,16 @@ class RunCheckpoints:
         _check_weights_finite(self._state, self.store)
         self._save(interim=True)
 
-    def _save(self, *, best: dict[str, Any] | None = None, interim: bool = False) -> None:
-        tensors, meta = self._state.capture()
-        meta |= {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
+    def _save(
+        self,
+        *,
+        best: dict[str, Any] | None = None,
+        interim: bool = False,
+        tensors: Mapping[str, Tensor] = MappingProxyType({}),
+    ) -> None:
+        """Save the state, with other tensors in place of its own where they are given."""
+        own, meta = self._state.capture()
+        tensors, meta = own | dict(tensors), self._meta(meta)
 
         def write() -> None:
             self._run.metrics().sync()  # the log must not lag behind the checkpoint
@@ -363,6 +459,11 @@ class RunCheckpoints:
 
         compute_on_rank_zero(write)
         self._saved = self._state.step
+
+    def _meta(self, of_state: dict[str, Any]) -> dict[str, Any]:
+        """The plain values of a checkpoint; runs without patience keep those that they always had."""
+        meta = of_state | {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
+        return meta if self._settings.patience is None else meta | {_TRAINED: self._trained}
 
     def warn_of_missing_lines(self, settings: TrainingConfig) -> None:
         """Warn if the log lacks lines of steps that were done before."""

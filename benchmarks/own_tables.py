@@ -1,0 +1,199 @@
+"""What `dvae train --data` makes of tables of many sizes and kinds, beside independent features, in nats per test row.
+
+    python benchmarks/own_tables.py OUT.json [NAME ...] [--seed 0] [--set training.num-epochs=50 ...]
+
+The tables are scikit-learn's, and made ones whose law is known; without names all are taken. OUT.json gets one row per
+table and seed, and keeps those that it has, so that a run which was broken off goes on. Each table is shuffled and cut,
+a tenth for validation and a tenth for the test, then trained with the defaults of its likelihood and size. The lead is
+the mean over test rows of log p(x) less that of independent features, with the standard error of the difference;
+seconds are the processor's, of training alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from sklearn import datasets
+
+from discrete_vae import load_run, train
+from discrete_vae.config import TableLikelihoodConfig
+from discrete_vae.data import infer_schema
+from discrete_vae.data.splits import DatasetDescription, DataSplits
+from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
+from discrete_vae.load import LoadedRun
+from discrete_vae.log_partition.estimate import quick_log_partition
+from discrete_vae.overrides import apply_overrides
+from discrete_vae.own_data import own_experiment_of
+from discrete_vae.presets import own_data
+from discrete_vae.runs.progress import TrainingProgress
+
+MOST_TESTED, SAMPLES = 300, 500
+Table = tuple[str, Any]  # likelihood, and rows; "table" has columns by name
+
+
+def of_sklearn(name: str) -> Callable[[], Table]:
+    """A table that scikit-learn has, as real values."""
+    return lambda: ("gaussian", getattr(datasets, f"load_{name}")(return_X_y=True)[0])
+
+
+def classes(kind: str, rows: int, columns: int, parts: int = 6) -> Callable[[], Table]:
+    """Rows of some hidden classes, columns independent within each; of one class all are independent."""
+
+    def make() -> Table:
+        random = np.random.default_rng(rows + columns)
+        of = random.integers(0, parts, rows)
+        if kind == "bernoulli":
+            return kind, random.random((rows, columns)) < random.beta(0.3, 0.7, (parts, columns))[of]
+        if kind == "gaussian":
+            return kind, 1.5 * random.normal(size=(parts, columns))[of] + random.normal(size=(rows, columns))
+        if kind == "negative-binomial":
+            return kind, random.poisson(random.gamma(1.0, 5.0, (parts, columns))[of])
+        odds = random.dirichlet(np.full(5, 0.5), (parts, columns)).cumsum(-1)[of]
+        return kind, (random.random((rows, columns, 1)) > odds[..., :-1]).sum(-1)
+
+    return make
+
+
+def factors(rows: int, columns: int) -> Callable[[], Table]:
+    """Rows of a Gaussian with four factors."""
+
+    def make() -> Table:
+        random = np.random.default_rng(rows + columns)
+        scores, loadings = random.normal(size=(rows, 4)), random.normal(size=(4, columns))
+        return "gaussian", scores @ loadings + random.normal(size=(rows, columns))
+
+    return make
+
+
+def mixed(rows: int) -> Callable[[], Table]:
+    """Twelve columns of four kinds and four hidden classes."""
+
+    def make() -> Table:
+        random = np.random.default_rng(rows)
+        of = random.integers(0, 4, rows)
+        columns: dict[str, Any] = {}
+        for n in range(3):
+            columns[f"real {n}"] = 1.5 * random.normal(size=4)[of] + random.normal(size=rows)
+            columns[f"count {n}"] = random.poisson(random.gamma(1.0, 20.0, 4)[of])
+            columns[f"bit {n}"] = np.where(random.random(rows) < random.random(4)[of], "yes", "no")
+            odds = random.dirichlet(np.full(4, 0.5), 4).cumsum(-1)[of]
+            columns[f"word {n}"] = np.array([*"abcd"])[(random.random((rows, 1)) > odds[:, :-1]).sum(-1)]
+        return "table", columns
+
+    return make
+
+
+TABLES: dict[str, Callable[[], Table]] = {
+    "independent reals 50x3": classes("gaussian", 50, 3, 1),
+    "independent bits 100x20": classes("bernoulli", 100, 20, 1),
+    "iris": of_sklearn("iris"),
+    "wine": of_sklearn("wine"),
+    "diabetes": of_sklearn("diabetes"),
+    "breast cancer": of_sklearn("breast_cancer"),
+    "digits": lambda: ("bernoulli", np.asarray(datasets.load_digits(return_X_y=True)[0]) >= 8),
+    "bits 120x500": classes("bernoulli", 120, 500),
+    "categories 756x16": classes("categorical", 756, 16),
+    "counts 500x40": classes("negative-binomial", 500, 40),
+    "mixed 300x12": mixed(300),
+    "mixed 5000x12": mixed(5000),
+    "factors 1000x20": factors(1000, 20),
+    "factors 50000x50": factors(50_000, 50),
+    "bits 50000x50": classes("bernoulli", 50_000, 50, 40),
+    "reals 20000x20": classes("gaussian", 20_000, 20, 40),
+}
+
+
+def split(kind: str, rows: Any, seed: int) -> tuple[DataSplits, TableLikelihoodConfig | None]:
+    """The shuffled rows by part, and for columns of different kinds what they are."""
+    law = None
+    if kind == "table":
+        schema = infer_schema(rows)
+        law, rows = TableLikelihoodConfig(columns=schema.columns), schema.encode(rows).numpy()
+    x = torch.from_numpy(np.asarray(rows, np.float32))
+    x = x[torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))]
+    tenth = max(2, len(x) // 10)
+    parts = x[2 * tenth :], x[:tenth], x[tenth : 2 * tenth]
+    description = DatasetDescription("own_tables.py", "made or scikit-learn's", "shuffled", kind, None)
+    return DataSplits("table", *parts, (x.shape[1],), False, description), law
+
+
+@torch.no_grad()
+def score(run: LoadedRun, data: DataSplits) -> dict[str, float]:
+    """Log-likelihood of test rows, that of independent features, and the lead with its standard error, nats."""
+    test, prior = data.test[:MOST_TESTED], run.model.prior
+    log_partition = quick_log_partition(
+        prior, num_chains=200, num_temperatures=300, max_enumerated=24, seed=0
+    )
+    found = evaluate_log_likelihood(run.model, test, log_partition=log_partition.value, num_samples=SAMPLES)
+    law = deepcopy(run.model.likelihood).double()
+    marginals = law.fit_marginals_(data.train.double()).expand(len(test), *law.parameter_shape)
+    independent = law.log_prob(marginals, test.double())
+    assert found.examples is not None
+    lead = found.examples.value - independent
+    return {
+        "independent": float(independent.mean()),
+        "model": found.value,
+        "lead": float(lead.mean()),
+        "lead_std_error": float(lead.std() / len(lead) ** 0.5),
+    }
+
+
+def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> dict[str, Any]:
+    """Train on a table and judge the model."""
+    (kind, rows), start = table, time.process_time()
+    data, law = split(kind, rows, seed)
+    if law is None:
+        config = own_experiment_of(data, Path("X.npy"), likelihood=kind, size="short")
+    else:
+        shape = {"event_shape": data.event_shape, "size": "short", "likelihood": law}
+        sizes = {f"num_{part}": len(getattr(data, part)) for part in ("train", "valid", "test")}
+        config = own_data(Path("X.npy"), **shape | sizes)  # pyright: ignore[reportArgumentType]
+    config = apply_overrides(config, overrides)
+    with tempfile.TemporaryDirectory() as folder:
+        result = train(config, data, folder, progress=TrainingProgress(0, 1, Console(file=io.StringIO())))
+        run = load_run(folder)
+    seconds = time.process_time() - start
+    shape = {"rows": len(data.train), "columns": data.num_features, "kind": kind, "seed": seed}
+    steps = {"steps": result.step, "best_step": result.best_step}
+    return shape | score(run, data) | steps | {"seconds": round(seconds, 1)}
+
+
+def main() -> None:
+    """Measure what the file lacks."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("names", nargs="*", default=list(TABLES))
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", nargs="*", default=[])
+    given = parser.parse_args()
+    overrides = [(name, value.split()) for name, _, value in (each.partition("=") for each in given.set)]
+    rows = json.loads(given.out.read_text()) if given.out.exists() else {}
+    for name in given.names:
+        key = f"{name}, seed {given.seed}"
+        if key not in rows:
+            rows[key] = measure(TABLES[name](), given.seed, overrides)
+            given.out.write_text(json.dumps(rows, indent=1))
+        found = rows[key]
+        values = " ".join(
+            f"{found[each]:9.2f}" for each in ("independent", "model", "lead", "lead_std_error")
+        )
+        print(
+            f"{name:24}{values}{found['best_step']:7}/{found['steps']:5}{found['seconds']:7.0f} s", flush=True
+        )
+
+
+if __name__ == "__main__":
+    main()
