@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
@@ -96,7 +97,7 @@ def run_steps(
     size, share = settings.batch_size, own_share(settings.batch_size)
     batches = TrainingBatches(dataset, size, seed=config.seed, device=device, share=share)
     num_steps = settings.num_epochs * batches.steps_per_epoch
-    valid = dataset.valid.to(device)
+    valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
@@ -138,10 +139,10 @@ def run_steps(
             append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo = _validate(state, valid, config.seed, store)
+                elbo = _validate(state, valid, config.seed, store, weights=valid_weights)
                 bound, also = elbo, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound = _validate(state, valid, config.seed, store, count)
+                    bound = _validate(state, valid, config.seed, store, count, valid_weights)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 found = {
                     _ELBO: elbo.elbo,
@@ -226,7 +227,12 @@ def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: 
 
 
 def _validate(
-    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
+    state: TrainingState,
+    x: Tensor,
+    seed: int,
+    store: CheckpointStore,
+    num_importance_samples: int = 1,
+    weights: np.ndarray | None = None,
 ) -> MeanElbo:
     """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
     log_partition, std_error = state.evaluated_log_partition()
@@ -237,6 +243,7 @@ def _validate(
         log_partition_std_error=std_error,
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
+        weights=weights,
     )
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo
