@@ -29,7 +29,6 @@ from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import positive_weights, weighted_mean
 from discrete_vae.interop.sklearn.reading import (
     check_readable,
     dense,
@@ -251,7 +250,7 @@ def dtype_of(X: Any) -> np.dtype:  # noqa: N803
 def states_of(X: Any) -> Tensor:  # noqa: N803
     """States of units or their probabilities, (row, unit), of a list, a data frame or an array."""
     checked: Any = check_array(X, dtype="numeric", input_name="X")
-    return torch.from_numpy(np.asarray(checked, np.float64))
+    return torch.from_numpy(np.array(checked, np.float64))
 
 
 # A density over bits.
@@ -417,7 +416,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     def _bits(self, rows: np.ndarray) -> np.ndarray:
         """Checked values as float64, in [0, 1]."""
-        values = np.asarray(rows, np.float64)
+        values = np.array(rows, np.float64)
         if self.binarize is not None:
             return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
         if not bool(((values >= 0) & (values <= 1)).all()):
@@ -437,10 +436,10 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
     seed, num_features = settings.seed, rows.shape[1]
     check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")
     rbm = RBM(num_features, settings.num_hidden)
-    weights = positive_weights(settings.weights, len(rows))
-    frequency = weighted_mean(rows, None if weights is None else weights.float()).clamp(
-        _LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY
-    )
+    mean = rows.mean(0)
+    if settings.weights is not None:
+        mean = torch.from_numpy(np.average(rows.numpy(), 0, settings.weights)).float()
+    frequency = mean.clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
     with torch.no_grad():
         rbm.bias[:num_features] = torch.logit(frequency)
         rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))

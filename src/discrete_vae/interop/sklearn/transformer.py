@@ -199,9 +199,10 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """The codes of rows, (row, unit), the left side first, as `output` says, in the dtype of X."""
         check_is_fitted(self)
         output = self._choice("output")
+        rows = self._read(X)
         # in the limit of sharp smoothing, where nothing is random
         with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
-            parts = self._blocks(X)
+            parts = self._blocks(rows)
             found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in parts]
         if output == "bits":
             codes = torch.cat([part.z for part in found])
@@ -231,11 +232,11 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         num_samples = check_number("num_samples", self.num_samples, at_least=1)
-        log_partition = self.log_partition_
+        rows, log_partition = self._read(X), self.log_partition_
         with naming_x():
             found = [
                 log_likelihoods(self.model_, x, num_samples, log_partition, self._seed)
-                for x in self._blocks(X)
+                for x in self._blocks(rows)
             ]
         return torch.cat(found).numpy()
 
@@ -285,15 +286,16 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         read = self._validated(X, reset=True, ensure_all_finite="allow-nan", ensure_min_samples=_LEAST_ROWS)
         return as_float32("X", dense(read), tuple(getattr(self, "feature_names_in_", ())))
 
-    def _blocks(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
+    def _read(self, X: Any) -> Any:  # noqa: N803
+        """Rows of features, an array or a CSR matrix."""
+        if self._frame is None:
+            return self._validated(X, reset=False, ensure_all_finite="allow-nan")
+        check_readable(X)
+        return self._frame.encode(X)
+
+    def _blocks(self, read: Any) -> Iterator[Tensor]:
         """Blocks of rows as the model reads them, (row, feature) float64."""
-        if self._frame is not None:
-            check_readable(X)
-            blocks = dense_blocks(self._frame.encode(X))
-        else:
-            read = self._validated(X, reset=False, ensure_all_finite="allow-nan")
-            blocks = dense_blocks(read)
-        for block in blocks:
+        for block in dense_blocks(read):
             rows = as_float32("X", block, tuple(getattr(self, "feature_names_in_", ())))
             if not self.model_.missing and bool(np.isnan(rows).any()):
                 repair = "Fill them, or leave gaps in the rows of fit."
