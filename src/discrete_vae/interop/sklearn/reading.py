@@ -71,6 +71,9 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
         kept = _places(sample_weight, found)
         rows = rows[kept]
         weights = None if _are_counts(sample_weight) else found[kept]
+    if weights is not None:  # of equal rows the lightest first
+        lightest = weights.argsort(kind="stable")
+        rows, weights = rows[lightest], weights[lightest]
     # one zero of both; of equal rows the bytes are then equal
     values = np.ascontiguousarray(rows + rows.dtype.type(0))
     order = values.view(np.dtype((np.void, values[0].nbytes))).ravel().argsort(kind="stable")

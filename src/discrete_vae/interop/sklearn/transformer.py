@@ -38,7 +38,7 @@ from discrete_vae.config import (
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
 from discrete_vae.data.schema import TableSchema
-from discrete_vae.data.splits import PARTS, DatasetDescription, DataSplits
+from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.encode import most_probable
@@ -366,7 +366,6 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
         likelihood = read_as(np.concatenate([dataset.train.numpy(), dataset.valid.numpy()]))
     path = Path("X.npy")
     if isinstance(likelihood, TableLikelihoodConfig):
-        parts = {f"num_{part}": len(getattr(dataset, part)) for part in PARTS}
         missing = any(values.num_missing > 0 for values in dataset.summaries.values())
         experiment = own_data(
             path,
@@ -374,7 +373,9 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
             size="short",
             likelihood=likelihood,
             missing=missing,
-            **parts,
+            num_train=len(dataset.train),
+            num_valid=len(dataset.valid),
+            num_test=len(dataset.test),
         )
     else:
         experiment = own_experiment_of(dataset, path, likelihood=likelihood, size="short")
