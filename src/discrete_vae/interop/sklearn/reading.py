@@ -11,7 +11,8 @@ from typing import Any, Self
 import numpy as np
 from scipy import sparse
 
-from discrete_vae.data.schema import TableSchema, infer_schema, raw_column
+from discrete_vae.config.columns import raw_column
+from discrete_vae.data.schema import TableSchema, infer_schema
 from discrete_vae.data.splits import DataSplits, check_weights
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_memory

@@ -31,7 +31,6 @@ from discrete_vae.config import (
     NoHierarchyConfig,
     OptimizerConfig,
     RBMConfig,
-    TableLikelihoodConfig,
     TrainingConfig,
     WarmUpConfig,
 )
@@ -62,7 +61,6 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.own_data import own_experiment_of
-from discrete_vae.presets import own_data
 from discrete_vae.rng import generator_of, key_to_seed
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.training.run import train
@@ -185,13 +183,12 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             check_number(f"hidden[{index}]", width, at_least=1) for index, width in enumerate(self.hidden)
         )
         rows = self._rows_of_fit(X)
-        if self._frame is not None:
-            settings.likelihood = TableLikelihoodConfig(columns=self._frame.schema.columns)
+        settings.schema = None if self._frame is None else self._frame.schema
         run, self.elbo_ = fit_model(*weighted_rows(rows, sample_weight), settings)
         # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
         self.model_, self.likelihood_ = run.model.double(), run.config.model.likelihood.kind
         self._states, self._seed, self._log_partition = run.chains.z, settings.seed, None
-        self.schema_ = None if self._frame is None else self._frame.schema
+        self.schema_ = settings.schema
         self._set_offset(X, sample_weight)
         return self
 
@@ -356,7 +353,8 @@ def _split(rows: np.ndarray, weights: np.ndarray | None, settings: SimpleNamespa
     parts = {} if weights is None else {part: weights[places] for part, places in of_parts.items()}
     words = f"{len(train_rows)}/{num_valid} after a shuffle with seed {settings.seed}"
     description = DatasetDescription("X", "an array in memory", words, "as in the array", None)
-    return DataSplits("X", train_rows, valid, valid, (rows.shape[1],), False, description, weights=parts)
+    more = {"schema": settings.schema, "weights": parts}
+    return DataSplits("X", train_rows, valid, valid, (rows.shape[1],), False, description, **more)
 
 
 def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
@@ -364,21 +362,7 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
     likelihood = settings.likelihood
     if likelihood == "auto":
         likelihood = read_as(np.concatenate([dataset.train.numpy(), dataset.valid.numpy()]))
-    path = Path("X.npy")
-    if isinstance(likelihood, TableLikelihoodConfig):
-        missing = any(values.num_missing > 0 for values in dataset.summaries.values())
-        experiment = own_data(
-            path,
-            event_shape=dataset.event_shape,
-            size="short",
-            likelihood=likelihood,
-            missing=missing,
-            num_train=len(dataset.train),
-            num_valid=len(dataset.valid),
-            num_test=len(dataset.test),
-        )
-    else:
-        experiment = own_experiment_of(dataset, path, likelihood=likelihood, size="short")
+    experiment = own_experiment_of(dataset, Path("X.npy"), likelihood=likelihood, size="short")
     batch_size = min(settings.batch_size, len(dataset.train))
     num_steps = settings.num_epochs * (len(dataset.train) // batch_size)
     every = max(_LEAST_BETWEEN_VALIDATIONS, math.ceil(num_steps / _VALIDATIONS))
