@@ -71,7 +71,13 @@ def keep_stars(app, what, name, obj, options, lines):
     ]
 
 
+def skip_requests(app, what, name, obj, skip, options):
+    """Leave out set_fit_request and the like, whose docstrings link to pages of scikit-learn."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
 def setup(app):
     shutil.rmtree(Path(__file__).with_name("reference"), ignore_errors=True)  # pages of modules that are gone
     app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-process-docstring", keep_stars)
+    app.connect("autodoc-skip-member", skip_requests)

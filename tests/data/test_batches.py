@@ -1,7 +1,18 @@
+from collections import Counter
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
 import pytest
 import torch
 
-from discrete_vae.data.batches import TrainingBatches, batch_indices, binarize
+from discrete_vae.data.batches import (
+    TrainingBatches,
+    batch_indices,
+    binarize,
+    epoch_order,
+    systematic_resample,
+)
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import keyed_generator
@@ -92,3 +103,72 @@ def test_sizes_and_steps_that_make_no_sense_are_refused(argument, size, step):
     ):
         with pytest.raises(InvalidInputError, match=argument):
             call()
+
+
+WEIGHTS = np.array([3.0, 1.0, 0.0, 6.0, 2.0])
+
+
+def starts(weights):
+    """Midpoints of all intervals of starts between which a resample by whole weights stays the same."""
+    return (np.arange(int(weights.sum())) + 0.5) / weights.sum()
+
+
+def test_expected_counts_of_an_epoch_are_in_proportion_to_the_weights():
+    wanted = len(WEIGHTS) * WEIGHTS / WEIGHTS.sum()
+    counts = [
+        np.bincount(systematic_resample(WEIGHTS, start), minlength=len(WEIGHTS)) for start in starts(WEIGHTS)
+    ]
+    assert np.mean(counts, 0) == pytest.approx(wanted)
+    assert (np.abs(np.array(counts) - wanted) < 1).all()
+
+
+def test_the_step_is_unbiased_for_the_weighted_objective():
+    """Over all starts and orders each place of a batch holds example i with the probability w_i / sum w."""
+    weights = np.array([1.0, 2.0, 0.5, 0.5]) * 2
+    places = Counter()
+    for mixed in permutations(range(4)):
+        mixed = np.array(mixed)
+        for start in starts(weights):
+            drawn = mixed[systematic_resample(weights[mixed], start)]
+            for order in permutations(range(4)):
+                places.update((place, int(each)) for place, each in enumerate(drawn[list(order)][:2]))
+    total = sum(places.values()) / 2
+    for place in range(2):
+        shares = [places[place, example] / total for example in range(4)]
+        assert shares == pytest.approx(weights / weights.sum())
+
+
+def test_epochs_follow_the_weights_and_equal_weights_change_nothing():
+    counts = sum(np.bincount(epoch_order(5, 0, epoch, WEIGHTS), minlength=5) for epoch in range(400)) / 400
+    # counts have a variance of at most 1/4 in an epoch: 5 standard errors, one false alarm in a million
+    assert np.abs(counts - 5 * WEIGHTS / WEIGHTS.sum()).max() < 5 * 0.5 / 20
+    assert counts[2] == 0
+    assert np.array_equal(epoch_order(7, 3, 2, np.full(7, 0.1)), epoch_order(7, 3, 2))
+    spread = [tuple(np.bincount(epoch_order(4, 0, epoch, np.array([1, 1, 1, 3.0])))) for epoch in range(30)]
+    assert len(set(spread)) > 1
+
+
+def test_weighted_batches_can_be_had_at_any_step_and_leave_weightless_examples_out():
+    train = torch.arange(20.0).reshape(10, 2)
+    weights = np.array([0.0, 1, 2, 3, 0, 1, 1, 1, 5, 1])
+    data = replace(dataset(train, dynamic=False), weights={"train": weights}, labels={"train": np.arange(10)})
+    assert data.labels["train"].tolist() == [1, 2, 3, 5, 6, 7, 8, 9]
+    batches = TrainingBatches(data, 4, seed=7)
+    found = [batches.batch(step) for step in range(7)]
+    for step in (6, 0, 3):
+        assert torch.equal(TrainingBatches(data, 4, seed=7).batch(step), found[step])
+        assert torch.equal(batches.indices(step), batch_indices(8, 4, 7, step, data.weights["train"]))
+    left = dataset(train[weights > 0], dynamic=False)
+    assert torch.equal(data.train, left.train)
+    equal = replace(left, weights={"train": np.full(8, 0.3)})
+    assert torch.equal(TrainingBatches(equal, 4, seed=7).batch(5), TrainingBatches(left, 4, seed=7).batch(5))
+
+
+@pytest.mark.parametrize(
+    "weights", [np.full(10, 0.0), np.ones(9), np.eye(10)[0] - 0.1, np.eye(10)[0] * np.nan, ["a"] * 10]
+)
+def test_wrong_weights_are_refused_by_name(weights):
+    with pytest.raises(InvalidInputError) as caught:
+        replace(dataset(torch.zeros(10, 2), dynamic=False), weights={"train": weights})
+    assert "weights" in caught.value.argument
+    assert "train" in caught.value.argument

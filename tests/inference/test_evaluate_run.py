@@ -10,6 +10,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -64,6 +65,21 @@ def test_it_is_plain_values(whole):
     assert fields["log_partition"]["gap"] is None
     assert whole.log_likelihood.log_partition_std_error == 0.0
     assert whole.log_likelihood_limit.value != whole.log_likelihood.value
+
+
+def test_weighted_examples_keep_their_own_values(model, whole, tmp_path):
+    weights = np.linspace(0.5, 3, len(BITS))
+    found = evaluate_model(model, BITS, CONFIG, train=BITS, weights=weights, train_weights=weights)
+    kept = evaluate_model(model, BITS, CONFIG, weights=weights, parts=KeptParts(tmp_path, "weighted"))
+    assert found.log_likelihood == kept.log_likelihood
+    values = whole.columns()["log_likelihood"]
+    assert np.array_equal(found.columns()["log_likelihood"], values)
+    assert np.array_equal(found.columns()["weight"], weights)
+    assert found.log_likelihood.value == pytest.approx(np.average(values, weights=weights))
+    fields = json.loads(json.dumps(found.to_json()))
+    for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
+        assert fields[name]["effective_examples"] == pytest.approx(weights.sum() ** 2 / (weights**2).sum())
+    assert "effective_examples" not in whole.to_json()["elbo"]
 
 
 def test_weights_that_few_samples_carry_are_reported(model):

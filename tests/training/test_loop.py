@@ -2,7 +2,9 @@
 
 import json
 import math
+from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,11 +20,11 @@ from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.training import loop
-from discrete_vae.training.loop import validation_score
+from discrete_vae.training.loop import run_steps, validation_score
 from discrete_vae.training.state import ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
-from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly, without_times
+from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, start_run, train_quietly, without_times
 
 
 def with_model(**parts):
@@ -485,6 +487,26 @@ def test_runs_with_importance_samples_are_compared_by_their_bound(tmp_path, monk
     assert calls == [1, 4] * (len(calls) // 2)
     assert run.checkpoints().best()["validation_score"] > 0
     assert (result.best_step, result.best_elbo) == (NUM_STEPS, 1.0 - len(calls))
+
+
+def test_a_run_with_weights_resumes_and_validates_by_them(tmp_path):
+    digits = load_dataset("digits")
+    random = np.random.default_rng(0)
+    sizes = {"train": len(digits.train), "valid": len(digits.valid)}
+    weighted = replace(digits, weights={part: random.exponential(size=size) for part, size in sizes.items()})
+    unbroken, resumed = start_run(tmp_path / "unbroken"), start_run(tmp_path / "resumed")
+    run_steps(CONFIG, weighted, unbroken, progress=QuietProgress())
+    with pytest.raises(KeyboardInterrupt):
+        run_steps(CONFIG, weighted, resumed, progress=QuietProgress(20))
+    run_steps(CONFIG, weighted, resumed, progress=QuietProgress())
+    assert_same_state(final_state(resumed), final_state(unbroken))
+    # validation alone, with and without: the same model and noise
+    other = replace(weighted, weights={"train": weighted.weights["train"]})
+    plain = start_run(tmp_path / "plain")
+    run_steps(CONFIG, other, plain, progress=QuietProgress())
+    elbos = [run.metrics().read()[-1]["validation_elbo"] for run in (unbroken, plain)]
+    assert elbos[0] != elbos[1]
+    assert elbos[0] == pytest.approx(elbos[1], abs=3)
 
 
 def test_models_share_the_noise_of_examples():

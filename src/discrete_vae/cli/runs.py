@@ -143,6 +143,9 @@ def _evaluation_table(result: Evaluation) -> str:
         f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
         + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
     )
+    if likelihood.effective_examples is not None:
+        count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
+        notes += f" Means are weighted: {count}."
     lines += ["", wrapped(notes, "  ")]
     if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
         lines += ["", wrapped(warning, "  ")]

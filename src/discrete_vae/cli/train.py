@@ -262,11 +262,16 @@ def _headline(
     precision: Precision,
 ) -> str:
     """Lines about data, steps, folder, how values are read, and where it computes."""
+    from discrete_vae.data.splits import effective_number, training_subset
+
     num_examples = config.training.num_examples
     count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
     what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
     lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
+    if "train" in dataset.weights:
+        weights = training_subset(dataset, config.training).weights["train"]
+        lines.append(f"Examples are weighted: those to train on count as {effective_number(weights):.1f}.")
     if num_examples is not None:
         takes_all = "--training.num-examples none takes all of them"
         lines.append(f"A fixed random choice of the examples is used; {takes_all}.")

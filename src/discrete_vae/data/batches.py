@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.splits import DataSplits, fixed_permutation
+from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.
 _ORDER_STREAM = 0x6F72646572
+_WEIGHTED_STREAM, _START_STREAM = 0x77656967, 0x73746172
 _BINARIZATION_STREAM = 0x62696E617279
 
 
-def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> Tensor:
+def batch_indices(
+    num_examples: int, batch_size: int, seed: int, step: int, weights: np.ndarray | None = None
+) -> Tensor:
     """Indices of the examples of a training step.
 
     Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
@@ -26,9 +30,10 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
         batch_size: Examples per step, at most num_examples.
         seed: Seed of the run.
         step: Number of the step, from 0.
+        weights: (example,), see `epoch_order`; None counts all alike.
 
     Returns:
-        (batch,) int64, distinct indices.
+        (batch,) int64, distinct indices unless there are weights.
 
     Examples:
         >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
@@ -36,8 +41,49 @@ def batch_indices(num_examples: int, batch_size: int, seed: int, step: int) -> T
     """
     steps_per_epoch = _steps_per_epoch(num_examples, batch_size)
     epoch, position = divmod(_check_step(step), steps_per_epoch)
-    order = fixed_permutation(num_examples, seed, _ORDER_STREAM, epoch)
+    order = epoch_order(num_examples, seed, epoch, weights)
     return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
+
+
+# Weights of examples.
+#
+# With weights w_i of N examples, W = sum w_i, the objective is sum_i w_i L_i / W. An epoch is N examples that are drawn
+# so that example i comes c_i times, E[c_i] = N w_i / W, in a random order. Each place of the epoch then holds example i
+# with probability w_i / W, so the plain mean over a batch, and its gradient, are unbiased for the objective: a step
+# knows nothing of weights. Systematic resampling keeps c_i within 1 of its mean, which is the least that whole numbers
+# can differ; with equal weights c_i = 1, the epochs without weights.
+
+
+def epoch_order(num_examples: int, seed: int, epoch: int, weights: np.ndarray | None = None) -> np.ndarray:
+    """The examples of an epoch in their order, (num_examples,) int64: each once, or in proportion to its weight."""
+    order = fixed_permutation(num_examples, seed, _ORDER_STREAM, epoch)
+    if weights is None or bool((weights == weights[0]).all()):
+        return order
+    mixed = fixed_permutation(num_examples, seed, _WEIGHTED_STREAM, epoch)
+    start = float(fixed_uniforms(1, seed, _START_STREAM, epoch)[0])
+    return mixed[systematic_resample(weights[mixed], start)][order]
+
+
+def systematic_resample(weights: np.ndarray, start: float) -> np.ndarray:
+    """Draw as many examples as there are, each floor or ceil of N w_i / sum w times, its mean over starts.
+
+    Source: Madow 1949, "On the theory of systematic sampling, II".
+
+    Args:
+        weights: (example,), at least 0, not all 0.
+        start: In [0, 1), uniform.
+
+    Returns:
+        (example,) int64, ascending indices.
+
+    Examples:
+        >>> systematic_resample(np.array([1.0, 3.0]), 0.2), systematic_resample(np.array([1.0, 3.0]), 0.7)
+        (array([0, 1]), array([1, 1]))
+    """
+    ends = np.cumsum(weights, dtype=np.float64)
+    places = (start + np.arange(len(weights))) * (ends[-1] / len(weights))
+    # rounding must not reach beyond the last example that has a weight
+    return np.searchsorted(ends, np.minimum(places, np.nextafter(ends[-1], 0)), side="right")
 
 
 def binarize(
@@ -65,6 +111,8 @@ def binarize(
 
 class TrainingBatches:
     """The training part of a data set, cut into batches; binarized afresh in each step if it is dynamic.
+
+    With weights each example comes in proportion to its own, see `epoch_order`.
 
     Args:
         dataset: The data set.
@@ -98,6 +146,7 @@ class TrainingBatches:
         self._dynamic = dataset.dynamic
         self._missing = dataset.dynamic and bool(dataset.train.isnan().any())
         self._train = dataset.train.to(device)
+        self._weights = dataset.weights.get("train")
         self._share = slice(None) if share is None else share
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -110,7 +159,7 @@ class TrainingBatches:
         """Indices of the examples of a step, as `batch_indices` gives them, on the batches' device."""
         epoch = self.epoch(step)
         if epoch != self._order_epoch:
-            order = fixed_permutation(len(self._train), self.seed, _ORDER_STREAM, epoch)
+            order = epoch_order(len(self._train), self.seed, epoch, self._weights)
             self._order, self._order_epoch = torch.from_numpy(order).to(self._train.device), epoch
         start = step % self.steps_per_epoch * self.batch_size
         return self._order[start : start + self.batch_size]

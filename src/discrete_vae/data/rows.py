@@ -274,9 +274,12 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     places, split = _split(found, config.valid_fraction, config.test_fraction, config.split_seed)
     about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
     labels = {part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels}
+    parts: dict[str, Any] = {
+        part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()
+    }
     dataset = DataSplits(
         name=file.stem,
-        **{part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()},
+        **parts,
         event_shape=event_shape,
         dynamic=False,
         description=DatasetDescription(*about),

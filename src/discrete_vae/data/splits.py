@@ -62,6 +62,8 @@ class DataSplits(ShowsShapes):
         description: Source, version, split and how values are read.
         labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
         schema: How the columns of a table became numbers; None for values as they stand in a file.
+        weights: How often the population has each example, by part, (example,) from 0, up to a common factor; parts
+            without weights count each example alike. Examples of weight 0 are left out of the part.
     """
 
     name: str
@@ -73,8 +75,11 @@ class DataSplits(ShowsShapes):
     description: DatasetDescription
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     schema: TableSchema | None = None
+    weights: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if self.weights:
+            self._leave_out_weightless()
         sizes = {part: len(getattr(self, part)) for part in PARTS}
         if sizes["train"] < 2 or min(sizes.values()) < 1:  # batch normalization needs the spread of two
             rule = "must have at least two examples to train on, and one each for validation and test"
@@ -83,6 +88,23 @@ class DataSplits(ShowsShapes):
         if math.prod(self.event_shape) != self.num_features:
             rule = f"must have {self.num_features} values, as the examples have"
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
+
+    def _leave_out_weightless(self) -> None:
+        parts: dict[str, Any] = {}
+        weights, labels = {}, dict(self.labels)
+        for part, given in self.weights.items():
+            if part not in PARTS:
+                raise InvalidInputError(
+                    "weights", f"must be of {', '.join(PARTS)}", repr(part)[:80], "Rename it."
+                )
+            found = check_weights(f"weights of the part {part!r}", given, len(getattr(self, part)))
+            kept = np.flatnonzero(found)
+            weights[part] = found[kept]
+            if len(kept) < len(found):
+                parts[part] = getattr(self, part)[torch.from_numpy(kept)]
+                labels |= {part: self.labels[part][kept]} if part in self.labels else {}
+        for name, value in (parts | {"weights": weights, "labels": labels}).items():
+            object.__setattr__(self, name, value)  # of a frozen record
 
     @property
     def num_features(self) -> int:
@@ -102,6 +124,40 @@ class DataSplits(ShowsShapes):
             drawn = found["train"]
             found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
         return found
+
+
+def check_weights(name: str, weights: object, num_examples: int) -> np.ndarray:
+    """Check weights of examples: finite, none negative, not all 0; returns them as (example,) float64."""
+    repair = "Give one number from 0 for each example; those of weight 0 are left out."
+    try:
+        found = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInputError(name, "must be numbers", f"{weights!r}"[:80], repair) from None
+    if found.shape != (num_examples,):
+        rule = f"must be ({num_examples},), one for each example"
+        raise InvalidInputError(name, rule, f"shape {found.shape}", repair)
+    wrong = ~(np.isfinite(found) & (found >= 0))
+    if wrong.any():
+        place = int(wrong.argmax())
+        received = f"{found[place]:g} for example {place}"
+        raise InvalidInputError(name, "must be finite weights of at least 0", received, repair)
+    if not found.any():
+        raise InvalidInputError(name, "must hold a weight that is not zero", "zeros alone", repair)
+    return found
+
+
+def effective_number(weights: np.ndarray | Tensor) -> float:
+    """The number of equally weighted examples whose mean is as uncertain: (sum w)^2 / sum w^2.
+
+    It lies between 1 and the number of examples.
+
+    Source: Kish 1965, "Survey Sampling".
+
+    Examples:
+        >>> effective_number(np.array([1.0, 1.0, 2.0]))
+        2.6666666666666665
+    """
+    return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def summarize(x: Tensor) -> ValueSummary:
@@ -166,9 +222,14 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
         [0.0, 0.0, 1.0, 1.0]
     """
-    uniform = (_words(probabilities.size, seed, *key) >> np.uint64(11)) * 2.0**-53
+    uniform = fixed_uniforms(probabilities.size, seed, *key)
     bits = (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
     return np.where(np.isnan(probabilities), np.float32(np.nan), bits)
+
+
+def fixed_uniforms(count: int, seed: int, *key: int) -> np.ndarray:
+    """Uniform numbers in [0, 1), (count,) float64, that depend on the arguments alone."""
+    return (_words(count, seed, *key) >> np.uint64(11)) * 2.0**-53
 
 
 def _words(count: int, seed: int, *key: int) -> np.ndarray:
@@ -188,11 +249,13 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, choosing
     again changes nothing, and the test part stays.
     """
-    return replace(
-        dataset,
-        train=_chosen(dataset.train, training.num_examples, "training.num_examples"),
-        valid=_chosen(dataset.valid, training.num_validation_examples, "training.num_validation_examples"),
-    )
+    counts = {"train": training.num_examples, "valid": training.num_validation_examples}
+    names = {"train": "training.num_examples", "valid": "training.num_validation_examples"}
+    parts = {part: _chosen(getattr(dataset, part), count, names[part]) for part, count in counts.items()}
+    weights = {
+        part: _chosen(each, counts.get(part), names.get(part, part)) for part, each in dataset.weights.items()
+    }
+    return replace(dataset, **parts, weights=weights)
 
 
 def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
@@ -213,7 +276,7 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
     return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
 
 
-def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
+def _chosen(part: Any, count: int | None, name: str) -> Any:
     _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
@@ -271,7 +334,9 @@ class DataMetadata:
 def describe_data(dataset: DataSplits) -> dict[str, Any]:
     """Entry of ``environment.json`` about a run's data, as JSON can express it."""
     picture = asdict(DataMetadata.of(dataset)) | {"event_shape": list(dataset.event_shape)}
-    return {"name": dataset.name, **asdict(dataset.description), _KEY: picture}
+    weighted = {part: effective_number(weights) for part, weights in dataset.weights.items()}
+    more = {"effective_examples": weighted} if weighted else {}
+    return {"name": dataset.name, **asdict(dataset.description), **more, _KEY: picture}
 
 
 def data_sum(run: RunDirectory) -> str | None:

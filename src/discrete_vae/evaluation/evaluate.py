@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_examples, check_number, check_positive_int, check_tensor
+from discrete_vae.data.splits import check_weights, effective_number
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
@@ -61,6 +63,9 @@ class MeanLogLikelihood(ShowsTable):
         num_samples: K.
         log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
         examples: The examples, of which value is the mean, `statistics.fmean` to the last digit.
+        effective_examples: Effective number of examples, see `discrete_vae.data.splits.effective_number`, where value
+            is a weighted mean; None where all count alike.
+        weights: Weights of the examples in it, (example,), float64; None as well.
     """
 
     value: float
@@ -73,6 +78,22 @@ class MeanLogLikelihood(ShowsTable):
     num_samples: int
     log_partition_std_error: float = 0.0
     examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
+    effective_examples: float | None = None
+    weights: Tensor | None = field(default=None, compare=False, repr=False)
+
+    def weighted(self, weights: Tensor) -> MeanLogLikelihood:
+        """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
+        examples = self.examples
+        assert examples is not None
+        of_samples = (weights * examples.std_error).square().sum().sqrt() / weights.sum()
+        return replace(
+            self,
+            value=float(weighted_mean(examples.value, weights)),
+            std_error=float(standard_error(examples.value, weights)),
+            monte_carlo_std_error=float(of_samples),
+            effective_examples=effective_number(weights),
+            weights=weights,
+        )
 
 
 @torch.no_grad()
@@ -190,11 +211,39 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
     return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
 
 
-def standard_error(values: Tensor) -> Tensor:
-    """Of the mean over the first axis; NaN where there is one value alone."""
-    if len(values) < 2:
+def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """sum_i w_i v_i / sum_i w_i over the first axis, the only one where there are weights; None counts all alike."""
+    return values.mean(0) if weights is None else weights @ values / weights.sum()
+
+
+def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
+    """Of `weighted_mean` over which examples were drawn; NaN where there is one value alone.
+
+    The weighted mean m is a ratio of two sums over examples, so its variance is, to first order,
+    n / (n - 1) sum_i w_i^2 (v_i - m)^2 / (sum_i w_i)^2, with equal weights that of the plain mean.
+
+    Source: Cochran 1977, "Sampling Techniques", section 6.3 (ratio estimates).
+    """
+    count = len(values)
+    if count < 2:
         return torch.full_like(values[0], math.nan)
-    return values.std(0) / math.sqrt(len(values))
+    if weights is None:
+        return values.std(0) / math.sqrt(count)
+    residuals = weights * (values - weighted_mean(values, weights))
+    return residuals.square().sum().mul(count / (count - 1)).sqrt() / weights.sum()
+
+
+def positive_weights(
+    weights: np.ndarray | Tensor | None, num_examples: int, argument: str = "weights"
+) -> Tensor | None:
+    """Weights of examples, (example,) float64, above 0, for a mean; None where there are none or all are equal."""
+    if weights is None:
+        return None
+    found = torch.from_numpy(check_weights(argument, weights, num_examples))
+    if not bool(found.all()):
+        repair = "Leave those examples out."
+        raise InvalidInputError(argument, "must be above 0", "a weight of 0", repair)
+    return None if bool((found == found[0]).all()) else found
 
 
 # The ELBO.
@@ -217,6 +266,7 @@ class MeanElbo(ShowsTable):
         num_examples: Examples.
         num_samples: Draws per example.
         log_partition_std_error: Standard error of log Z, which shifts elbo as a whole: -1 nat for each nat.
+        effective_examples: Effective number of examples where the means are weighted; None where all count alike.
     """
 
     elbo: float
@@ -227,6 +277,7 @@ class MeanElbo(ShowsTable):
     num_examples: int
     num_samples: int
     log_partition_std_error: float = 0.0
+    effective_examples: float | None = None
 
     @property
     def total_std_error(self) -> float:
@@ -244,6 +295,7 @@ def evaluate_elbo(
     num_samples: int = 1,
     num_importance_samples: int = 1,
     seed: int = 0,
+    weights: np.ndarray | Tensor | None = None,
 ) -> MeanElbo:
     """Average the ELBO over examples, with the networks' running statistics.
 
@@ -252,6 +304,7 @@ def evaluate_elbo(
 
     The arguments are those of `evaluate_log_likelihood`, with ``num_samples`` draws of the posterior per example. More
     than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
+    Weights, (example,) above 0, make the means weighted ones.
     """
     parts = elbo_parts(
         model,
@@ -261,7 +314,9 @@ def evaluate_elbo(
         num_importance_samples=num_importance_samples,
         seed=seed,
     )
-    return mean_elbo(parts, num_samples=num_samples, log_partition_std_error=log_partition_std_error)
+    return mean_elbo(
+        parts, num_samples=num_samples, log_partition_std_error=log_partition_std_error, weights=weights
+    )
 
 
 @torch.no_grad()
@@ -295,18 +350,26 @@ def elbo_parts(
     return all_reduce_shards(parts)
 
 
-def mean_elbo(parts: Tensor, *, num_samples: int = 1, log_partition_std_error: float = 0.0) -> MeanElbo:
-    """The mean over examples of what `elbo_parts` gives."""
+def mean_elbo(
+    parts: Tensor,
+    *,
+    num_samples: int = 1,
+    log_partition_std_error: float = 0.0,
+    weights: np.ndarray | Tensor | None = None,
+) -> MeanElbo:
+    """The mean over examples of what `elbo_parts` gives, weighted where there are weights."""
+    given = positive_weights(weights, len(parts))
     value = parts[:, 0] - parts[:, 1] - parts[:, 2]
     return MeanElbo(
-        elbo=float(value.mean()),
-        elbo_std_error=float(standard_error(value)),
-        reconstruction=float(parts[:, 0].mean()),
-        kl_discrete=float(parts[:, 1].mean()),
-        kl_continuous=float(parts[:, 2].mean()),
+        elbo=float(weighted_mean(value, given)),
+        elbo_std_error=float(standard_error(value, given)),
+        reconstruction=float(weighted_mean(parts[:, 0], given)),
+        kl_discrete=float(weighted_mean(parts[:, 1], given)),
+        kl_continuous=float(weighted_mean(parts[:, 2], given)),
         num_examples=len(value),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
+        effective_examples=None if given is None else effective_number(given),
     )
 
 
@@ -314,24 +377,37 @@ def mean_elbo(parts: Tensor, *, num_samples: int = 1, log_partition_std_error: f
 
 
 _ROWS = 4096  # rows in double precision at a time
+_REPEATS = 8
 
 
 @dataclass(frozen=True)
 class IndependentFeatures(ShowsTable):
-    """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples."""
+    """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples.
+
+    effective_examples is their effective number where the mean is weighted, None where all count alike.
+    """
 
     value: float
     std_error: float
     num_examples: int
+    effective_examples: float | None = None
 
 
 @torch.no_grad()
-def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
+def independent_features(
+    likelihood: Likelihood,
+    train: Tensor,
+    x: Tensor,
+    *,
+    train_weights: np.ndarray | Tensor | None = None,
+    weights: np.ndarray | Tensor | None = None,
+) -> IndependentFeatures:
     """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
     The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`; missing
     values count nowhere. A model that stays below has learned less than that. Examples are (example, feature) or in the
-    event's shape.
+    event's shape. Weights are (example,), above 0: the law is fitted to examples that are repeated in proportion, see
+    `repeated_by_weight`, and the mean is a weighted one.
 
     Examples:
         >>> from discrete_vae.likelihoods.families import BernoulliLikelihood
@@ -341,6 +417,12 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
         (-0.693, 0.0)
     """
     law = deepcopy(likelihood).cpu().double()
+    given, of_train = (
+        positive_weights(weights, len(x)),
+        positive_weights(train_weights, len(train), "train_weights"),
+    )
+    if of_train is not None:
+        train = train[repeated_by_weight(of_train)]
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
     for rows in _examples("x", x, law).split(_ROWS):
@@ -348,7 +430,30 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
         every = parameters.expand(len(rows), *law.parameter_shape)
         parts.append(law.log_prob(every, rows.double(), observed))
     value = torch.cat(parts)
-    return IndependentFeatures(float(value.mean()), float(standard_error(value)), len(value))
+    return IndependentFeatures(
+        float(weighted_mean(value, given)),
+        float(standard_error(value, given)),
+        len(value),
+        None if given is None else effective_number(given),
+    )
+
+
+def repeated_by_weight(weights: Tensor) -> Tensor:
+    """Indices of examples, ascending, each as often as its weight says, for what is fitted to examples alike.
+
+    Where the weights are small whole multiples of the least, they are the counts. Else about eight times as many
+    indices as examples are drawn systematically, and the share of an example is off by less than 1 / (8 n).
+
+    Examples:
+        >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))
+        tensor([0, 1, 1, 2])
+    """
+    multiples = weights / weights.min()
+    counts = multiples.round()
+    if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > _REPEATS * len(weights):
+        ends = (weights * (_REPEATS * len(weights) / weights.sum())).cumsum(0).round()
+        counts = ends.diff(prepend=torch.zeros(1, dtype=ends.dtype))
+    return torch.arange(len(weights)).repeat_interleave(counts.long())
 
 
 def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:

@@ -34,6 +34,7 @@ from discrete_vae.evaluation.evaluate import (
     evaluate_log_likelihood,
     independent_features,
     join_log_likelihoods,
+    positive_weights,
 )
 from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.bridge import LogPartitionWarning
@@ -85,11 +86,11 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit = self.log_likelihood_limit
+        limit, rowless = self.log_likelihood_limit, {"examples": None, "weights": None}
         plain = replace(
             self,
-            log_likelihood=replace(self.log_likelihood, examples=None),
-            log_likelihood_limit=None if limit is None else replace(limit, examples=None),
+            log_likelihood=replace(self.log_likelihood, **rowless),
+            log_likelihood_limit=None if limit is None else replace(limit, **rowless),
         )
         values = asdict(plain)
         for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
@@ -98,13 +99,17 @@ class Evaluation(ShowsTable):
                 key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
             }
             part.pop("examples", None)
+            part.pop("weights", None)
+            if part.get("effective_examples") is None:
+                part.pop("effective_examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
 
-        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole.
+        log_likelihood and std_error are in nats. `statistics.fmean` of log_likelihood is the value of the whole, with
+        weights that of weight, another column.
         """
         columns: dict[str, np.ndarray] = {}
         for prefix, estimate in (("", self.log_likelihood), ("limit_", self.log_likelihood_limit)):
@@ -114,6 +119,8 @@ class Evaluation(ShowsTable):
                 for name in ("value", "std_error", "ess"):
                     column = "log_likelihood" if name == "value" else name
                     columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
+                if estimate is not None and estimate.weights is not None:
+                    columns.setdefault("weight", estimate.weights.numpy())
         return columns
 
 
@@ -125,6 +132,8 @@ def evaluate_model(
     chains: Tensor | None = None,
     train: Tensor | None = None,
     indices: Sequence[int] | None = None,
+    weights: np.ndarray | None = None,
+    train_weights: np.ndarray | None = None,
     report: Report | None = None,
     parts: KeptParts | None = None,
 ) -> Evaluation:
@@ -137,7 +146,9 @@ def evaluate_model(
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
         train: Training examples, for the baseline of independent features; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
-        report: Called with the number of examples done and the running mean log-likelihood, in each mode from anew.
+        weights: (example,), above 0, of the means; None counts all examples alike.
+        train_weights: Those of the training examples.
+        report: Called with the number of examples done and the running plain mean, in each mode from anew.
         parts: Store of finished parts, not under torchrun; None keeps nothing.
 
     Warns:
@@ -162,21 +173,29 @@ def evaluate_model(
 
     def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
         if parts is None:
-            return of_rows(of_model, slice(None), report)
+            return _weighted(of_rows(of_model, slice(None), report), given)
         found: list[MeanLogLikelihood] = []
         for first in range(0, len(x), _KEPT_EXAMPLES):
             rows = slice(first, first + _KEPT_EXAMPLES)
             compute = partial(of_rows, of_model, rows, _shifted(report, found))
             found.append(parts.log_likelihood(f"{name}-{first}", compute))
-        return join_log_likelihoods(found)
+        return _weighted(join_log_likelihoods(found), given)
 
+    given = positive_weights(weights, len(x))
     trained = likelihood(model, "trained")
     _check_weights(trained)
     limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
     with precision_of_products(model, dtype):
-        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, **settings)
-    baseline = None if train is None else independent_features(model.likelihood, train, x)
+        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, weights=given, **settings)
+    baseline = None
+    if train is not None:
+        of_both = {"train_weights": train_weights, "weights": given}
+        baseline = independent_features(model.likelihood, train, x, **of_both)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
+
+
+def _weighted(found: MeanLogLikelihood, weights: Tensor | None) -> MeanLogLikelihood:
+    return found if weights is None else found.weighted(weights)
 
 
 def _estimate_log_partition(
@@ -395,6 +414,8 @@ def evaluate_run(
         chains=chains,
         train=dataset.train,
         indices=indices.tolist(),
+        weights=dataset.weights["test"][indices] if "test" in dataset.weights else None,
+        train_weights=dataset.weights.get("train"),
         report=report,
         parts=parts,
     )

@@ -50,7 +50,7 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
     found = source.evaluation
     if found is not None:
         likelihood, elbo, best = found["log_likelihood"], found["elbo"], found["log_partition"]["best"]
-        of_what = f"{likelihood['num_examples']:,} test examples, {likelihood['num_samples']:,} samples each"
+        of_what = f"{_examples(likelihood)}, {likelihood['num_samples']:,} samples each"
         yield of("Log-likelihood", likelihood, of_what)
         if found.get("log_likelihood_limit"):
             yield of("Sharp limit", found["log_likelihood_limit"], "log-likelihood at ζ = z")
@@ -72,6 +72,12 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
         yield "log Z", last["log_partition"], last.get("log_partition_std_error"), "as training took it"
 
 
+def _examples(found: dict[str, Any]) -> str:
+    effective = found.get("effective_examples")
+    weighted = "" if effective is None else f", which count as {effective:,.1f} by their weights"
+    return f"{found['num_examples']:,} test examples{weighted}"
+
+
 _COLLAPSED = 0.5  # nats
 _PARTS = (
     ("reconstruction", "Reconstruction, \N{MINUS SIGN}E log p(x | ζ, h)", -1.0, "s1"),
@@ -84,7 +90,7 @@ def bound(source: ReportSource) -> Section | None:
     """Reconstruction and both KL terms, of the evaluation, else of the log's last line; None without either."""
     if source.evaluation is not None:
         found = source.evaluation["elbo"]
-        error, words = found["elbo_std_error"], f"mean over {found['num_examples']:,} test examples"
+        error, words = found["elbo_std_error"], f"mean over {_examples(found)}"
     else:
         found, error = source.last_line("elbo", *(name for name, *_ in _PARTS)), None
         if found is None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import torch
 from rich.console import Console
 from torch import Tensor
@@ -20,7 +21,14 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
-from discrete_vae.evaluation.evaluate import MeanElbo, elbo_parts, mean_elbo, standard_error
+from discrete_vae.evaluation.evaluate import (
+    MeanElbo,
+    elbo_parts,
+    mean_elbo,
+    positive_weights,
+    standard_error,
+    weighted_mean,
+)
 from discrete_vae.load import initial_model
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
@@ -98,7 +106,7 @@ def run_steps(
     size, share = settings.batch_size, own_share(settings.batch_size)
     batches = TrainingBatches(dataset, size, seed=config.seed, device=device, share=share)
     num_steps = settings.num_epochs * batches.steps_per_epoch
-    valid = dataset.valid.to(device)
+    valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
     state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
@@ -131,7 +139,7 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = not store.steps()
-            elbo = checkpoints.begin_with_independent(config, dataset.train, valid)
+            elbo = checkpoints.begin_with_independent(config, dataset.train, valid, valid_weights)
             if is_new:
                 line = _line_of_validation(elbo, validation_score(elbo))
                 append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
@@ -154,10 +162,10 @@ def run_steps(
             append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo, examples = _validate(state, valid, config.seed, store)
+                elbo, examples = _validate(state, valid, config.seed, store, weights=valid_weights)
                 bound, also = elbo, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound, examples = _validate(state, valid, config.seed, store, count)
+                    bound, examples = _validate(state, valid, config.seed, store, count, valid_weights)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
                 found = _line_of_validation(elbo, score)
@@ -245,7 +253,12 @@ def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
 
 
 def _validate(
-    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
+    state: TrainingState,
+    x: Tensor,
+    seed: int,
+    store: CheckpointStore,
+    num_importance_samples: int = 1,
+    weights: np.ndarray | None = None,
 ) -> tuple[MeanElbo, Tensor]:
     """The validation ELBO or bound and that of each example, (example,), nats.
 
@@ -259,7 +272,7 @@ def _validate(
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
     )
-    elbo = mean_elbo(parts, log_partition_std_error=std_error)
+    elbo = mean_elbo(parts, log_partition_std_error=std_error, weights=weights)
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
     return elbo, _bounds(parts)
 
@@ -327,6 +340,7 @@ class RunCheckpoints:
         self.best_elbo: float | None = None  # its validation ELBO, nats
         self.best_score: float | None = None  # its `validation_score`, nats
         self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
+        self._weights: Tensor | None = None  # of these examples
         self._trained: dict[str, Any] = {}  # step and score of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
@@ -391,7 +405,9 @@ class RunCheckpoints:
         self._save(best=best_entry(self._state.step, elbo, score) if better else None)
         return better
 
-    def begin_with_independent(self, config: ExperimentConfig, train: Tensor, valid: Tensor) -> MeanElbo:
+    def begin_with_independent(
+        self, config: ExperimentConfig, train: Tensor, valid: Tensor, weights: np.ndarray | None
+    ) -> MeanElbo:
         """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 
         It is saved before the first step. Training does not start from it, so the state stays as it is. Returns its
@@ -402,7 +418,8 @@ class RunCheckpoints:
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
         parts = elbo_parts(model, valid, log_partition=log_partition)
-        elbo, self._independent = mean_elbo(parts), _bounds(parts)
+        elbo, self._independent = mean_elbo(parts, weights=weights), _bounds(parts)
+        self._weights = positive_weights(weights, len(valid))
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
             self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
@@ -419,9 +436,9 @@ class RunCheckpoints:
         score = validation_score(bound)
         if self._independent is None:
             return score
-        lead = examples - self._independent
-        is_clear = score - float(self._independent.mean()) > float(standard_error(lead))
-        return score if is_clear else min(score, float(self._independent.mean()))
+        independent = float(weighted_mean(self._independent, self._weights))
+        is_clear = score - independent > float(standard_error(examples - self._independent, self._weights))
+        return score if is_clear else min(score, independent)
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
         """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.

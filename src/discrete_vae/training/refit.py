@@ -124,6 +124,7 @@ def refit_posterior(
         log_partition_std_error=log_partition_std_error,
         num_samples=_DRAWS,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
+        weights=dataset.weights.get("valid"),
     )
     before = bound()
     with _training_alone(model, parts) as trained, precision_of_products(model, precision) as working:

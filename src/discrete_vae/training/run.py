@@ -150,4 +150,10 @@ def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> Indepe
     """Log-likelihood of independent features on a run's validation examples, fitted to those it trains on."""
     chosen = training_subset(dataset, config.training)
     likelihood = instantiate(config.model.likelihood, event_shape=config.model.shape)
-    return independent_features(likelihood, chosen.train, chosen.valid)
+    return independent_features(
+        likelihood,
+        chosen.train,
+        chosen.valid,
+        train_weights=chosen.weights.get("train"),
+        weights=chosen.weights.get("valid"),
+    )

@@ -1,9 +1,22 @@
 """scikit-learn's own checks, unmodified; none is expected to fail. Small sizes run by default, the defaults as slow."""
 
 import pytest
-from sklearn.utils.estimator_checks import check_dict_unchanged, check_estimator, parametrize_with_checks
+from sklearn.base import is_outlier_detector
+from sklearn.utils.estimator_checks import (
+    check_dict_unchanged,
+    check_estimator,
+    check_estimators_pickle,
+    check_methods_sample_order_invariance,
+    check_outliers_fit_predict,
+    check_outliers_train,
+    parametrize_with_checks,
+)
 
 from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
+
+JUDGE = DiscreteVAETransformer(
+    num_left=2, num_right=2, hidden=(4,), num_epochs=1, num_samples=2, contamination=0.1
+)
 
 
 @parametrize_with_checks(
@@ -16,6 +29,20 @@ def test_small_estimators_pass(estimator, check):
     check(estimator)
 
 
+@pytest.mark.parametrize(
+    "check",
+    [
+        check_outliers_fit_predict,
+        check_outliers_train,
+        check_estimators_pickle,
+        check_methods_sample_order_invariance,
+    ],
+)
+def test_a_small_detector_of_outliers_passes(check):
+    assert is_outlier_detector(JUDGE)
+    check("DiscreteVAETransformer", JUDGE)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "estimator",
@@ -24,6 +51,7 @@ def test_small_estimators_pass(estimator, check):
         BoltzmannDensity(),
         DiscreteVAETransformer(output="probabilities", likelihood="gaussian"),
         BoltzmannDensity(binarize=0.0, num_hidden=3),
+        JUDGE,
     ],
     ids=repr,
 )

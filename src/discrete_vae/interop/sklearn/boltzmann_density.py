@@ -18,6 +18,7 @@ import torch
 from rich.console import Console
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, DensityMixin, TransformerMixin
 from sklearn.utils import check_array, check_random_state
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
@@ -26,19 +27,36 @@ from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
+from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.sklearn.reading import (
+    check_readable,
+    dense,
+    dense_blocks,
+    quantile,
+    weighted_rows,
+)
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
+from discrete_vae.log_partition.exact import (
+    MAX_ENUMERATED_UNITS,
+    num_enumerated_units,
+    quick_exact_log_partition,
+)
 from discrete_vae.rng import generator_of, key_to_seed, keyed_generator
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.samplers.gibbs import BlockGibbs
-from discrete_vae.system import check_memory, yielding_threads
+from discrete_vae.system import check_memory, in_words, yielding_threads
 
 _STD_ERROR = 0.01  # of log Z, nats, where it is not enumerated
 _CHAINS = 500
 _SWEEPS = 200
 _SILENT_SECONDS = 5.0
+_STATES_A_SECOND = 5e7  # times units: enumerating log Z on one core, about
+
+
+def _judges(estimator: Any) -> bool:
+    return estimator.contamination is not None
 
 
 class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -47,6 +65,8 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     _numbers: ClassVar[Mapping[str, Mapping[str, Any]]]
     """Keywords of `check_number` for each numeric parameter."""
     random_state: Any
+    contamination: float | None
+    offset_: float
     log_partition_sweeps: int
     _states: Tensor
     _seed: int
@@ -68,11 +88,44 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """The numeric parameters, checked, and a seed drawn as random_state says."""
         rules = self._numbers.items()
         found = {name: check_number(name, getattr(self, name), **rule) for name, rule in rules}
+        if self.contamination is not None:
+            check_number("contamination", self.contamination, whole=False, above=0, at_most=0.5)
         return SimpleNamespace(**found, seed=draw_seed(self.random_state))
 
-    def score(self, X: Any, y: Any = None) -> float:  # noqa: N803
-        """Mean of `score_samples`, nats per row; larger is better."""
-        return float(self.score_samples(X).mean())
+    def _validated(self, X: Any, *, reset: bool, **checks: Any) -> Any:  # noqa: N803
+        """X as an array or a CSR matrix, as scikit-learn checks it."""
+        check_readable(X)
+        return validate_data(self, X, reset=reset, dtype="numeric", accept_sparse="csr", **checks)
+
+    def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
+        """Mean of `score_samples`, weighted where there are weights, nats per row; larger is better."""
+        scores = self.score_samples(X)
+        if sample_weight is None:
+            return float(scores.mean())
+        weights = check_weights("sample_weight", sample_weight, len(scores))
+        return float(np.average(scores, weights=weights))
+
+    # Outliers, where `contamination` says how many there are.
+
+    @available_if(_judges)
+    def decision_function(self, X: Any) -> np.ndarray:  # noqa: N803
+        """`score_samples` less `offset_`, (row,), nats: below 0 for outliers."""
+        check_is_fitted(self, "offset_")
+        return self.score_samples(X) - self.offset_
+
+    @available_if(_judges)
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """-1 for outliers, rows less probable than the share `contamination` of those of `fit`, and 1 for others."""
+        return np.where(self.decision_function(X) < 0, -1, 1)
+
+    @available_if(_judges)
+    def fit_predict(self, X: Any, y: Any = None, sample_weight: Any = None) -> np.ndarray:  # noqa: N803
+        """Fit, and judge the same rows."""
+        return self.fit(X, sample_weight=sample_weight).predict(X)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def _set_offset(self, X: Any, sample_weight: Any) -> None:  # noqa: N803
+        if self.contamination is not None:
+            self.offset_ = quantile(self.score_samples(X), float(self.contamination), sample_weight)
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
@@ -85,7 +138,8 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         count = check_number("n_samples", n_samples, at_least=1)
         seed = draw_seed(random_state)
         chosen = torch.randint(len(self._states), (count,), generator=generator_of(key_to_seed(seed)))
-        z = BlockGibbs(self._prior, count, start=self._states[chosen], seed=seed).step(_SWEEPS)
+        machine = copy.deepcopy(self._prior).float()  # for which there are compiled kernels
+        z = BlockGibbs(machine, count, start=self._states[chosen], seed=seed).step(_SWEEPS)
         return self._rows_of_states(z, seed)
 
     @property
@@ -99,10 +153,17 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.sparse = True
+        if _judges(self):
+            tags.estimator_type = "outlier_detector"
         return tags
 
 
 def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps: int) -> LogPartition:
+    if (bits := num_enumerated_units(machine)) <= MAX_ENUMERATED_UNITS:
+        seconds = machine.num_units * 2**bits / _STATES_A_SECOND
+        if seconds > _SILENT_SECONDS:
+            _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
     exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
     if exact is not None:
         return exact
@@ -134,12 +195,17 @@ def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
 
     def report(num_sweeps: int, found: LogPartition) -> None:
         nonlocal last
-        if time.monotonic() - last > _SILENT_SECONDS and sys.stderr is not None:
+        if time.monotonic() - last > _SILENT_SECONDS:
             last = time.monotonic()
             done = f"{num_sweeps} of at most {max_sweeps} sweeps"
-            print(f"log Z, {done}: {found.value:.2f} +- {found.std_error:.2f} nats", file=sys.stderr)
+            _say(f"log Z, {done}: {found.value:.2f} +- {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
 
     return report
+
+
+def _say(text: str) -> None:
+    if sys.stderr is not None:
+        print(text, file=sys.stderr)
 
 
 # Checks, which scikit-learn wants in fit; numbers of NumPy are numbers, too.
@@ -184,7 +250,7 @@ def dtype_of(X: Any) -> np.dtype:  # noqa: N803
 def states_of(X: Any) -> Tensor:  # noqa: N803
     """States of units or their probabilities, (row, unit), of a list, a data frame or an array."""
     checked: Any = check_array(X, dtype="numeric", input_name="X")
-    return torch.from_numpy(np.asarray(checked, np.float64))
+    return torch.from_numpy(np.array(checked, np.float64))
 
 
 # A density over bits.
@@ -218,6 +284,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         num_chains: Persistent chains of the negative phase.
         num_sweeps: Sweeps of these chains per step.
         log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
+        contamination: Share of the rows of `fit`, up to 1/2, that `predict` calls outliers; None has no `predict`.
         random_state: Seed of the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -227,6 +294,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         components_: (hidden, feature), the weights, as BernoulliRBM has them.
         intercept_hidden_: (hidden,).
         intercept_visible_: (feature,).
+        offset_: The score below which rows are outliers, nats; only with `contamination`.
         n_features_in_: Features of a row.
         feature_names_in_: Their names, where X was a data frame.
 
@@ -254,6 +322,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         num_chains: int = 200,
         num_sweeps: int = 5,
         log_partition_sweeps: int = 1000,
+        contamination: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -265,23 +334,30 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         self.num_chains = num_chains
         self.num_sweeps = num_sweeps
         self.log_partition_sweeps = log_partition_sweeps
+        self.contamination = contamination
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the machine on X, (row, feature), numbers, see `binarize`; returns the estimator."""
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train the machine on X, (row, feature), numbers, see `binarize`; returns the estimator.
+
+        Weights are (row,), from 0: whole numbers count copies of a row, of floating-point numbers the ratios count.
+        """
         settings = self._parameters()
-        rows = torch.from_numpy(self._rows(X, reset=True)).float()
+        read = self._validated(X, reset=True, ensure_min_samples=_LEAST_ROWS)
+        given, settings.weights = weighted_rows(self._bits(dense(read)).astype(np.float32), sample_weight)
+        rows = torch.from_numpy(given)
         self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
         self._states, self._seed, self._log_partition = states, settings.seed, None
+        self._set_offset(X, sample_weight)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
         """Probabilities of the hidden units, (row, hidden), as BernoulliRBM gives them, in the dtype of X."""
         check_is_fitted(self)
-        rows = torch.from_numpy(self._rows(X, reset=False))
         with torch.no_grad():
-            found = self.machine_.hidden_given_visible(rows).numpy()
+            blocks = [self.machine_.hidden_given_visible(rows) for rows in self._blocks(X)]
+        found = torch.cat(blocks).numpy()
         return found.astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -298,14 +374,15 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         Without `binarize`, X holds bits alone.
         """
         check_is_fitted(self)
-        rows = self._rows(X, reset=False)
-        if not bool(((rows == 0) | (rows == 1)).all()):
-            rule = "must hold only the values 0 and 1 to have a score"
-            repair = "Give binarize=0.5, or draw bits of the probabilities."
-            raise InvalidInputError("X", rule, "others", repair)
-        with torch.no_grad():
-            energies = self.machine_.free_energy(torch.from_numpy(rows)).numpy()
-        return -energies - self.log_partition_.value
+        energies = []
+        for rows in self._blocks(X):
+            if not bool(((rows == 0) | (rows == 1)).all()):
+                rule = "must hold only the values 0 and 1 to have a score"
+                repair = "Give binarize=0.5, or draw bits of the probabilities."
+                raise InvalidInputError("X", rule, "others", repair)
+            with torch.no_grad():
+                energies.append(self.machine_.free_energy(rows))
+        return -torch.cat(energies).numpy() - self.log_partition_.value
 
     @property
     def components_(self) -> np.ndarray:
@@ -333,11 +410,13 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
     def _n_features_out(self) -> int:
         return self.machine_.num_right
 
-    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
-        """Checked rows as float64, in [0, 1]."""
-        least = _LEAST_ROWS if reset else 1
-        checked: Any = validate_data(self, X, reset=reset, dtype="numeric", ensure_min_samples=least)
-        values = np.asarray(checked, np.float64)
+    def _blocks(self, X: Any) -> Iterator[Tensor]:  # noqa: N803
+        for rows in dense_blocks(self._validated(X, reset=False)):
+            yield torch.from_numpy(self._bits(rows))
+
+    def _bits(self, rows: np.ndarray) -> np.ndarray:
+        """Checked values as float64, in [0, 1]."""
+        values = np.array(rows, np.float64)
         if self.binarize is not None:
             return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
         if not bool(((values >= 0) & (values <= 1)).all()):
@@ -357,7 +436,10 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
     seed, num_features = settings.seed, rows.shape[1]
     check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")
     rbm = RBM(num_features, settings.num_hidden)
-    frequency = rows.mean(0).clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
+    mean = rows.mean(0)
+    if settings.weights is not None:
+        mean = torch.from_numpy(np.average(rows.numpy(), 0, settings.weights)).float()
+    frequency = mean.clamp(_LEAST_FREQUENCY, 1 - _LEAST_FREQUENCY)
     with torch.no_grad():
         rbm.bias[:num_features] = torch.logit(frequency)
         rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))
@@ -369,7 +451,7 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
     shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
     with yielding_threads(), torch.enable_grad(), shown or nullcontext():
         for step in range(num_steps):
-            x = rows[batch_indices(len(rows), batch_size, seed, step)]
+            x = rows[batch_indices(len(rows), batch_size, seed, step, settings.weights)]
             if draws:
                 x = binarize(x, generator=keyed_generator(seed, _BITS_STREAM, step))
             for group in optimizer.param_groups:

@@ -6,6 +6,7 @@ import hashlib
 import io
 import math
 import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -35,6 +36,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
+from discrete_vae.data.schema import TableSchema
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
@@ -46,6 +48,14 @@ from discrete_vae.interop.sklearn.boltzmann_density import (
     naming_x,
     states_of,
 )
+from discrete_vae.interop.sklearn.reading import (
+    FrameColumns,
+    check_readable,
+    dense,
+    dense_blocks,
+    has_words,
+    weighted_rows,
+)
 from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -56,10 +66,9 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.training.run import train
 
 _CHOICES = {
-    "likelihood": ("auto", "bernoulli", "gaussian", "negative-binomial", "categorical"),
+    "likelihood": ("auto", "bernoulli", "gaussian", "negative-binomial", "categorical", "table"),
     "output": ("bits", "probabilities"),
 }
-_ROWS = 4096  # that are read together
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
 
 
@@ -76,6 +85,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         likelihood: Reading of the values: "bernoulli" for bits, or probabilities of bits, which each step draws anew;
             "gaussian" for real values; "negative-binomial" for counts; "categorical" for codes 0, 1, ...; "auto" takes
             the first where all values are 0 or 1, counts where all are whole and none is negative, else Gaussian.
+            "table" reads a data frame with a kind of its own for each column, as "auto" does where one holds words.
+        kinds: Kinds of some columns of a table, by name, see `discrete_vae.data.infer_schema`; the others are
+            inferred. Anything but None, {} for example, reads a data frame as a table.
         output: Result of `transform`: "bits", 0 or 1, or "probabilities" of their being 1.
         num_epochs: Passes over the rows to train on.
         batch_size: Rows per step, at most.
@@ -83,6 +95,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         validation_fraction: Share of the rows that choose the best checkpoint, at least one; it trains nothing.
         num_samples: Importance samples per row in `score_samples`.
         log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
+        contamination: Share of the rows of `fit`, up to 1/2, that `predict` calls outliers; None has no `predict`.
         random_state: Seed of the split, the first weights and all noise, as scikit-learn reads it.
         verbose: 1 shows the training curves on standard error.
 
@@ -91,6 +104,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         likelihood_: The likelihood in use.
         log_partition_: log Z of its prior with a standard error, estimated when it is first asked for.
         elbo_: Its ELBO on the rows for validation, nats per row.
+        schema_: The kinds of a table's columns, a line for each where it is printed; None where X was no table.
+        offset_: The score below which rows are outliers, nats; only with `contamination`.
         n_features_in_: Features of a row.
         feature_names_in_: Their names, where X was a data frame.
 
@@ -103,6 +118,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
 
     model_: Any
     likelihood_: str
+    schema_: TableSchema | None
+    _frame: FrameColumns | None
     _numbers: ClassVar = {
         "num_left": {"at_least": 1},
         "num_right": {"at_least": 1},
@@ -120,6 +137,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         num_right: int = 16,
         hidden: tuple[int, ...] = (200,),
         likelihood: str = "auto",
+        kinds: Mapping[str, str] | None = None,
         output: str = "bits",
         num_epochs: int = 100,
         batch_size: int = 100,
@@ -127,6 +145,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         validation_fraction: float = 0.1,
         num_samples: int = 100,
         log_partition_sweeps: int = 1000,
+        contamination: float | None = None,
         random_state: int | np.random.RandomState | None = None,
         verbose: int = 0,
     ) -> None:
@@ -134,6 +153,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.num_right = num_right
         self.hidden = hidden
         self.likelihood = likelihood
+        self.kinds = kinds
         self.output = output
         self.num_epochs = num_epochs
         self.batch_size = batch_size
@@ -141,11 +161,14 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         self.validation_fraction = validation_fraction
         self.num_samples = num_samples
         self.log_partition_sweeps = log_partition_sweeps
+        self.contamination = contamination
         self.random_state = random_state
         self.verbose = verbose
 
-    def fit(self, X: Any, y: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
-        """Train the model on X, (row, feature), numbers; returns the estimator.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
+        """Train the model on X, (row, feature): numbers, or a data frame with words; returns the estimator.
+
+        Weights are (row,), from 0: whole numbers count copies of a row, of floating-point numbers the ratios count.
 
         Raises:
             InvalidInputError: If a parameter breaks its rule, or the values cannot be read by the likelihood.
@@ -159,19 +182,24 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         settings.hidden = tuple(
             check_number(f"hidden[{index}]", width, at_least=1) for index, width in enumerate(self.hidden)
         )
-        run, self.elbo_ = fit_model(self._rows(X, reset=True), settings)
+        rows = self._rows_of_fit(X)
+        settings.schema = None if self._frame is None else self._frame.schema
+        run, self.elbo_ = fit_model(*weighted_rows(rows, sample_weight), settings)
         # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
         self.model_, self.likelihood_ = run.model.double(), run.config.model.likelihood.kind
         self._states, self._seed, self._log_partition = run.chains.z, settings.seed, None
+        self.schema_ = settings.schema
+        self._set_offset(X, sample_weight)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
         """The codes of rows, (row, unit), the left side first, as `output` says, in the dtype of X."""
         check_is_fitted(self)
         output = self._choice("output")
+        rows = self._read(X)
         # in the limit of sharp smoothing, where nothing is random
         with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
-            parts = self._tensor(X).split(_ROWS)
+            parts = self._blocks(rows)
             found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in parts]
         if output == "bits":
             codes = torch.cat([part.z for part in found])
@@ -179,13 +207,17 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             codes = torch.sigmoid(torch.cat([part.logits for part in found]))
         return codes.numpy().astype(dtype_of(X), copy=False)
 
-    def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
-        """Rows of codes, which count as 1 above 1/2: the mean of x, of a categorical likelihood the mode."""
+    def inverse_transform(self, X: Any) -> Any:  # noqa: N803
+        """Rows of codes, which count as 1 above 1/2: the mean of x, of categories and of tables the mode.
+
+        Of a table they are a data frame with its names, words and dtypes.
+        """
         check_is_fitted(self)
         bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
-        rows = self.model_.discretized().decode(
-            bits, statistic="mode" if self.likelihood_ == "categorical" else "mean"
-        )
+        takes_mode = self.likelihood_ in ("categorical", "table")
+        rows = self.model_.discretized().decode(bits, statistic="mode" if takes_mode else "mean")
+        if self._frame is not None:
+            return self._frame.decode(rows.numpy(), getattr(X, "index", None))
         return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -197,20 +229,24 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         """
         check_is_fitted(self)
         num_samples = check_number("num_samples", self.num_samples, at_least=1)
-        log_partition = self.log_partition_
+        rows, log_partition = self._read(X), self.log_partition_
         with naming_x():
-            x = self._tensor(X)
-            return log_likelihoods(self.model_, x, num_samples, log_partition, self._seed).numpy()
+            found = [
+                log_likelihoods(self.model_, x, num_samples, log_partition, self._seed)
+                for x in self._blocks(rows)
+            ]
+        return torch.cat(found).numpy()
 
     @property
     def _prior(self) -> RBM:
         return self.model_.prior
 
-    def _rows_of_states(self, z: Tensor, seed: int) -> np.ndarray:
+    def _rows_of_states(self, z: Tensor, seed: int) -> Any:
         generator = generator_of(key_to_seed(seed))
         with torch.no_grad():
             zeta = self.model_.smoothing.sample_zeta(z.to(self.model_.dtype), generator=generator)
-            return self.model_.decode(zeta, statistic="sample", generator=generator).flatten(1).numpy()
+            rows = self.model_.decode(zeta, statistic="sample", generator=generator).flatten(1).numpy()
+        return rows if self._frame is None else self._frame.decode(rows)
 
     @property
     def _n_features_out(self) -> int:
@@ -228,19 +264,40 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             raise InvalidInputError(name, rule, repr(value)[:80], f"The default is {words[0]!r}.")
         return value
 
-    def _rows(self, X: Any, *, reset: bool) -> np.ndarray:  # noqa: N803
-        least = _LEAST_ROWS if reset else 1
-        values = validate_data(
-            self, X, reset=reset, dtype="numeric", ensure_all_finite="allow-nan", ensure_min_samples=least
-        )
-        return as_float32("X", np.asarray(values), tuple(getattr(self, "feature_names_in_", ())))
+    def _rows_of_fit(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Rows as the model reads them, (row, feature) float32; keeps how a table became these."""
+        check_readable(X)
+        is_table = self.likelihood == "table" or self.kinds is not None
+        if is_table and self.likelihood not in ("auto", "table"):
+            rule, repair = "must be None unless the likelihood is auto or table", "Leave one of them out."
+            raise InvalidInputError("kinds", rule, f"likelihood={self.likelihood!r} as well", repair)
+        self._frame = None
+        if is_table or (self.likelihood == "auto" and has_words(X)):
+            frame = FrameColumns.of(X, self.kinds)
+            validate_data(self, X, reset=True, skip_check_array=True)
+            if len(X) < _LEAST_ROWS:
+                repair = "Give two rows to train on and one to choose the checkpoint."
+                raise InvalidInputError("X", f"must have at least {_LEAST_ROWS} rows", len(X), repair)
+            self._frame = frame
+            return frame.encode(X)
+        read = self._validated(X, reset=True, ensure_all_finite="allow-nan", ensure_min_samples=_LEAST_ROWS)
+        return as_float32("X", dense(read), tuple(getattr(self, "feature_names_in_", ())))
 
-    def _tensor(self, X: Any) -> Tensor:  # noqa: N803
-        rows = self._rows(X, reset=False)
-        if not self.model_.missing and bool(np.isnan(rows).any()):
-            repair = "Fill them, or leave gaps in the rows of fit."
-            raise InvalidInputError("X", "must hold no NaN, as the rows of fit did", "some", repair)
-        return torch.from_numpy(rows).double()
+    def _read(self, X: Any) -> Any:  # noqa: N803
+        """Rows of features, an array or a CSR matrix."""
+        if self._frame is None:
+            return self._validated(X, reset=False, ensure_all_finite="allow-nan")
+        check_readable(X)
+        return self._frame.encode(X)
+
+    def _blocks(self, read: Any) -> Iterator[Tensor]:
+        """Blocks of rows as the model reads them, (row, feature) float64."""
+        for block in dense_blocks(read):
+            rows = as_float32("X", block, tuple(getattr(self, "feature_names_in_", ())))
+            if not self.model_.missing and bool(np.isnan(rows).any()):
+                repair = "Fill them, or leave gaps in the rows of fit."
+                raise InvalidInputError("X", "must hold no NaN, as the rows of fit did", "some", repair)
+            yield torch.from_numpy(rows).double()
 
 
 # Training of a model on an array in memory, by the library's own loop.
@@ -251,9 +308,11 @@ _LEAST_BETWEEN_VALIDATIONS, _VALIDATIONS = 100, 5
 _CHAINS, _SWEEPS = 200, 10
 
 
-def fit_model(rows: np.ndarray, settings: SimpleNamespace) -> tuple[LoadedRun, float]:
+def fit_model(
+    rows: np.ndarray, weights: np.ndarray | None, settings: SimpleNamespace
+) -> tuple[LoadedRun, float]:
     """Train a model of (row, feature) float32 in a temporary folder; the best checkpoint and its validation ELBO."""
-    dataset = _split(rows, settings)
+    dataset = _split(rows, weights, settings)
     with naming_x():
         config = _config(dataset, settings)
     if isinstance(config.data, FileDataConfig) and config.data.binarize:
@@ -280,7 +339,7 @@ def read_as(rows: np.ndarray) -> str:
     return "negative-binomial" if seen.min() >= 0 and bool((seen == np.trunc(seen)).all()) else "gaussian"
 
 
-def _split(rows: np.ndarray, settings: SimpleNamespace) -> DataSplits:
+def _split(rows: np.ndarray, weights: np.ndarray | None, settings: SimpleNamespace) -> DataSplits:
     """The rows by part; the test part, which training does not use, is that for validation."""
     num_valid = max(1, int(len(rows) * settings.validation_fraction))
     if len(rows) - num_valid < 2:
@@ -288,10 +347,14 @@ def _split(rows: np.ndarray, settings: SimpleNamespace) -> DataSplits:
         received = f"{settings.validation_fraction:g} of {len(rows)}"
         raise InvalidInputError("validation_fraction", rule, received, "Make it smaller, or give more rows.")
     order = np.random.default_rng(settings.seed).permutation(len(rows))
-    train_rows, valid = (torch.from_numpy(rows[part]) for part in np.split(order, [len(rows) - num_valid]))
+    of_train, of_valid = np.split(order, [len(rows) - num_valid])
+    train_rows, valid = torch.from_numpy(rows[of_train]), torch.from_numpy(rows[of_valid])
+    of_parts = {"train": of_train, "valid": of_valid, "test": of_valid}
+    parts = {} if weights is None else {part: weights[places] for part, places in of_parts.items()}
     words = f"{len(train_rows)}/{num_valid} after a shuffle with seed {settings.seed}"
     description = DatasetDescription("X", "an array in memory", words, "as in the array", None)
-    return DataSplits("X", train_rows, valid, valid, (rows.shape[1],), False, description)
+    more = {"schema": settings.schema, "weights": parts}
+    return DataSplits("X", train_rows, valid, valid, (rows.shape[1],), False, description, **more)
 
 
 def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:

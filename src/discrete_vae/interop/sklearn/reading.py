@@ -1,0 +1,221 @@
+"""What the scikit-learn estimators read: arrays, sparse matrices, data frames of mixed columns, and weights of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+from scipy import sparse
+
+from discrete_vae.config.columns import raw_column
+from discrete_vae.data.schema import TableSchema, infer_schema
+from discrete_vae.data.splits import DataSplits, check_weights
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import check_memory
+
+_ROWS = 4096  # that are dense at a time
+_MOST_COPIES = 100  # of a row, on average
+
+
+def check_readable(X: Any) -> None:  # noqa: N803 (scikit-learn's name)
+    """Refuse objects that hold rows but are no rows, and say what of them to give."""
+    kind, package = type(X).__name__, type(X).__module__.partition(".")[0]
+    repair = None
+    if package in ("anndata", "mudata") or all(hasattr(X, name) for name in ("obs", "var", "layers")):
+        repair = "Give adata.X, or a layer such as adata.layers['counts']: a row for each cell."
+    elif isinstance(X, DataSplits):
+        repair = "Give X.train.numpy(); the estimators split their rows themselves."
+    elif isinstance(X, Mapping):
+        repair = "Give pandas.DataFrame(X)."
+    elif isinstance(X, str | bytes | Path):
+        repair = "Read the file first, with numpy.load or pandas.read_csv."
+    elif package == "torch" and hasattr(X, "__getitem__") and not hasattr(X, "shape"):
+        repair = "Give all of its rows as one array."
+    if repair is not None:
+        rule = "must be an array, a sparse matrix or a data frame of rows"
+        raise InvalidInputError("X", rule, f"an object of type {kind}", repair)
+
+
+def dense_blocks(rows: Any) -> Iterator[np.ndarray]:
+    """Blocks of some thousand rows of an array or a sparse matrix, as arrays."""
+    for first in range(0, rows.shape[0], _ROWS):
+        block = rows[first : first + _ROWS]
+        yield block.toarray() if sparse.issparse(block) else block
+
+
+def dense(rows: Any) -> np.ndarray:
+    """The whole array, of a sparse matrix where the memory has room for it."""
+    if not sparse.issparse(rows):
+        return np.asarray(rows)
+    repair = "Give fewer rows or columns: training reads all of them as an array."
+    check_memory("X", rows.shape[0] * rows.shape[1] * rows.dtype.itemsize, repair, what="for its rows")
+    return rows.toarray()
+
+
+# Weights of rows.
+
+
+def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """Rows in an order of their own, with their weights above 0; None where there are none.
+
+    Whole numbers count copies, which are made. Their dtype must be one of integers: of floating-point numbers the
+    ratios alone count. Either way a row of weight 0 is left out. The order is that of the rows' values, so that a fit
+    depends on which rows there are and how often, not on where they stand.
+    """
+    weights = None
+    if sample_weight is not None:
+        found = check_weights("sample_weight", sample_weight, len(rows))
+        kept = _places(sample_weight, found)
+        rows = rows[kept]
+        weights = None if _are_counts(sample_weight) else found[kept]
+    if weights is not None:  # of equal rows the lightest first
+        lightest = weights.argsort(kind="stable")
+        rows, weights = rows[lightest], weights[lightest]
+    # one zero of both; of equal rows the bytes are then equal
+    values = np.ascontiguousarray(rows + rows.dtype.type(0))
+    order = values.view(np.dtype((np.void, values[0].nbytes))).ravel().argsort(kind="stable")
+    return values[order], None if weights is None else weights[order]
+
+
+def quantile(values: np.ndarray, share: float, sample_weight: Any) -> float:
+    """The quantile of values, (row,), as `numpy.quantile` gives it; weights are read as `weighted_rows` does."""
+    if sample_weight is None:
+        return float(np.quantile(values, share))
+    found = check_weights("sample_weight", sample_weight, len(values))
+    kept = _places(sample_weight, found)
+    if _are_counts(sample_weight) or bool((found[kept] == found[kept][0]).all()):
+        return float(np.quantile(values[kept], share))
+    return float(np.quantile(values[kept], share, weights=found[kept], method="inverted_cdf"))
+
+
+def _are_counts(sample_weight: Any) -> bool:
+    return np.asarray(sample_weight).dtype.kind in "bui"
+
+
+def _places(sample_weight: Any, found: np.ndarray) -> np.ndarray:
+    """Places of the rows that have a weight; of counts each as often as it counts."""
+    if not _are_counts(sample_weight):
+        return np.flatnonzero(found)
+    total = found.sum()
+    if total > _MOST_COPIES * len(found):
+        rule = f"of whole numbers counts copies of rows, at most {_MOST_COPIES} of each on average"
+        repair = "Give floating-point numbers, whose ratios alone count: sample_weight.astype(float)."
+        raise InvalidInputError("sample_weight", rule, f"{total:.3g} copies of {len(found)} rows", repair)
+    return np.repeat(np.arange(len(found)), found.astype(np.int64))
+
+
+# Data frames of mixed columns.
+
+
+def has_words(X: Any) -> bool:  # noqa: N803
+    """Whether X is a data frame with a column that holds other values than numbers, truth values and gaps."""
+    if not (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "items")):
+        return False
+    others = [
+        (str(name), column) for name, column in X.items() if getattr(column.dtype, "kind", "O") not in "buifc"
+    ]
+    return any(raw_column(name, column).words for name, column in others)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameColumns:
+    """How a data frame becomes a model's numbers, and numbers a frame of the same names, words and dtypes.
+
+    Attributes:
+        schema: The kinds of its columns.
+        names: The frame's own names of the columns that the model reads.
+        dtypes: Their dtypes.
+        cells: Of each column of codes the cell that stands for each code; None of columns of numbers.
+    """
+
+    schema: TableSchema
+    names: tuple[Hashable, ...]
+    dtypes: tuple[Any, ...]
+    cells: tuple[np.ndarray | None, ...]
+
+    @classmethod
+    def of(cls, frame: Any, kinds: Mapping[str, str] | None) -> Self:
+        """Infer the kinds of a frame's columns, see `discrete_vae.data.infer_schema`."""
+        _check_frame(frame)
+        names = {str(name): name for name in frame.columns}
+        if len(names) < len(frame.columns):
+            repair = "Rename those that are alike."
+            raise InvalidInputError("X", "must have different names of columns", "some alike", repair)
+        with _naming_table():
+            schema = infer_schema(frame, kinds)
+        own = tuple(names[column.name] for column in schema.columns)
+        cells = tuple(_cells(column, frame[name]) for name, column in zip(own, schema.columns, strict=True))
+        return cls(schema, own, tuple(frame[name].dtype for name in own), cells)
+
+    def encode(self, frame: Any) -> np.ndarray:
+        """Values as the model reads them, (row, column) float32, found by the names of columns."""
+        _check_frame(frame)
+        with _naming_table():
+            return self.schema.encode(frame).numpy()
+
+    def decode(self, values: np.ndarray, index: Any = None) -> Any:
+        """A data frame of values, (row, column), that a row can have; without gaps."""
+        import pandas
+
+        columns = [
+            _column(config, values[:, place], self.dtypes[place], self.cells[place])
+            for place, config in enumerate(self.schema.columns)
+        ]
+        found = {place: pandas.Series(column, index=index) for place, column in enumerate(columns)}
+        frame = pandas.DataFrame(found, index=index)
+        frame.columns = pandas.Index(self.names)
+        return frame
+
+
+def _check_frame(frame: Any) -> None:
+    if not (hasattr(frame, "columns") and hasattr(frame, "items") and hasattr(frame, "dtypes")):
+        repair = "Give a pandas DataFrame, whose columns are found by their names."
+        rule = "must be a data frame to be read as a table"
+        raise InvalidInputError("X", rule, f"an object of type {type(frame).__name__}", repair)
+
+
+@contextmanager
+def _naming_table() -> Iterator[None]:
+    """Call the table X; what is wrong with a column keeps its name."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if error.argument != "table":
+            raise
+        raise InvalidInputError("X", error.rule, error.received, error.repair) from None
+
+
+def _cells(config: Any, column: Any) -> np.ndarray | None:
+    """The cell of each code of a column, (code,) objects; of codes that the frame lacks the word."""
+    if not hasattr(config, "values"):
+        return None
+    found = np.array(config.values, object)
+    if hasattr(column.dtype, "categories"):
+        seen = type(column)(column.dtype.categories, dtype=column.dtype)
+    elif column.dtype.kind == "b":
+        seen = type(column)([False, True], dtype=column.dtype)
+    else:
+        seen = column.dropna().drop_duplicates()
+    known = set(config.values)
+    for cell in seen:
+        for word in (str(cell).strip(), *raw_column(config.name, [cell]).counts()):
+            if word in known:
+                found[config.values.index(word)] = cell
+    return found
+
+
+def _column(config: Any, values: np.ndarray, dtype: Any, cells: np.ndarray | None) -> Any:
+    import pandas
+
+    if cells is not None:
+        codes = np.clip(np.rint(values), 0, len(cells) - 1).astype(int)
+        return pandas.Series(cells[codes], dtype=dtype)
+    numbers = config.decode(values)
+    if dtype.kind in "ui":
+        limits = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        numbers = np.clip(np.round(numbers), limits.min, limits.max)
+    return pandas.Series(numbers).astype(dtype)

@@ -1,0 +1,128 @@
+"""Weights of rows, and outliers at a contamination."""
+
+import numpy as np
+import pytest
+import sklearn
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
+
+CODER = DiscreteVAETransformer(num_left=2, num_right=2, hidden=(8,), num_epochs=3, random_state=0)
+DENSITY = BoltzmannDensity(num_hidden=3, num_epochs=20, random_state=0)
+BOTH = pytest.mark.parametrize("estimator", [CODER, DENSITY], ids=["coder", "density"])
+RANDOM = np.random.default_rng(0)
+ROWS = np.repeat(RANDOM.integers(0, 2, (200, 3)), 2, 1)
+WEIGHTS = RANDOM.exponential(size=200) * (RANDOM.random(200) < 0.9)
+
+
+def scores(estimator, rows, sample_weight=None):
+    return clone(estimator).fit(rows, sample_weight=sample_weight).score_samples(ROWS)
+
+
+@BOTH
+def test_rows_without_weight_are_left_out_and_counts_are_copies(estimator):
+    kept = WEIGHTS > 0
+    assert np.array_equal(scores(estimator, ROWS, WEIGHTS), scores(estimator, ROWS[kept], WEIGHTS[kept]))
+    counts = RANDOM.integers(0, 3, 200)
+    assert np.array_equal(scores(estimator, ROWS, counts), scores(estimator, ROWS.repeat(counts, 0)))
+
+
+@BOTH
+def test_ratios_of_weights_alone_count_and_equal_ones_change_nothing(estimator):
+    assert np.array_equal(scores(estimator, ROWS, WEIGHTS), scores(estimator, ROWS, 4 * WEIGHTS))
+    assert np.array_equal(scores(estimator, ROWS, np.full(200, 0.25)), scores(estimator, ROWS))
+
+
+@BOTH
+def test_a_fit_does_not_depend_on_the_order_of_rows(estimator):
+    order = RANDOM.permutation(200)
+    found = scores(estimator, ROWS[order], WEIGHTS[order])
+    assert found == pytest.approx(scores(estimator, ROWS, WEIGHTS), rel=1e-6)
+
+
+def test_the_density_is_that_of_the_weighted_rows():
+    """Independent bits; the rows with the first one weigh 0.7, and are half of all."""
+    rows = np.repeat([[0, 0], [0, 1], [1, 0], [1, 1]], 50, 0)
+    weights = np.where(rows[:, 0], 0.7, 0.3)
+    density = BoltzmannDensity(num_hidden=1, num_epochs=150, random_state=0).fit(rows, sample_weight=weights)
+    found = np.exp(density.score_samples(rows[::50]))
+    assert found == pytest.approx([0.15, 0.15, 0.35, 0.35], abs=0.03)
+    coder = clone(CODER).set_params(num_epochs=100).fit(rows, sample_weight=weights)
+    found = np.exp(coder.score_samples(rows[::50]))
+    assert found[2:].sum() / found.sum() == pytest.approx(0.7, abs=0.12)
+
+
+@BOTH
+def test_a_score_is_the_weighted_mean(estimator):
+    fitted = clone(estimator).fit(ROWS)
+    assert fitted.score(ROWS, sample_weight=WEIGHTS) == pytest.approx(
+        np.average(fitted.score_samples(ROWS), weights=WEIGHTS)
+    )
+
+
+def test_weights_are_routed_through_a_search():
+    with sklearn.config_context(enable_metadata_routing=True):
+        routed = clone(DENSITY).set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        search = GridSearchCV(routed, {"num_hidden": [1, 2]}, cv=2).fit(ROWS, sample_weight=WEIGHTS)
+        assert np.isfinite(search.best_score_)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "weights",
+    [
+        np.zeros(200),
+        -WEIGHTS,
+        np.where(WEIGHTS > 0, WEIGHTS, np.nan),
+        WEIGHTS[:5],
+        np.full(200, 1000),
+        ["heavy"] * 200,
+    ],
+    ids=["zero", "negative", "nan", "few", "counts", "words"],
+)
+def test_wrong_weights_are_refused_by_name(estimator, weights):
+    with pytest.raises(InvalidInputError) as caught:
+        clone(estimator).fit(ROWS, sample_weight=weights)
+    assert caught.value.argument == "sample_weight"
+
+
+# Outliers.
+
+
+def clustered(count, seed):
+    random = np.random.default_rng(seed)
+    return (
+        random.normal(size=(count, 3)) * 0.3
+        + np.array([[-3.0, 0, 3], [3, 3, 0]])[random.integers(0, 2, count)]
+    )
+
+
+def test_outliers_are_the_least_probable_rows():
+    coder = clone(CODER).set_params(contamination=0.1, num_epochs=40)
+    rows = clustered(300, 0)
+    judged = coder.fit_predict(rows)
+    assert set(judged) == {-1, 1}
+    assert (judged == -1).sum() == 30
+    assert np.array_equal(judged == -1, coder.score_samples(rows) < coder.offset_)
+    assert np.array_equal(coder.decision_function(rows) < 0, judged == -1)
+    assert (coder.predict(np.tile([0, -3, -3], (5, 1))) == -1).all()
+    assert (coder.predict(clustered(300, 1)) == -1).mean() < 0.25
+
+
+def test_the_share_of_outliers_is_that_of_the_weights():
+    coder = clone(CODER).set_params(contamination=0.2)
+    rows, weights = clustered(200, 2), np.random.default_rng(1).exponential(size=200)
+    judged = coder.fit_predict(rows, sample_weight=weights)
+    share = weights[judged == -1].sum() / weights.sum()
+    assert 0.2 - weights.max() / weights.sum() <= share <= 0.2
+
+
+@BOTH
+def test_without_a_contamination_nothing_is_judged(estimator):
+    assert not hasattr(estimator, "predict")
+    for wrong in (0, 0.6, "auto"):
+        with pytest.raises(InvalidInputError) as caught:
+            clone(estimator).set_params(contamination=wrong).fit(ROWS)
+        assert caught.value.argument == "contamination"
