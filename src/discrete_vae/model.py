@@ -34,7 +34,7 @@ from discrete_vae.config import (
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
-from discrete_vae.likelihoods.base import Likelihood, validate_batch
+from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
@@ -56,6 +56,7 @@ from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.sparse import Examples, SparseRows
 from discrete_vae.system import allocating, check_device, check_memory, is_allocation_failure
 
 Statistic: TypeAlias = Literal["mean", "mode", "sample"]
@@ -259,13 +260,15 @@ class DiscreteVAE(nn.Module):
         return self.likelihood.event_shape
 
     @torch.no_grad()
-    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
+    def initialize_(self, x: Examples, observed: Tensor | None = None) -> None:
         """Start from the statistics of the training data x: the likelihood's own, and the decoder's output.
 
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
         """
-        start = self.likelihood.initialize_(*self.preprocess(x, observed))
+        fitted = fitted_to(self.likelihood, x)
+        checked = (fitted, None) if isinstance(fitted, SparseRows) else self.preprocess(fitted, observed)
+        start = self.likelihood.initialize_(*checked)
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)

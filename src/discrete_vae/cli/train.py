@@ -105,7 +105,7 @@ _OPTIONS = together(
     click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
     option(
         "--data FILE",
-        "your own array or table: a .npy, .npz, .csv or .parquet file, read as --model.likelihood says",
+        "your own data: .npy, .npz, .csv, .parquet, .mtx, .h5, .h5ad or FASTA, read as --model.likelihood says",
     ),
     option(
         "--size smoke|short|cpu|paper",

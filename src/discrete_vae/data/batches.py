@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.splits import DataSplits, fixed_permutation
+from discrete_vae.data.splits import DataSplits, fixed_permutation, summarize
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import keyed_generator
 
@@ -96,7 +96,7 @@ class TrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self._dynamic = dataset.dynamic
-        self._missing = dataset.dynamic and bool(dataset.train.isnan().any())
+        self._missing = dataset.dynamic and summarize(dataset.train).num_missing > 0
         self._train = dataset.train.to(device)
         self._share = slice(None) if share is None else share
         self._order_epoch = -1

@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from discrete_vae.checks import FINITE, Domain, ValueSummary
 from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, members
@@ -20,6 +19,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.sparse import Examples, SparseRows, select
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096
@@ -48,7 +48,7 @@ class DatasetDescription:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSplits(ShowsShapes):
-    """A data set in three parts, on the CPU. NaN marks a missing value.
+    """A data set in three parts, on the CPU; parts of a sparse matrix are `SparseRows`. NaN marks a missing value.
 
     Attributes:
         name: The data set's name.
@@ -65,9 +65,9 @@ class DataSplits(ShowsShapes):
     """
 
     name: str
-    train: Tensor
-    valid: Tensor
-    test: Tensor
+    train: Examples
+    valid: Examples
+    test: Examples
     event_shape: tuple[int, ...]
     dynamic: bool
     description: DatasetDescription
@@ -104,9 +104,14 @@ class DataSplits(ShowsShapes):
         return found
 
 
-def summarize(x: Tensor) -> ValueSummary:
+def summarize(x: Examples) -> ValueSummary:
     """Range of the observed values of x, (example, ...), whether all are whole, and how many are missing (NaN)."""
     total = ValueSummary(math.inf, -math.inf, True)
+    if isinstance(x, SparseRows):
+        stored = x.values
+        num_zeros = x.size - len(stored)
+        zeros = ValueSummary(0.0, 0.0, True, 0, num_zeros) if num_zeros else total
+        return summarize(stored) + zeros
     for rows in x.split(_ROWS):
         missing = rows.isnan()
         count = int(missing.sum())
@@ -213,11 +218,11 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
     return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
 
 
-def _chosen(part: Tensor, count: int | None, name: str) -> Tensor:
+def _chosen(part: Examples, count: int | None, name: str) -> Examples:
     _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
-    return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
+    return select(part, sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist()))
 
 
 def _check_at_most(name: str, count: int | None, length: int) -> None:

@@ -11,16 +11,17 @@ from statistics import fmean
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_examples, check_number, check_positive_int, check_tensor
+from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.base import Likelihood, fitted_to
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed, keyed_generator
+from discrete_vae.sparse import Examples, SparseRows, check_rows
 
 PART_SIZE = 200
 """Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
@@ -78,7 +79,7 @@ class MeanLogLikelihood(ShowsTable):
 @torch.no_grad()
 def evaluate_log_likelihood(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     num_samples: int,
@@ -108,7 +109,7 @@ def evaluate_log_likelihood(
         indices: Numbers of the examples in their data set; None means from 0.
         report: Called after each example of this process with the number done by all and the running mean of its own.
     """
-    check_examples("x", x)
+    check_rows("x", x)
     indices = range(len(x)) if indices is None else indices
     if len(indices) != len(x):
         rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."
@@ -237,7 +238,7 @@ class MeanElbo(ShowsTable):
 @torch.no_grad()
 def evaluate_elbo(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     log_partition_std_error: float = 0.0,
@@ -253,7 +254,7 @@ def evaluate_elbo(
     The arguments are those of `evaluate_log_likelihood`, with ``num_samples`` draws of the posterior per example. More
     than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
     """
-    check_examples("x", x)
+    check_rows("x", x)
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model) as model:
@@ -287,7 +288,11 @@ def evaluate_elbo(
 # Independent features: the log-likelihood that a model has to beat.
 
 
-_ROWS = 4096  # rows in double precision at a time
+_ROWS, _FEWEST_ROWS, _VALUES = (
+    4096,
+    256,
+    1 << 22,
+)  # rows in double precision at a time, fewer of many features
 
 
 @dataclass(frozen=True)
@@ -300,7 +305,7 @@ class IndependentFeatures(ShowsTable):
 
 
 @torch.no_grad()
-def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> IndependentFeatures:
+def independent_features(likelihood: Likelihood, train: Examples, x: Examples) -> IndependentFeatures:
     """Log-likelihood of the observed values if features are independent, each with the law that fits the training data.
 
     The law is the likelihood's own with the same parameters for every example, `Likelihood.fit_marginals_`; missing
@@ -317,7 +322,8 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
     law = deepcopy(likelihood).cpu().double()
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
-    for rows in _examples("x", x, law).split(_ROWS):
+    size = max(_FEWEST_ROWS, min(_ROWS, _VALUES // law.num_features))
+    for rows in _examples("x", x, law).split(size):
         observed = law.observed_mask(law.check(rows))
         every = parameters.expand(len(rows), *law.parameter_shape)
         parts.append(law.log_prob(every, rows.double(), observed))
@@ -325,6 +331,11 @@ def independent_features(likelihood: Likelihood, train: Tensor, x: Tensor) -> In
     return IndependentFeatures(float(value.mean()), float(standard_error(value)), len(value))
 
 
-def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:
-    """Flat or not, in the event's shape, on the CPU."""
-    return check_tensor(name, x.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
+def _examples(name: str, x: Examples, law: Likelihood) -> Tensor:
+    """Flat or not, in the event's shape, on the CPU; sparse where the law can be fitted to such."""
+    rows = fitted_to(law, x)
+    if isinstance(rows, SparseRows):
+        return rows
+    return (
+        check_tensor(name, rows.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
+    )

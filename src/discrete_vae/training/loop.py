@@ -27,6 +27,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import CheckpointStore
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
+from discrete_vae.sparse import Examples
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
@@ -226,7 +227,7 @@ def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: 
 
 
 def _validate(
-    state: TrainingState, x: Tensor, seed: int, store: CheckpointStore, num_importance_samples: int = 1
+    state: TrainingState, x: Examples, seed: int, store: CheckpointStore, num_importance_samples: int = 1
 ) -> MeanElbo:
     """The validation ELBO or bound, with the log Z of the log's last line or, of averaged weights, their own."""
     log_partition, std_error = state.evaluated_log_partition()
