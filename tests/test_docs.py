@@ -100,6 +100,7 @@ def test_a_false_row_is_found(cells):
 FOREIGN = set(
     """DataLoader TensorDataset LightningModule BernoulliRBM get_feature_names_out set_params estimator_checks
     check_estimator max_epochs n_iter set_float32_matmul_precision __pycache__ y_train LOCK_ARGS CAMPAIGN_ARGS
+    save_npz dvae_log_likelihood
     OMP_WAIT_POLICY NUMBA_CACHE_DIR CUDA_VISIBLE_DEVICES NUMBA_THREADING_LAYER THREADING_LAYER
     --case --cases --upgrade --help --version --error-unmatch --untracked-files --porcelain --logdir --nproc-per-node
     --nnodes --rdzv-backend --rdzv-endpoint --minutes --measures --seeds --steps --threads""".split()  # noqa: SIM905

@@ -34,7 +34,7 @@ from discrete_vae.config import (
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
-from discrete_vae.likelihoods.base import Likelihood, validate_batch
+from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
@@ -56,6 +56,7 @@ from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
+from discrete_vae.sparse import Examples, SparseRows
 from discrete_vae.system import allocating, check_device, check_memory, is_allocation_failure
 
 Statistic: TypeAlias = Literal["mean", "mode", "sample"]
@@ -259,26 +260,31 @@ class DiscreteVAE(nn.Module):
         return self.likelihood.event_shape
 
     @torch.no_grad()
-    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> None:
+    def initialize_(self, x: Examples, observed: Tensor | None = None) -> None:
         """Start from the statistics of the training data x: the likelihood's own, and the decoder's output.
 
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
         """
-        start = self.likelihood.initialize_(*self.preprocess(x, observed))
+        start = self.likelihood.initialize_(*self._fitted(x, observed))
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)
 
+    def _fitted(self, x: Examples, observed: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Training data as the likelihood's start is fitted to them: sparse where it can read that."""
+        fitted = fitted_to(self.likelihood, x)
+        return (fitted, None) if isinstance(fitted, SparseRows) else self.preprocess(fitted, observed)
+
     @torch.no_grad()
-    def make_independent_(self, x: Tensor, observed: Tensor | None = None) -> None:
+    def make_independent_(self, x: Examples, observed: Tensor | None = None) -> None:
         """Become the model in which features are independent, each with the law that fits the training data x.
 
         All weights of the prior and all matrices of the networks become 0: in evaluation mode q(z | x) = p(z), likewise
         of Gaussian layers, and the decoder returns its start whatever the latents are. Then the ELBO is log p(x), up to
         what a transformation that depends on x adds. Only for a model that has not been trained.
         """
-        start = self.likelihood.fit_marginals_(*self.preprocess(x, observed))
+        start = self.likelihood.fit_marginals_(*self._fitted(x, observed))
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():
                 if part is self.prior or parameter.dim() >= 2:

@@ -172,7 +172,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
 
 def _warn_of_index(dataset: DataSplits) -> None:
     """Warn of the first column of a table whose values are successive whole numbers: an index, and no feature."""
-    parts = [dataset.train, dataset.valid, dataset.test]
+    parts = [part for part in (dataset.train, dataset.valid, dataset.test) if isinstance(part, torch.Tensor)]
     count = sum(len(part) for part in parts)
     for place, name in enumerate(dataset.description.columns if count > _FEWEST_COUNTED else ()):
         column = torch.cat([part[:, place] for part in parts])

@@ -75,6 +75,15 @@ def test_images_keep_their_shape(file, shape):
     assert sorted(all_rows(data).tolist()) == sorted(array.reshape(30, -1).astype(float).tolist())
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+def test_channels_that_are_last_come_first(file, channels):
+    images = bits(40, channels, 4, 5)
+    wanted, found = load_file(path=file(images)), load_file(path=file(np.moveaxis(images, 1, -1)))
+    assert found.event_shape == (channels, 4, 5)
+    assert torch.equal(found.train, wanted.train)
+    assert load_file(path=file(bits(40, 3, 4, 3))).event_shape == (3, 4, 3)  # either may be that of channels
+
+
 @pytest.mark.parametrize("values", [np.linspace(-3, 7, 160), np.where(np.arange(160) % 3, 1.5, np.nan)])
 def test_values_are_left_alone(file, values):
     array = np.random.default_rng(0).permutation(values).reshape(40, 4)

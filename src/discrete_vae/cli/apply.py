@@ -15,12 +15,14 @@ import numpy as np
 
 from discrete_vae.cli.options import number, option, verb, whole_number
 from discrete_vae.cli.trained import (
+    ANNOTATED,
     EXPLAINED,
     TrainedRun,
     feature_columns,
     numbered,
     say_written,
     takes_rows,
+    write_annotated,
     write_rows,
 )
 from discrete_vae.errors import InvalidInputError
@@ -41,7 +43,11 @@ _COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # 
 
 @verb("encode", EXPLAINED, divides=True)
 @takes_rows
-@option("--out FILE", "the codes: all of them in .npz, one in .npy, .csv or .parquet", required=True)
+@option(
+    "--out FILE",
+    "the codes: all of them in .npz, one in .npy, .csv, .parquet, or obsm of .h5ad",
+    required=True,
+)
 @option("--what bits|probabilities|zeta|packed|continuous", "which one, but for .npz", default="bits")
 @option("--draw", "draw codes from the posterior; without it the most probable one, group after group")
 @option("--picture FILE", "what the units say of each label or example: .png, .pdf or .svg")
@@ -50,7 +56,7 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = run.outputs()
+    output, drawing = run.outputs(annotates=True)
     if what == "continuous" and run.loaded.model.hierarchy.num_layers == 0:
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
@@ -64,7 +70,10 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     print(f"{num_units} units, {share:.0f} % of them on; {distinct} different codes")
     arrays = codes.arrays()
     columns = numbered(_COLUMNS.get(what, what), arrays[what], first=0)
-    write_rows(output, examples, arrays, arrays[what], columns)
+    if output is not None and output.ending == ANNOTATED:
+        write_annotated(run, output, obsm={"X_dvae": arrays[what].reshape(len(examples), -1)})
+    else:
+        write_rows(output, examples, arrays, arrays[what], columns)
     if drawing is not None:
         run.save_picture(draw_codes(codes, examples.labels), drawing)
 
@@ -85,7 +94,7 @@ def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_fr
     from discrete_vae.inference.evaluate_run import log_partition_of_run
     from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
 
-    output, drawing = run.outputs({"--threshold-from": threshold_from})
+    output, drawing = run.outputs({"--threshold-from": threshold_from}, annotates=True)
     examples = run.rows()
     familiar = None
     if threshold_from is not None:
@@ -111,7 +120,10 @@ def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_fr
     if reference is not None and familiar is not None:
         columns["p_value"] = p_values(scores.value, reference.value)
         print(_comparison(columns["p_value"], scores, reference, familiar))
-    write_rows(output, examples, columns, columns=columns)
+    if output is not None and output.ending == ANNOTATED:
+        write_annotated(run, output, obs={f"dvae_{name}": column for name, column in columns.items()})
+    else:
+        write_rows(output, examples, columns, columns=columns)
     if drawing is not None:
         run.save_picture(draw_scores(scores, reference), drawing)
 
@@ -177,15 +189,16 @@ def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
     print(run.headline(examples))
     kind = run.loaded.config.model.likelihood.kind
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
+    given = examples.x[:]
     if examples.schema is not None:
-        _print_errors_of_columns(examples.schema, examples.x, x)
-    elif has_mean and not bool(examples.x.isnan().all()):
-        print(f"Error: {_error(examples.x, x, is_share=kind in ('bernoulli', 'categorical'))}")
+        _print_errors_of_columns(examples.schema, given, x)
+    elif has_mean and not bool(given.isnan().all()):
+        print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
     write_rows(output, examples, {"x": x}, x, in_words=True)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
-        table = ReconstructionTable(examples.x[shown], means, torch.from_numpy(shown))
+        table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
         run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
 
 
@@ -230,7 +243,8 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
         raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
     output, drawing = run.outputs()
     examples = run.rows()
-    clean, noisy = (examples.x, examples.x) if run.row_options["data"] is None else (None, examples.x)
+    noisy = examples.x[:]
+    clean = noisy if run.row_options["data"] is None else None
     if clean is not None:
         noisy = flip_bits(clean, noise or 0.0, seed=run.seed, numbers=examples.index.tolist())
     settings = {"noise": noise, "num_draws": num_draws, "seed": run.seed}
@@ -293,7 +307,7 @@ def run_impute(
         raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
     how = ImputationSettings(filling="mode" if mode else None, num_draws=draws or 0, **settings)
     examples, model = run.rows(missing=True), run.loaded.model
-    x = examples.x
+    x = examples.x[:]
     if mask is not None:
         is_choice = run.row_options["num_examples"] is not None
         x = x.masked_fill(_read_mask(mask, examples, is_choice=is_choice), np.nan)
@@ -535,7 +549,7 @@ def run_interpolate(
         arrays, columns = _steps(examples, numbers, paths)
         say_written(output.write(arrays, array=arrays["x"], columns=columns))
     if drawing is not None:
-        ends = [(examples.x[first], examples.x[last]) for first, last in pairs]
+        ends = [(examples.x[[first]][0], examples.x[[last]][0]) for first, last in pairs]
         run.save_picture(draw_latent_paths(paths, ends, numbers, num_frames=num_steps), drawing)
 
 

@@ -105,7 +105,7 @@ _OPTIONS = together(
     click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
     option(
         "--data FILE",
-        "your own array or table: a .npy, .npz, .csv or .parquet file, read as --model.likelihood says",
+        "your own data: .npy, .npz, .csv, .parquet, .mtx, .h5, .h5ad or FASTA, read as --model.likelihood says",
     ),
     option(
         "--size smoke|short|cpu|paper",
@@ -262,6 +262,8 @@ def _headline(
     precision: Precision,
 ) -> str:
     """Lines about data, steps, folder, how values are read, and where it computes."""
+    from discrete_vae.sparse import SparseRows  # needs torch
+
     from discrete_vae.data.splits import effective_number, training_subset
 
     num_examples = config.training.num_examples
@@ -291,7 +293,8 @@ def _headline(
             f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
             "model reads which are there, and learns from these."
         )
-        empty = int(dataset.train.isnan().all(0).sum()) if train.num_missing else 0
+        rows = None if isinstance(dataset.train, SparseRows) else dataset.train
+        empty = 0 if rows is None or not train.num_missing else int(rows.isnan().all(0).sum())
         if empty:
             lines.append(
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "

@@ -271,10 +271,19 @@ class TrainedRun:
         return compute_on_rank_zero(lambda: OutputFile(out, **rules))
 
     def outputs(
-        self, others: Mapping[str, str | None] | None = None
+        self, others: Mapping[str, str | None] | None = None, *, annotates: bool = False
     ) -> tuple[OutputFile | None, Path | None]:
-        """The files of --out and --picture; see `output`."""
-        return self.output(self.out, others), self.picture_path()
+        """The files of --out and --picture; see `output`. With annotates --out may be a .h5ad file."""
+        from discrete_vae.runs.output import ENDINGS
+
+        output = self.output(self.out, others, endings=(*ENDINGS, *[ANNOTATED] * annotates))
+        if output is not None and output.ending == ANNOTATED:
+            data, choice = self.row_options["data"], self.row_options["num_examples"]
+            if data is None or Path(data).suffix.lower() != ANNOTATED or choice is not None:
+                rule = f"needs --data of a {ANNOTATED} file, all of whose rows are taken, to write a {ANNOTATED} file"
+                received = repr(data) if choice is None else f"--num-examples {choice}"
+                raise InvalidInputError("--out", rule, received, "Write a .npz file.")
+        return output, self.picture_path()
 
     def picture_path(self) -> Path | None:
         """The file of --picture, which can be written; None for none."""
@@ -346,8 +355,13 @@ def open_run(word: str) -> RunDirectory:
 # Options that name examples, and the files that become of them.
 
 
+ANNOTATED = ".h5ad"
+"""The ending of files that codes and scores can be added to."""
+
 _ROW_OPTIONS = together(
-    option("--data FILE", "a .npy, .npz, .csv or .parquet file of examples; default: the run's test part"),
+    option(
+        "--data FILE", "a file of examples, of any ending that training reads; default: the run's test part"
+    ),
     option("--part train|valid|test", "which part of the run's data, or of a .npz file; default: test"),
     option("--label-column NAME", "column of labels, no feature; default: the run's, if the file has it"),
     option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
@@ -384,6 +398,13 @@ def numbered(name: str, array: np.ndarray, *, first: int = 1) -> dict[str, np.nd
     """Columns NAME_1, NAME_2, ... of an array, (row, ...)."""
     columns = array.reshape(len(array), -1).T
     return {f"{name}_{number}": column for number, column in enumerate(columns, start=first)}
+
+
+def write_annotated(run: TrainedRun, output: OutputFile, **more: Mapping[str, np.ndarray]) -> None:
+    """Write the .h5ad file of --data with more in obsm and obs, see `discrete_vae.data.formats.with_annotations`."""
+    from discrete_vae.data.formats import with_annotations
+
+    say_written(output.write_bytes(with_annotations(user_path("--data", run.row_options["data"]), **more)))
 
 
 def write_rows(

@@ -70,14 +70,14 @@ class Caltech101SilhouettesConfig(ComponentConfig):
 
 
 class FileDataConfig(ComponentConfig):
-    """The user's own array or table in a file."""
+    """The user's own array, table, sparse matrix or sequences in a file."""
 
     target = "discrete_vae.data.rows:load_file"
     kind: Literal["file"] = "file"
     path: Path = Field(description="The file; kept as an absolute path.")
     label_column: str | None = Field(
         default=None,
-        description="Column of a table that holds labels and is no feature; none means none does.",
+        description="Column of a table or of a .h5ad file's obs that holds labels and is no feature; none means none.",
     )
     ignored_columns: tuple[str, ...] = Field(
         default=(), description="Columns of a table that are not read: names, dates and the like."
@@ -96,6 +96,11 @@ class FileDataConfig(ComponentConfig):
     decimal: str = Field(default=".", description="What stands before decimals in a table in text.")
     thousands: str = Field(default="", description="What groups the digits of a number in a table in text.")
     encoding: str = Field(default="utf-8", description="Encoding of a table in text.")
+    layer: str | None = Field(default=None, description="Layer of a .h5ad file that is read; none means X.")
+    alphabet: str | None = Field(
+        default=None,
+        description="Letters of a FASTA file's sequences, or protein, dna or rna; gaps have a code of their own.",
+    )
     valid_fraction: float = Field(
         default=0.1,
         gt=0.0,

@@ -5,6 +5,7 @@ from .rows import load_file as load_file
 from .rows import read_rows as read_rows
 from .schema import TableSchema as TableSchema
 from .schema import infer_schema as infer_schema
+from .sequences import sequence_weights as sequence_weights
 from .splits import DatasetDescription as DatasetDescription
 from .splits import DataSplits as DataSplits
 from .tables import read_table as read_table

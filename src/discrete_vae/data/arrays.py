@@ -225,9 +225,58 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         worst = int(error.argmax())
         column = rows[:, worst]
         value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
-        rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
-        repair = "Give smaller units, or subtract an offset."
-        raise InvalidInputError(name, rule, f"{value:.0f} ({_feature(worst, columns)})", repair)
+        raise _too_large(name, value, worst, columns)
+    _check_resolution(name, low, high, error, columns)
+    return result
+
+
+def sparse_as_float32(
+    name: str,
+    values: np.ndarray,
+    features: np.ndarray,
+    shape: tuple[int, int],
+    columns: Sequence[str] = (),
+) -> np.ndarray:
+    """`as_float32` for the stored values of a sparse matrix, (value,); all others are 0.
+
+    Args:
+        name: What messages call the matrix.
+        values: (value,), no place of the matrix twice.
+        features: Feature of each value, (value,).
+        shape: (example, feature) of the matrix.
+        columns: Names of the features; empty where they have none.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow, wide = values.astype(np.float32), values.astype(np.float64)
+        error = np.nan_to_num(np.abs(narrow - wide))  # infinities differ by NaN
+    if (lost := np.flatnonzero(np.isinf(narrow) & np.isfinite(wide))).size:
+        received = f"{wide[lost[0]]:g} ({_feature(int(features[lost[0]]), columns)})"
+        rule = "must hold values that float32 can hold"
+        raise InvalidInputError(name, rule, received, "Scale the values.")
+    if not error.any():
+        return narrow
+    if bool((wide == np.trunc(wide))[np.isfinite(wide)].all()):
+        worst = int(error.argmax())
+        raise _too_large(name, wide[worst], int(features[worst]), columns)
+    stored = np.bincount(features, minlength=shape[1])
+    low, high = np.where(stored < shape[0], 0.0, np.inf), np.where(stored < shape[0], 0.0, -np.inf)
+    largest = np.zeros(shape[1])
+    for total, join, own in ((low, np.fmin, wide), (high, np.fmax, wide), (largest, np.fmax, error)):
+        join.at(total, features, own)
+    _check_resolution(name, low, high, largest, columns)
+    return narrow
+
+
+def _too_large(name: str, value: float, feature: int, columns: Sequence[str]) -> InvalidInputError:
+    rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
+    repair = "Give smaller units, or subtract an offset."
+    return InvalidInputError(name, rule, f"{value:.0f} ({_feature(feature, columns)})", repair)
+
+
+def _check_resolution(
+    name: str, low: np.ndarray, high: np.ndarray, error: np.ndarray, columns: Sequence[str]
+) -> None:
+    """Refuse a feature of which float32 rounds a visible share of the range away; arguments are (feature,)."""
     span = high - low
     lost = np.flatnonzero((span > 0) & (error > _RESOLUTION * span))
     if len(lost):
@@ -235,7 +284,6 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         rule = "must hold values whose differences float32 keeps"
         received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
         raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
-    return result
 
 
 def _check_byte_order(name: str, array: np.ndarray) -> None:

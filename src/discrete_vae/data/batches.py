@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms
+from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import keyed_generator
 
@@ -144,7 +144,7 @@ class TrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self._dynamic = dataset.dynamic
-        self._missing = dataset.dynamic and bool(dataset.train.isnan().any())
+        self._missing = dataset.dynamic and summarize(dataset.train).num_missing > 0
         self._train = dataset.train.to(device)
         self._weights = dataset.weights.get("train")
         self._share = slice(None) if share is None else share

@@ -24,7 +24,9 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
+from discrete_vae.data.formats import is_sparse, read_h5, read_h5ad, read_matrix_market, sparse_of
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, read_kinds
+from discrete_vae.data.sequences import read_fasta
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -48,6 +50,7 @@ from discrete_vae.data.tables import (
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
+from discrete_vae.sparse import Examples, SparseRows, select
 from discrete_vae.system import allocating, check_memory, user_path
 
 _REPAIR = "Give fewer examples or features, or use a machine with more memory."
@@ -58,7 +61,11 @@ WHOLE = "whole"
 _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
 _LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-_ENDINGS = (".npy", ".npz", *READERS)
+_FASTA = (".fasta", ".fa", ".faa", ".fna")
+_HDF5 = (".h5", ".hdf5")
+_PACKED = (".mtx", *_FASTA)  # that may be packed, .gz
+_ENDINGS = (".npy", ".npz", *READERS, ".mtx", *_HDF5, ".h5ad", *_FASTA)
+_CHANNELS = (1, 3)  # gray, or red, green and blue
 
 
 # Reading of a user's file, of whatever format.
@@ -76,7 +83,7 @@ class OwnArrays:
         schema: How a table's columns became numbers; None for values as they stand in the file.
     """
 
-    examples: dict[str, np.ndarray]
+    examples: dict[str, np.ndarray | SparseRows]
     names: dict[str, str]
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
@@ -105,19 +112,23 @@ class OwnArrays:
 
 @dataclass(frozen=True)
 class TableReading:
-    """How a table is read.
+    """How a file is read whose ending does not tell all.
 
     Attributes:
         roles: Columns that are no features.
         form: How its text is written.
         columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
         kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
+        layer: Layer of a .h5ad file that holds the values; None is X.
+        alphabet: Alphabet of a FASTA file, see `discrete_vae.data.sequences.read_fasta`.
     """
 
     roles: ColumnRoles = field(default_factory=ColumnRoles)
     form: TextFormat = field(default_factory=TextFormat)
     columns: tuple[ColumnConfig, ...] | None = None
     kinds: Mapping[str, str] | None = None
+    layer: str | None = None
+    alphabet: str | None = None
 
     @classmethod
     def of(cls, config: FileDataConfig, columns: Sequence[ColumnConfig] | None = None) -> Self:
@@ -129,13 +140,31 @@ class TableReading:
             ),
             None if columns is None else tuple(columns),
             None if config.kinds is None else read_kinds(config.kinds),
+            config.layer,
+            config.alphabet,
         )
+
+
+def _channels_first(found: OwnArrays) -> OwnArrays:
+    """Bring channels before height and width in images whose last axis alone can be that of channels, 1 or 3."""
+    moved = {
+        part: np.moveaxis(values, -1, 1)
+        for part, values in found.examples.items()
+        if isinstance(values, np.ndarray)
+        and values.ndim == 4
+        and values.shape[3] in _CHANNELS
+        and values.shape[1] not in _CHANNELS
+    }
+    return replace(found, examples=moved) if len(moved) == len(found.examples) else found
 
 
 def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArrays:
     """Read a file of arrays or a table, by its ending."""
-    reading = reading or TableReading()
-    ending, roles = file.suffix.lower(), reading.roles
+    return _channels_first(_read_own_arrays(file, reading or TableReading()))
+
+
+def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
+    ending, roles = _ending(file), reading.roles
     if table_ending(file) is not None:
         return arrays_of_table(read_table(file, roles, reading.form), str(file), reading)
     if ending not in _ENDINGS:
@@ -143,12 +172,33 @@ def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArray
         repair = "Save the array with numpy.save, or the table as CSV."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
+    if ending == ".h5ad":
+        values, labels, columns = read_h5ad(file, roles, layer=reading.layer)
+        found = {} if labels is None else {WHOLE: labels}
+        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns)
     for name in (roles.label, *roles.ignored):
         if name is not None and name not in roles.optional:
             argument = "label_column" if name == roles.label else "ignored_columns"
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
-    return OwnArrays({WHOLE: read_npy(file)}, {WHOLE: str(file)}) if ending == ".npy" else _read_npz(file)
+    if ending in _HDF5:
+        return _named_arrays(file, read_h5(file))
+    if ending == ".npz":
+        arrays = read_npz(file)
+        if not is_sparse(arrays):
+            return _named_arrays(file, arrays)
+        values = sparse_of(str(file), arrays)
+    elif ending == ".npy":
+        values = read_npy(file)
+    else:
+        values = read_matrix_market(file) if ending == ".mtx" else read_fasta(file, reading.alphabet)
+    return OwnArrays({WHOLE: values}, {WHOLE: str(file)})
+
+
+def _ending(file: Path) -> str:
+    """The ending in small letters, that before .gz where such files may be packed."""
+    *before, last = ["", *(ending.lower() for ending in file.suffixes)]
+    return before[-1] if last == ".gz" and before[-1] in _PACKED else last
 
 
 def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays:
@@ -176,8 +226,7 @@ def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays
     return OwnArrays({WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema)
 
 
-def _read_npz(file: Path) -> OwnArrays:
-    arrays = read_npz(file)
+def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> OwnArrays:
     keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
     if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
         whole = [key for key in arrays if len(arrays) == 1 or key not in _LABELS[WHOLE]]
@@ -212,9 +261,14 @@ def load_file(
     """Values of the user's file, as float32; nothing is written.
 
     An array (.npy, .npz) is (example, feature), (example, height, width) or (example, channel, height, width), of
-    booleans, integers or real numbers; NaN marks missing values. A table (.csv, .tsv, .txt, these with .gz, and
+    booleans, integers or real numbers; NaN marks missing values. Images with 1 or 3 channels last are recognized where
+    the first of their axes cannot be that of channels. A table (.csv, .tsv, .txt, these with .gz, and
     .parquet) has a named column per feature, see `discrete_vae.data.tables.read_table`. Which values a model can read
     is its likelihood's business.
+
+    A sparse matrix (.npz of `scipy.sparse.save_npz`, .mtx, .h5ad), (example, feature), stays sparse: `DataSplits` then
+    holds `SparseRows`. Files of .h5 and .hdf5 are read as .npz is, and .fasta, .fa, .faa and .fna by
+    `discrete_vae.data.sequences.read_fasta`. Files of .mtx and FASTA may be packed, .gz.
 
     A .npz file holds ``train``, ``valid`` and ``test`` (or ``x_train`` and so on), whose order is kept, or only
     ``train`` and ``test``, or a single array; beside them labels as ``y_train`` or ``train_labels`` and so on, or ``y``
@@ -247,6 +301,13 @@ def load_file(
     """
     check_data_dir(data_dir)
     config = FileDataConfig(path=user_path("path", path), **settings)
+    for setting, value, endings in (
+        ("layer", config.layer, (".h5ad",)),
+        ("alphabet", config.alphabet, _FASTA),
+    ):
+        if value is not None and _ending(config.path) not in endings:
+            rule = f"needs a {' or '.join(endings)} file"
+            raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
     with allocating(str(config.path), _REPAIR):
         return splits_of(read_own_arrays(config.path, TableReading.of(config, columns)), config)
 
@@ -263,20 +324,17 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     """The three parts of a file that has been read."""
     file, event_shape = config.path, found.event_shape
     # a float32 copy of all, and a second one where examples are shuffled
-    needed = 4 * sum(array.size for array in found.examples.values()) * (1 + (len(found.examples) < 3))
+    sizes = (array.size for array in found.examples.values() if not isinstance(array, SparseRows))
+    needed = 4 * sum(sizes) * (1 + (len(found.examples) < 3))
     check_memory(str(file), needed, _REPAIR, what="for its values in float32")
-    arrays = {
-        key: as_float32(found.names[key], array, found.columns) for key, array in found.examples.items()
-    }
+    arrays = {key: _values(found.names[key], array, found.columns) for key, array in found.examples.items()}
     if config.binarize:
         for key, values in arrays.items():
-            check_domain(found.names[key], UNIT_INTERVAL, summarize(torch.from_numpy(values)))
+            check_domain(found.names[key], UNIT_INTERVAL, summarize(values))
     places, split = _split(found, config.valid_fraction, config.test_fraction, config.split_seed)
     about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
     labels = {part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels}
-    parts: dict[str, Any] = {
-        part: torch.from_numpy(arrays[key][rows]) for part, (key, rows) in places.items()
-    }
+    parts: dict[str, Any] = {part: select(arrays[key], rows) for part, (key, rows) in places.items()}
     dataset = DataSplits(
         name=file.stem,
         **parts,
@@ -287,6 +345,13 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         schema=found.schema,
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
+
+
+def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
+    """The values as float32, sparse where they were."""
+    if isinstance(array, SparseRows):
+        return array
+    return torch.from_numpy(as_float32(name, array, columns))
 
 
 def _split(
@@ -330,11 +395,14 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
     return replace(
         dataset,
-        valid=torch.from_numpy(fixed_bits(dataset.valid.numpy(), seed, BIT_KEYS["valid"])),
-        test=torch.from_numpy(fixed_bits(dataset.test.numpy(), seed, BIT_KEYS["test"])),
+        **{part: _drawn(dataset, part, seed) for part in ("valid", "test") if not of_bits[part]},
         dynamic=not of_bits["train"],
         description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
     )
+
+
+def _drawn(dataset: DataSplits, part: str, seed: int) -> Tensor:
+    return torch.from_numpy(fixed_bits(getattr(dataset, part)[:].numpy(), seed, BIT_KEYS[part]))
 
 
 # Labels of a run's examples from a file beside the data.
@@ -401,7 +469,7 @@ class Rows(ShowsShapes):
 
     Attributes:
         name: What messages call them.
-        x: (row, feature) float32; NaN marks missing values.
+        x: (row, feature) float32, `SparseRows` where they are read from a sparse matrix; NaN marks missing values.
         index: Numbers of the rows in their file or part, (row,) int64, ascending; they key the noise.
         columns: Names of the features; empty where they have none.
         labels: (row, ...); None where there are none.
@@ -410,7 +478,7 @@ class Rows(ShowsShapes):
     """
 
     name: str
-    x: Tensor
+    x: Examples
     index: np.ndarray
     columns: tuple[str, ...] = ()
     labels: np.ndarray | None = None
@@ -423,7 +491,7 @@ class Rows(ShowsShapes):
     def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows, by their places, (row,) int64."""
         labels = None if self.labels is None else self.labels[places]
-        return replace(self, x=self.x[places], index=self.index[places], labels=labels)
+        return replace(self, x=select(self.x, places), index=self.index[places], labels=labels)
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
@@ -436,7 +504,7 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
     x, draws = getattr(dataset, part), part == "train" and dataset.dynamic
     return Rows(
         name=f"{dataset.description.source}, part {part!r},",
-        x=_bits(x, 0) if draws else x,
+        x=_bits(x[:], 0) if draws else x,
         index=np.arange(len(x)),
         columns=dataset.description.columns,
         labels=dataset.labels.get(part),
@@ -467,7 +535,7 @@ def read_rows(
         part: Which part of a .npz file that has parts, "train", "valid" or "test"; None is test. A file without parts
             takes None alone, and is read whole.
         columns: Names of the features that the model knows, in its order; none where it knows none.
-        reading: How a table is read; its kinds of columns are the model's, where this has some.
+        reading: How a file is read; its kinds of columns are the model's, where this has some.
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
@@ -493,16 +561,17 @@ def read_rows(
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name
-            array = array[:, _places(str(file), found.columns, columns)]
+            places = _places(str(file), found.columns, columns)
+            array = array.columns(places) if isinstance(array, SparseRows) else array[:, places]
         else:
             _check_shape(name, shape, model)
             columns = columns or found.columns
         check_memory(str(file), 8 * array.size, _REPAIR, what="for its values in float32")
-        x = torch.from_numpy(as_float32(name, array, columns))
+        x = _values(name, array, columns)
         drawn = _check_values(model, x, name, missing=model.missing if missing is None else missing)
         return Rows(
             name=name,
-            x=_bits(x, binarization_seed) if drawn else x,
+            x=_bits(x[:], binarization_seed) if drawn else x,
             index=np.arange(len(x)),
             columns=tuple(columns),
             labels=found.labels.get(key),
@@ -551,7 +620,7 @@ def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]
     return [places[column] for column in wanted]
 
 
-def _check_values(model: ModelConfig, x: Tensor, name: str, *, missing: bool) -> bool:
+def _check_values(model: ModelConfig, x: Examples, name: str, *, missing: bool) -> bool:
     """Check that a model reads these values; returns whether they are probabilities of what it reads."""
     values, likelihood = summarize(x), model.likelihood
     check_domain(name, likelihood.domain(), values, f", which the run's {likelihood.kind} likelihood reads")

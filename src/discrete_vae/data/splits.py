@@ -20,6 +20,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.sparse import Examples, SparseRows, select
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096
@@ -48,7 +49,7 @@ class DatasetDescription:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSplits(ShowsShapes):
-    """A data set in three parts, on the CPU. NaN marks a missing value.
+    """A data set in three parts, on the CPU; parts of a sparse matrix are `SparseRows`. NaN marks a missing value.
 
     Attributes:
         name: The data set's name.
@@ -67,9 +68,9 @@ class DataSplits(ShowsShapes):
     """
 
     name: str
-    train: Tensor
-    valid: Tensor
-    test: Tensor
+    train: Examples
+    valid: Examples
+    test: Examples
     event_shape: tuple[int, ...]
     dynamic: bool
     description: DatasetDescription
@@ -160,9 +161,14 @@ def effective_number(weights: np.ndarray | Tensor) -> float:
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
-def summarize(x: Tensor) -> ValueSummary:
+def summarize(x: Examples) -> ValueSummary:
     """Range of the observed values of x, (example, ...), whether all are whole, and how many are missing (NaN)."""
     total = ValueSummary(math.inf, -math.inf, True)
+    if isinstance(x, SparseRows):
+        stored = x.values
+        num_zeros = x.size - len(stored)
+        zeros = ValueSummary(0.0, 0.0, True, 0, num_zeros) if num_zeros else total
+        return summarize(stored) + zeros
     for rows in x.split(_ROWS):
         missing = rows.isnan()
         count = int(missing.sum())
@@ -280,7 +286,7 @@ def _chosen(part: Any, count: int | None, name: str) -> Any:
     _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
-    return part[sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist())]
+    return select(part, sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist()))
 
 
 def _check_at_most(name: str, count: int | None, length: int) -> None:

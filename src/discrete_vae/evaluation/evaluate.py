@@ -12,17 +12,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_examples, check_number, check_positive_int, check_tensor
+from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.data.splits import check_weights, effective_number
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood
+from discrete_vae.likelihoods.base import Likelihood, fitted_to
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed, keyed_generator
+from discrete_vae.sparse import Examples, SparseRows, check_rows, select
 
 PART_SIZE = 200
 """Examples whose means are taken together, so that an evaluation in parts has the digits of one that is not."""
@@ -99,7 +100,7 @@ class MeanLogLikelihood(ShowsTable):
 @torch.no_grad()
 def evaluate_log_likelihood(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     num_samples: int,
@@ -129,7 +130,7 @@ def evaluate_log_likelihood(
         indices: Numbers of the examples in their data set; None means from 0.
         report: Called after each example of this process with the number done by all and the running mean of its own.
     """
-    check_examples("x", x)
+    check_rows("x", x)
     indices = range(len(x)) if indices is None else indices
     if len(indices) != len(x):
         rule, repair = f"must be the {len(x)} numbers of the examples", "Give one per row of x."
@@ -288,7 +289,7 @@ class MeanElbo(ShowsTable):
 @torch.no_grad()
 def evaluate_elbo(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     log_partition_std_error: float = 0.0,
@@ -322,7 +323,7 @@ def evaluate_elbo(
 @torch.no_grad()
 def elbo_parts(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     num_samples: int = 1,
@@ -330,7 +331,7 @@ def elbo_parts(
     seed: int = 0,
 ) -> Tensor:
     """Reconstruction, discrete and continuous KL of each example, (example, 3) float64, nats; see `evaluate_elbo`."""
-    check_examples("x", x)
+    check_rows("x", x)
     check_positive_int("num_samples", num_samples)
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model) as model:
@@ -376,7 +377,11 @@ def mean_elbo(
 # Independent features: the log-likelihood that a model has to beat.
 
 
-_ROWS = 4096  # rows in double precision at a time
+_ROWS, _FEWEST_ROWS, _VALUES = (
+    4096,
+    256,
+    1 << 22,
+)  # rows in double precision at a time, fewer of many features
 _REPEATS = 8
 
 
@@ -396,8 +401,8 @@ class IndependentFeatures(ShowsTable):
 @torch.no_grad()
 def independent_features(
     likelihood: Likelihood,
-    train: Tensor,
-    x: Tensor,
+    train: Examples,
+    x: Examples,
     *,
     train_weights: np.ndarray | Tensor | None = None,
     weights: np.ndarray | Tensor | None = None,
@@ -422,10 +427,11 @@ def independent_features(
         positive_weights(train_weights, len(train), "train_weights"),
     )
     if of_train is not None:
-        train = train[repeated_by_weight(of_train)]
+        train = select(train, repeated_by_weight(of_train).numpy())
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
-    for rows in _examples("x", x, law).split(_ROWS):
+    size = max(_FEWEST_ROWS, min(_ROWS, _VALUES // law.num_features))
+    for rows in _examples("x", x, law).split(size):
         observed = law.observed_mask(law.check(rows))
         every = parameters.expand(len(rows), *law.parameter_shape)
         parts.append(law.log_prob(every, rows.double(), observed))
@@ -456,6 +462,11 @@ def repeated_by_weight(weights: Tensor) -> Tensor:
     return torch.arange(len(weights)).repeat_interleave(counts.long())
 
 
-def _examples(name: str, x: Tensor, law: Likelihood) -> Tensor:
-    """Flat or not, in the event's shape, on the CPU."""
-    return check_tensor(name, x.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
+def _examples(name: str, x: Examples, law: Likelihood) -> Tensor:
+    """Flat or not, in the event's shape, on the CPU; sparse where the law can be fitted to such."""
+    rows = fitted_to(law, x)
+    if isinstance(rows, SparseRows):
+        return rows
+    return (
+        check_tensor(name, rows.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
+    )

@@ -23,6 +23,7 @@ from discrete_vae.figures.style import (
 from discrete_vae.inference.encode import Codes
 from discrete_vae.inference.generate import LatentPath
 from discrete_vae.inference.score import Scores
+from discrete_vae.sparse import Examples
 
 if TYPE_CHECKING:
     from discrete_vae.inference.encode import Neighbors
@@ -157,11 +158,11 @@ _MOST_QUERIES, _MOST_NEIGHBORS = 10, 10
 
 
 def draw_neighbors(
-    queries: Tensor, among: Tensor, found: Neighbors, image_shape: tuple[int, int] | None = None
+    queries: Examples, among: Examples, found: Neighbors, image_shape: tuple[int, int] | None = None
 ) -> Picture:
     """Draw the first queries (query, feature), each at the start of a row of its neighbors among (row, feature)."""
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
-    shown = queries[: len(indices), None]
+    shown = queries[: len(indices)][:, None]
     gray = grayscale_for(
         torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None
     )

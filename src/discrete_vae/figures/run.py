@@ -357,7 +357,9 @@ def make_feature_statistics(
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
-    table = feature_statistics_table(run.dataset.test, generated_examples(run.loaded.model, chains, **sizes))
+    table = feature_statistics_table(
+        run.dataset.test[:], generated_examples(run.loaded.model, chains, **sizes)
+    )
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.loaded.note)
 
 
@@ -483,6 +485,6 @@ def make_reconstructions(request: FigureRequest) -> Drawing:
     run = request.run
     model, dataset = run.loaded.model, run.dataset
     shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
-    x = dataset.test.to(model.prior.bias.device)
+    x = dataset.test[:].to(model.prior.bias.device)
     table = reconstructions_table(model, x, num_examples=shown, seed=request.seed)
     return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.loaded.note)

@@ -414,7 +414,7 @@ class FigureRun:
     def grayscale(self) -> Grayscale:
         """The scale of gray of the test data; that of a table takes these, since each feature has its own."""
         if self.recorded.image_shape is None:
-            return grayscale_for(self.dataset.test, per_feature=True)
+            return grayscale_for(self.dataset.test[:], per_feature=True)
         return grayscale_of_range(self.recorded.low, self.recorded.high)
 
     @cached_property

@@ -23,6 +23,7 @@ from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform
+from discrete_vae.sparse import Examples
 from discrete_vae.system import check_memory
 
 _SAMPLE_STREAM, _ENCODE_STREAM, _RECONSTRUCT_STREAM = 0x736D706C, 0x656E636F, 0x72656373
@@ -130,7 +131,7 @@ class Codes(ShowsShapes):
 
 def encode_rows(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     draw: bool = False,
     seed: int = 0,
@@ -180,7 +181,7 @@ def encode_rows(
 
 def reconstruct_rows(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     statistic: Statistic = "mean",
     num_draws: int = 1,

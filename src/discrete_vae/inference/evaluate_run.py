@@ -49,6 +49,7 @@ from discrete_vae.records import ShowsTable
 from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.sparse import Examples
 
 Report: TypeAlias = Callable[[int, float], None]
 _ELBO_DRAWS = 20
@@ -130,7 +131,7 @@ def evaluate_model(
     config: EvaluationConfig,
     *,
     chains: Tensor | None = None,
-    train: Tensor | None = None,
+    train: Examples | None = None,
     indices: Sequence[int] | None = None,
     weights: np.ndarray | None = None,
     train_weights: np.ndarray | None = None,

@@ -21,6 +21,7 @@ from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawnNoise, key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs
+from discrete_vae.sparse import Examples
 from discrete_vae.system import check_memory
 
 _STREAM = 0x70726973
@@ -173,7 +174,7 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
 
 def fit_classes(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     labels: np.ndarray,
     *,
     seed: int = 0,

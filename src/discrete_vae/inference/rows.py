@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import check_examples, check_positive_int
+from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.rows import (
     Rows,
@@ -33,6 +33,7 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import switched
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform, standard_normal
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.sparse import Examples, check_rows
 from discrete_vae.system import check_memory
 
 
@@ -95,7 +96,7 @@ Report: TypeAlias = Callable[[int], None]
 @torch.no_grad()
 def in_batches(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     compute: Callable[[Tensor, Sequence[int]], Mapping[str, Tensor]],
     *,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -126,7 +127,7 @@ def in_batches(
         >>> in_batches(model, torch.eye(3), lambda x, numbers: {"sum": x.sum(1)}, batch_size=2)["sum"]
         array([1., 1., 1.], dtype=float32)
     """
-    x = check_examples("x", x)
+    check_rows("x", x)
     own_numbers = check_numbers(numbers, len(x))
     if batch_size is None:
         batch_size = min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))

@@ -11,13 +11,14 @@ import torch
 from scipy.stats import rankdata
 from torch import Tensor
 
-from discrete_vae.checks import check_examples, check_number, check_positive_int
+from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.objectives.elbo import Batch, loss_terms
+from discrete_vae.sparse import Examples, check_rows
 
 _STREAM = 0x73636F72
 _REPAIR = "Give log Z in nats, from estimate_log_partition."
@@ -64,7 +65,7 @@ class Scores:
 
 def score_rows(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     num_samples: int = 100,
@@ -94,7 +95,7 @@ def score_rows(
         >>> score_rows(model, torch.eye(6), log_partition=log_z).value.shape
         (6,)
     """
-    x = check_examples("x", x)
+    check_rows("x", x)
     check_number("log_partition", log_partition, repair=_REPAIR)
     found = evaluate_log_likelihood(
         model,
@@ -111,7 +112,7 @@ def score_rows(
 
 def elbo_rows(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     log_partition: float,
     num_samples: int = 10,

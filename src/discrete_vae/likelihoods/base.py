@@ -21,6 +21,9 @@ from discrete_vae.checks import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import full_precision
+from discrete_vae.sparse import Examples, SparseRows
+
+_ROWS = 1024  # of sparse examples that are dense together
 
 PointEstimate: TypeAlias = Literal["mean", "mode"]
 
@@ -46,10 +49,12 @@ class Likelihood(nn.Module, ABC):
         parameters_per_feature: P.
         stand_in: A value inside the domain, put in place of unobserved entries before the density is computed.
         has_exposure: Whether `at_exposure` changes the parameters: p is then that of x given its exposure.
+        fits_sparse: Whether `initialize_` and `fit_marginals_` read `SparseRows` block by block; others get them dense.
     """
 
     stand_in: float = 0.0
     has_exposure: bool = False
+    fits_sparse: bool = False
 
     def __init__(self, event_shape: Sequence[int], parameters_per_feature: int = 1) -> None:
         super().__init__()
@@ -113,6 +118,10 @@ class Likelihood(nn.Module, ABC):
             InvalidInputError: If x is not a floating-point tensor of that shape, or an observed value lies outside the
                 domain.
         """
+        if isinstance(x, SparseRows):
+            for rows in x.split(_ROWS):
+                self.check(rows, exact=exact)
+            return x
         check_tensor("x", x, ("batch", *self.event_shape))
         check_observed(x, observed)
         check_values(x, observed, self.domain(exact=exact))
@@ -309,6 +318,12 @@ class Likelihood(nn.Module, ABC):
     def _only(self, parameters: Tensor) -> Tensor:
         """The parameters where each feature has one, (..., *event), float32 or wider."""
         return self.unfold(parameters).squeeze(-len(self.event_shape) - 1)
+
+
+def fitted_to(likelihood: Likelihood, x: Examples) -> Tensor:
+    """Examples as a likelihood's `initialize_` and `fit_marginals_` take them: sparse ones dense where it must be."""
+    stays = isinstance(x, Tensor) or (likelihood.fits_sparse and len(likelihood.event_shape) == 1)
+    return x if stays else x[:]  # pyright: ignore[reportReturnType]
 
 
 def check_observed(x: Tensor, observed: Tensor | None) -> None:

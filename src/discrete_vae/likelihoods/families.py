@@ -39,6 +39,7 @@ from discrete_vae.likelihoods.scaling import (
     feature_moments,
     fit_shares,
     grid_widths,
+    row_blocks,
 )
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
 
@@ -61,6 +62,7 @@ class BernoulliLikelihood(Likelihood):
     """
 
     training_mean: Tensor
+    fits_sparse = True
 
     def __init__(self, event_shape: Sequence[int]) -> None:
         super().__init__(event_shape)
@@ -138,6 +140,7 @@ class CategoricalLikelihood(Likelihood):
     """
 
     frequencies: Tensor
+    fits_sparse = True
 
     def __init__(self, event_shape: Sequence[int], num_categories: int) -> None:
         super().__init__(event_shape, check_positive_int("num_categories", num_categories))
@@ -159,9 +162,10 @@ class CategoricalLikelihood(Likelihood):
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Keep the frequencies of the codes; return their logarithms as logits, (*parameter_shape)."""
         self.check(x, observed)
-        seen = ~x.isnan() if observed is None else observed
         codes = range(self.num_categories)
-        counts = torch.stack([((x == code) & seen).sum(0, dtype=torch.float64) for code in codes]) + 0.5
+        counts = torch.full(self.frequencies.shape, 0.5, dtype=torch.float64)
+        for rows, seen in row_blocks(x, observed):
+            counts += torch.stack([((rows == code) & seen).sum(0, dtype=torch.float64) for code in codes])
         self.frequencies.copy_(counts / counts.sum(0))
         return self.frequencies.log().flatten(0, 1)
 
@@ -297,6 +301,7 @@ class GaussianLikelihood(Likelihood):
         grid_floor: bool = False,
     ) -> None:
         super().__init__(event_shape)
+        self.fits_sparse = not grid_floor
         repair = "The default is 1e-3."
         self.min_scale = check_number("min_scale", min_scale, above=0, at_most=0.999, repair=repair)
         self.tails = Tails(self.event_shape) if shorten_tails else None
@@ -329,11 +334,10 @@ class GaussianLikelihood(Likelihood):
         return self._standardize_(x, observed)
 
     def _standardize_(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        shortened = self._shortened(x)
-        self.standardizer.fit_(shortened, observed)
+        self.standardizer.fit_(x, observed, scale=self._shortened)
         self.log_scale.fill_(math.log1p(-self.min_scale))
         if self.grid_floor:
-            width = grid_widths(shortened, observed).to(self.floor) / self.standardizer.divisor
+            width = grid_widths(self._shortened(x), observed).to(self.floor) / self.standardizer.divisor
             self.floor.copy_((width * math.exp(-_HALF_LOG_TWO_PI)).clamp_min(self.min_scale))
             self.log_scale.copy_((1 - self.floor).clamp_min(1e-3).log())
         return torch.zeros_like(self.log_scale)
@@ -560,6 +564,7 @@ class NegativeBinomialLikelihood(Likelihood):
             rule, repair = "must be 'none' for one feature, which is its own total", "Leave it out."
             raise InvalidInputError("exposure", rule, "'total'", repair)
         self.zero_inflated, self.has_exposure = zero_inflated, exposure == "total"
+        self.fits_sparse = not (self.zero_inflated or self.has_exposure)
         self.standardizer = Standardizer(self.event_shape)
         self.log_size = nn.Parameter(torch.zeros(self.event_shape))
         self.register_buffer("log_start", torch.zeros(self.event_shape))
@@ -580,14 +585,16 @@ class NegativeBinomialLikelihood(Likelihood):
         and maximization.
         """
         self.check(x, observed)
-        observed = self.observed_mask(x, observed)
+        if not self.fits_sparse:  # moments read gaps off the values
+            observed = self.observed_mask(x, observed)
         if self.has_exposure:
             shares, reference = fit_shares(x, observed)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
-        self.standardizer.fit_(self._rates(x, observed).log1p(), observed)
         if self.zero_inflated or self.has_exposure:
+            self.standardizer.fit_(self._rates(x, observed).log1p(), observed)
             return self._fit_moments(x, observed)
+        self.standardizer.fit_(x, observed, scale=torch.log1p)
         moments = feature_moments(x, observed)
         mean = moments.mean.maximum(0.5 / moments.count)
         self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,8 +11,9 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 
 from discrete_vae.records import ShowsShapes
+from discrete_vae.sparse import Examples
 
-_ROWS = 4096
+_ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 24  # rows of a block, and its values where features are many
 _MOST_ROWS = 4000  # that a scale is fitted to
 _GAIN = 0.05  # nats per value below which a feature stays as it is
 _ENDS = (0.025, 0.25, 0.5, 0.75, 0.975)  # quantiles by which the length of tails is judged
@@ -40,8 +42,15 @@ class FeatureMoments(ShowsShapes):
     variance: Tensor
 
 
-def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments:
+def feature_moments(
+    x: Examples, observed: Tensor | None = None, *, scale: Callable[[Tensor], Tensor] | None = None
+) -> FeatureMoments:
     """Count, mean and variance of each feature in two passes of float64.
+
+    Args:
+        x: (example, ...), or `SparseRows`.
+        observed: Bool, of x's shape; None: entries that are not NaN.
+        scale: Moments are those of scale(x), applied to each entry; None means x.
 
     Examples:
         >>> feature_moments(torch.tensor([[1.0, 5.0], [3.0, torch.nan]])).mean
@@ -51,7 +60,7 @@ def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments
     count, total = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
     low = torch.full(shape, torch.inf, dtype=torch.float64)
     high = -low
-    for part, seen in _parts(x, observed):
+    for part, seen in row_blocks(x, observed, scale=scale):
         count += seen.sum(0)
         total += part.masked_fill(~seen, 0).sum(0)
         low = torch.minimum(low, part.masked_fill(~seen, torch.inf).amin(0))
@@ -59,7 +68,7 @@ def feature_moments(x: Tensor, observed: Tensor | None = None) -> FeatureMoments
     constant = low == high  # by value: rounding of the mean would leave a variance
     mean = torch.where(constant, low, total / count.clamp_min(1))
     squares = torch.zeros(shape, dtype=torch.float64)
-    for part, seen in _parts(x, observed):
+    for part, seen in row_blocks(x, observed, scale=scale):
         squares += (part - mean).masked_fill(~seen, 0).square().sum(0)
     return FeatureMoments(count, mean, squares / count.clamp_min(1))
 
@@ -193,11 +202,15 @@ def fit_shares(x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, float
     return shares.reshape(event), float(found.median()) if len(found) else float(len(sums))
 
 
-def _parts(x: Tensor, observed: Tensor | None) -> Iterator[tuple[Tensor, Tensor]]:
-    """Blocks of rows in float64, each with its mask."""
-    for first in range(0, len(x), _ROWS):
-        part = x[first : first + _ROWS].detach().to("cpu", torch.float64)
-        yield part, ~part.isnan() if observed is None else observed[first : first + _ROWS].cpu()
+def row_blocks(
+    x: Examples, observed: Tensor | None, *, scale: Callable[[Tensor], Tensor] | None = None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """Blocks of rows of examples, sparse ones too, in float64, each with its mask; `scale` as in `feature_moments`."""
+    size = max(_FEWEST_ROWS, min(_ROWS, _VALUES // max(1, math.prod(x.shape[1:]))))
+    for first in range(0, len(x), size):
+        rows = x[first : first + size].detach()
+        part = (rows if scale is None else scale(rows)).to("cpu", torch.float64)
+        yield part, ~part.isnan() if observed is None else observed[first : first + size].cpu()
 
 
 class Standardizer(nn.Module):
@@ -224,14 +237,16 @@ class Standardizer(nn.Module):
         self.register_buffer("scale", torch.ones(*event_shape))
 
     @torch.no_grad()
-    def fit_(self, x: Tensor, observed: Tensor | None = None) -> None:
+    def fit_(
+        self, x: Examples, observed: Tensor | None = None, *, scale: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         """Take location and scale from data, as `feature_moments` reads it."""
-        moments = feature_moments(x, observed)
+        moments = feature_moments(x, observed, scale=scale)
         self.location.copy_(moments.mean)
-        scale = moments.variance.sqrt()
+        deviation = moments.variance.sqrt()
         # in float32 as in float64: what float32 cannot divide by is no spread
-        scale.masked_fill_(scale < torch.finfo(torch.float32).tiny, 0.0).masked_fill_(moments.count == 0, 1.0)
-        self.scale.copy_(scale)
+        is_none = deviation < torch.finfo(torch.float32).tiny
+        self.scale.copy_(deviation.masked_fill_(is_none, 0.0).masked_fill_(moments.count == 0, 1.0))
 
     @property
     def is_fitted(self) -> bool:
@@ -295,7 +310,7 @@ class Tails(nn.Module):
         self.register_buffer("width", torch.ones(*event_shape))
 
     @torch.no_grad()
-    def fit_(self, x: Tensor, observed: Tensor | None = None) -> None:
+    def fit_(self, x: Examples, observed: Tensor | None = None) -> None:
         """Take the scales from data as `feature_moments` reads it, at most 4,000 examples evenly spaced."""
         step = -(-len(x) // _MOST_ROWS)
         rows = x[::step].flatten(1).double()
@@ -357,7 +372,7 @@ class Tails(nn.Module):
         return torch.where(self.is_long, self.invert(0.5 * (low + high)), mean).to(mean.dtype)
 
 
-def long_tails(x: Tensor) -> Tensor:
+def long_tails(x: Examples) -> Tensor:
     """Mask of the features whose tails `Tails` would shorten, bool, (*event); NaN marks unobserved entries of x."""
     tails = Tails(x.shape[1:])
     tails.fit_(x)

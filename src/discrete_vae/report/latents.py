@@ -19,6 +19,7 @@ from discrete_vae.figures.run import (
     generated_examples,
     num_chains_that_fit,
 )
+from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.report.charts import (
     Axis,
     Chart,
@@ -52,7 +53,7 @@ def samples(source: ReportSource) -> Section:
         num_chains=min(_MOST_CHAINS, num_chains_that_fit(chains.num_chains, features, _ROWS)),
         seed=source.seed,
     )
-    found = feature_statistics_table(source.dataset.test, drawn)
+    found = feature_statistics_table(source.dataset.test[:], drawn)
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
     text = (
@@ -206,8 +207,7 @@ def _scale(source: ReportSource) -> Tensor | None:
     summary = source.dataset.summaries["train"]
     if summary.low >= 0 and summary.high <= 1:
         return None
-    x = source.dataset.train.double()
-    deviation = (x - x.nanmean(0)).square().nanmean(0).sqrt()
+    deviation = feature_moments(source.dataset.train).variance.sqrt()
     return torch.where(deviation > 0, deviation, 1.0).to(source.device)
 
 

@@ -68,7 +68,7 @@ class ReportSource(FigureRun):
 
     @cached_property
     def image_gray(self) -> Grayscale:
-        return grayscale_for(self.dataset.test, per_feature=False)
+        return grayscale_for(self.dataset.test[:], per_feature=False)
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:

@@ -37,6 +37,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
+from discrete_vae.sparse import Examples
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
@@ -254,7 +255,7 @@ def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
 
 def _validate(
     state: TrainingState,
-    x: Tensor,
+    x: Examples,
     seed: int,
     store: CheckpointStore,
     num_importance_samples: int = 1,
@@ -406,7 +407,7 @@ class RunCheckpoints:
         return better
 
     def begin_with_independent(
-        self, config: ExperimentConfig, train: Tensor, valid: Tensor, weights: np.ndarray | None
+        self, config: ExperimentConfig, train: Examples, valid: Examples, weights: np.ndarray | None
     ) -> MeanElbo:
         """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 

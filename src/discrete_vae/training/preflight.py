@@ -224,7 +224,7 @@ def describe_experiment(
         decoder_size=model.hierarchy.decoder_size,
         parameters=tuple(parameter_rows(model)),
         weight_bytes=_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters()),
-        data_bytes=sum(part.numel() * part.element_size() for part in parts),
+        data_bytes=sum(part.nbytes for part in parts),
         peak_bytes=_peak_bytes(where),
         seconds_per_step=seconds,
     )

@@ -37,6 +37,7 @@ from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
+from discrete_vae.sparse import Examples
 from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
@@ -351,7 +352,7 @@ class TrainingState:
     def initial(
         cls,
         config: ExperimentConfig,
-        train: Tensor,
+        train: Examples,
         *,
         device: torch.device | str = "cpu",
         precision: torch.dtype | None = None,

@@ -361,7 +361,7 @@ def _config(dataset: DataSplits, settings: SimpleNamespace) -> ExperimentConfig:
     """`own_experiment` of these data, with the settings in place of the size's."""
     likelihood = settings.likelihood
     if likelihood == "auto":
-        likelihood = read_as(np.concatenate([dataset.train.numpy(), dataset.valid.numpy()]))
+        likelihood = read_as(torch.cat([dataset.train[:], dataset.valid[:]]).numpy())
     experiment = own_experiment_of(dataset, Path("X.npy"), likelihood=likelihood, size="short")
     batch_size = min(settings.batch_size, len(dataset.train))
     num_steps = settings.num_epochs * (len(dataset.train) // batch_size)

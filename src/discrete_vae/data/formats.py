@@ -1,0 +1,180 @@
+"""Files that libraries read: sparse matrices by SciPy, HDF5 by h5py, annotated matrices by anndata."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from scipy.io import mmread
+from scipy.sparse import coo_array, csc_array, csr_array, issparse
+
+from discrete_vae.data.arrays import check_is_file, shown_key, shown_keys, sparse_as_float32
+from discrete_vae.data.tables import ColumnRoles
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError
+from discrete_vae.sparse import SparseRows
+from discrete_vae.system import check_memory, is_allocation_failure
+
+_LAYOUTS: Mapping[str, Any] = {"csr": csr_array, "csc": csc_array, "coo": coo_array}
+_LARGE = "Use a smaller file, or a machine with more memory."
+
+
+def is_sparse(arrays: Mapping[str, np.ndarray]) -> bool:
+    """Whether the arrays of a .npz file are those of `scipy.sparse.save_npz`."""
+    return {"format", "shape", "data"} <= arrays.keys()
+
+
+def sparse_of(name: str, arrays: Mapping[str, np.ndarray]) -> SparseRows:
+    """The matrix that `scipy.sparse.save_npz` wrote."""
+    kind = arrays["format"].item() if arrays["format"].ndim == 0 else None
+    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
+    places = ("indices", "indptr") if kind in ("csr", "csc") else ("row", "col")
+    if kind not in _LAYOUTS or not {*places} <= arrays.keys() or arrays["shape"].shape != (2,):
+        rule = f"must hold a sparse matrix in one of the layouts {', '.join(_LAYOUTS)}"
+        raise InvalidInputError(name, rule, repr(kind)[:40], "Save it with scipy.sparse.save_npz(x.tocsr()).")
+    first, second = (arrays[place] for place in places)
+    given = (arrays["data"], (first, second) if kind == "coo" else first, second)
+    with _readable(name, "a sparse matrix"):
+        matrix = _LAYOUTS[kind](given[: 2 if kind == "coo" else 3], shape=tuple(map(int, arrays["shape"])))
+        return sparse_rows(name, matrix)
+
+
+def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRows:
+    """A SciPy matrix as float32, its indices checked, its duplicates added up."""
+    if matrix.dtype.kind not in "buif":
+        rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
+        raise InvalidInputError(name, rule, f"dtype {matrix.dtype}", repair)
+    if hasattr(matrix, "check_format"):
+        matrix.check_format(full_check=True)  # a wrong index would write outside of a dense row
+    rows: Any = csr_array(matrix)
+    if not rows.has_canonical_format:
+        rows = rows.astype(np.float64)  # sums of small integers may need more digits
+        rows.sum_duplicates()
+    values = sparse_as_float32(name, rows.data, rows.indices, rows.shape, columns)
+    return SparseRows(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
+
+
+def read_matrix_market(path: Path) -> np.ndarray | SparseRows:
+    """Read a .mtx file, also packed as .mtx.gz; one that holds an array is dense."""
+    check_is_file(path)
+    with _readable(str(path), "a Matrix Market file"):
+        found = mmread(path)
+        return sparse_rows(str(path), found) if issparse(found) else np.asarray(found)
+
+
+def read_h5(path: Path) -> dict[str, np.ndarray]:
+    """Read the data sets of an HDF5 file by name; needs h5py."""
+    check_is_file(path)
+    h5py = _library("h5py", path)
+    arrays: dict[str, np.ndarray] = {}
+    with _readable(str(path), "an HDF5 file"), h5py.File(path, "r") as file:
+        for key in file:
+            found, name = file[key], f"{path}, array {shown_key(key)},"
+            if not isinstance(found, h5py.Dataset):
+                repair = "Save arrays at the top of the file; name one that anndata wrote .h5ad."
+                raise InvalidInputError(name, "must be an array", "a group", repair)
+            check_memory(name, found.nbytes, _LARGE)
+            is_text = h5py.check_string_dtype(found.dtype) is not None
+            arrays[key] = np.asarray(found.asstr()[...], dtype=np.str_) if is_text else np.asarray(found[...])
+    return arrays
+
+
+def read_h5ad(
+    path: Path, roles: ColumnRoles, *, layer: str | None = None
+) -> tuple[np.ndarray | SparseRows, np.ndarray | None, tuple[str, ...]]:
+    """Read an annotated matrix; needs anndata.
+
+    Args:
+        path: The file.
+        roles: The column of obs that holds labels, and variables that are left out.
+        layer: Name of the layer; None is X.
+
+    Returns:
+        Values, (example, feature); labels, (example,), or None; names of the variables, repeated ones numbered.
+    """
+    check_is_file(path)
+    anndata = _library("anndata", path)
+    with _readable(str(path), "a file that anndata wrote"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of names that repeat
+        data = anndata.read_h5ad(path)
+        data.var_names_make_unique()
+    if layer is not None and layer not in data.layers:
+        repair = f"Its layers are {shown_keys(data.layers)}; without the setting X is read."
+        raise InvalidInputError("layer", f"must name a layer of {path}", repr(layer)[:80], repair)
+    values, name = (
+        (data.X, f"{path}, X,") if layer is None else (data.layers[layer], f"{path}, layer {layer!r},")
+    )
+    if values is None:
+        repair = f"Name one: --data.layer, of {shown_keys(data.layers)}."
+        raise InvalidInputError(name, "must hold a matrix", "none", repair)
+    columns = tuple(map(str, data.var_names))
+    if issparse(values):
+        with _readable(name, "a sparse matrix"):
+            values = sparse_rows(name, values, columns)
+    _, kept = replace(roles, label=None).places(path, columns)
+    if len(kept) < len(columns):
+        values = values.columns(kept) if isinstance(values, SparseRows) else values[:, kept]
+        columns = tuple(columns[place] for place in kept)
+    label = roles.label
+    if label is None or (label not in data.obs and label in roles.optional):
+        return values, None, columns
+    if label not in data.obs:
+        repair = f"Its columns are {shown_keys(data.obs)}."
+        raise InvalidInputError(
+            "label_column", f"must name a column of obs of {path}", repr(label)[:80], repair
+        )
+    labels = data.obs[label].to_numpy()
+    return values, labels if labels.dtype.kind in "biuf" else labels.astype(np.str_), columns
+
+
+def with_annotations(
+    path: Path, *, obsm: Mapping[str, np.ndarray] | None = None, obs: Mapping[str, np.ndarray] | None = None
+) -> bytes:
+    """The bytes of an annotated matrix as it is in a file, with more arrays and columns of its rows; needs anndata.
+
+    Args:
+        path: The .h5ad file.
+        obsm: (row, ...) arrays by name, for obsm; those of the same name are replaced.
+        obs: (row,) columns by name, for obs; likewise.
+    """
+    check_is_file(path)
+    h5py, write_elem = _library("h5py", path), _library("anndata.io", path).write_elem
+    content = io.BytesIO(path.read_bytes())
+    with _readable(str(path), "a file that anndata wrote"), h5py.File(content, "r+") as file:
+        for key, values in (obsm or {}).items():
+            write_elem(file.require_group("obsm"), key, values)
+        for key, values in (obs or {}).items():
+            write_elem(file["obs"], key, values)
+        order = [name for name in file["obs"].attrs["column-order"] if name not in (obs or {})]
+        file["obs"].attrs["column-order"] = np.array([*order, *(obs or {})], dtype=h5py.string_dtype())
+    return content.getvalue()
+
+
+def _library(name: str, path: Path) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        repair = "Install it: pip install 'discrete-vae[formats]'."
+        raise InvalidInputError(str(path), f"needs {name} to be read", "no such library", repair) from None
+
+
+@contextmanager
+def _readable(name: str, what: str) -> Iterator[None]:
+    """Report whatever goes wrong while a library reads a file: on damage they raise any kind of error."""
+    try:
+        yield
+    except DiscreteVAEError:
+        raise
+    except Exception as error:
+        if is_allocation_failure(error):
+            raise
+        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
+        repair = "The file is damaged or of another format: copy or write it again."
+        raise InvalidInputError(name, f"must be {what} that can be read", received, repair) from None

@@ -1,0 +1,95 @@
+"""Aligned sequences: codes of an alphabet, what is refused by name, and their weights."""
+
+import gzip
+
+import numpy as np
+import pytest
+import torch
+
+from discrete_vae.data.rows import load_file
+from discrete_vae.data.sequences import read_fasta, sequence_weights
+from discrete_vae.errors import InvalidInputError
+
+NAN = np.nan
+
+
+@pytest.fixture
+def fasta(tmp_path):
+    def write(text, name="mine.fasta"):
+        path = tmp_path / name
+        path.write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return path
+
+    return write
+
+
+@pytest.mark.parametrize("name", ["mine.fasta", "mine.fa", "mine.fasta.gz"])
+@pytest.mark.parametrize(
+    ("alphabet", "text", "codes"),
+    [
+        ("protein", ">1\nACY-\n>2 of two\r\nwx.*\r\n", [[1, 2, 20, 0], [19, NAN, 0, NAN]]),
+        ("DNA", ">1\nAC\n\nGT\n>2\nNNN-", [[1, 2, 3, 4], [NAN, NAN, NAN, 0]]),
+        ("rna", ">1\nACGU\n>2\nTTTT", [[1, 2, 3, 4], [NAN] * 4]),
+        ("HP", ">1\nhp\n>2\nPA", [[1, 2], [2, NAN]]),
+    ],
+)
+def test_letters_become_codes(fasta, name, alphabet, text, codes):
+    found = read_fasta(fasta(text, name), alphabet)
+    assert found.dtype == np.float32
+    np.testing.assert_array_equal(found, np.array(codes, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("text", "alphabet", "named"),
+    [
+        (">one\nAC\n>two\nACG\n", "dna", "'two'"),
+        (">one\nA1\n", "dna", "'one'"),
+        ("AC\n", "dna", "mine.fasta"),
+        ("", "dna", "mine.fasta"),
+        (">one\n>two\n", "dna", "mine.fasta"),
+        (">one\nAC\n", None, "alphabet"),
+        (">one\nAC\n", "A", "alphabet"),
+        (">one\nAC\n", "AAC", "alphabet"),
+        (">one\nAC\n", "A-", "alphabet"),
+    ],
+)
+def test_what_is_no_alignment_is_refused_by_name(fasta, text, alphabet, named):
+    with pytest.raises(InvalidInputError, match=named):
+        read_fasta(fasta(text), alphabet)
+
+
+def test_a_packed_file_that_was_cut_short_is_refused(fasta):
+    path = fasta(">one\n" + "ACGT" * 500, "mine.fa.gz")
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InvalidInputError, match="mine.fa.gz"):
+        read_fasta(path, "dna")
+
+
+def test_a_file_of_sequences_is_a_data_set(fasta):
+    letters = np.array(list("-ACGTN"))[np.random.default_rng(0).integers(0, 6, (40, 9))]
+    path = fasta("".join(f">{number}\n{''.join(row)}\n" for number, row in enumerate(letters)))
+    dataset = load_file(path=path, alphabet="dna")
+    assert dataset.event_shape == (9,)
+    assert dataset.summaries["train"].high == 4
+    assert dataset.summaries["train"].num_missing > 0
+
+
+@pytest.mark.parametrize("identity", [0.3, 0.8, 1.0])
+def test_weights_count_neighbors_as_two_loops_do(identity):
+    random = np.random.default_rng(1)
+    codes = random.integers(0, 3, (12, 10))[random.integers(0, 12, 60)].astype(np.float32)
+    codes = np.where(random.random(codes.shape) < 0.1, random.integers(0, 3, codes.shape), codes)
+    codes[random.random(codes.shape) < 0.05] = NAN
+    wanted = []
+    for one in codes:
+        shares = [sum(a == b for a, b in zip(one, other, strict=True)) for other in codes]
+        # whole numbers: a share of 8 places in 10 is 0.8 exactly
+        itself = sum(a == a for a in one)
+        neighbors = sum(share * 10 >= round(identity * 10) * 10 for share in shares)
+        wanted.append(1 / (neighbors + (itself * 10 < round(identity * 10) * 10)))
+    np.testing.assert_array_equal(sequence_weights(torch.tensor(codes), identity), wanted)
+
+
+def test_weights_of_equal_sequences_share_one():
+    assert sequence_weights(torch.ones(4, 6)).tolist() == [0.25] * 4
+    assert sequence_weights(torch.full((3, 6), NAN)).tolist() == [1.0] * 3
