@@ -262,9 +262,8 @@ def _headline(
     precision: Precision,
 ) -> str:
     """Lines about data, steps, folder, how values are read, and where it computes."""
-    from discrete_vae.sparse import SparseRows  # needs torch
-
     from discrete_vae.data.splits import effective_number, training_subset
+    from discrete_vae.sparse import SparseRows  # needs torch
 
     num_examples = config.training.num_examples
     count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"

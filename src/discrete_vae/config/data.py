@@ -79,6 +79,10 @@ class FileDataConfig(ComponentConfig):
         default=None,
         description="Column of a table or of a .h5ad file's obs that holds labels and is no feature; none means none.",
     )
+    weight_column: str | None = Field(
+        default=None,
+        description="Column of a table that holds weights of the examples: how often the population has each.",
+    )
     ignored_columns: tuple[str, ...] = Field(
         default=(), description="Columns of a table that are not read: names, dates and the like."
     )

@@ -22,6 +22,7 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
     instantiate,
 )
+from discrete_vae.config.columns import RawColumn
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.formats import is_sparse, read_h5, read_h5ad, read_matrix_market, sparse_of
@@ -33,6 +34,7 @@ from discrete_vae.data.splits import (
     DatasetDescription,
     DataSplits,
     check_domain,
+    check_weights,
     fixed_bits,
     shuffled_rows,
     summarize,
@@ -81,6 +83,7 @@ class OwnArrays:
         labels: (example, ...), for keys of examples.
         columns: Names of the features; empty where they have none.
         schema: How a table's columns became numbers; None for values as they stand in the file.
+        besides: Columns of a table that are no features, by name.
     """
 
     examples: dict[str, np.ndarray | SparseRows]
@@ -88,6 +91,7 @@ class OwnArrays:
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     schema: TableSchema | None = None
+    besides: Mapping[str, RawColumn] = field(default_factory=dict)
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -133,8 +137,18 @@ class TableReading:
     @classmethod
     def of(cls, config: FileDataConfig, columns: Sequence[ColumnConfig] | None = None) -> Self:
         """The reading that a config asks for."""
+        ending = _ending(config.path)
+        for setting, value, endings in (
+            ("layer", config.layer, (".h5ad",)),
+            ("alphabet", config.alphabet, _FASTA),
+            ("weight_column", config.weight_column, tuple(READERS)),
+        ):
+            if value is not None and ending not in endings:
+                rule = f"needs a {' or '.join(endings[:4])} file"
+                raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
+        besides = () if config.weight_column is None else (config.weight_column,)
         return cls(
-            ColumnRoles(config.label_column, config.ignored_columns),
+            ColumnRoles(config.label_column, config.ignored_columns, besides=besides),
             TextFormat(
                 config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
             ),
@@ -220,10 +234,14 @@ def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays
             schema = infer_columns(table.columns, reading.kinds)
         found = [column for column in table.columns if column.name in schema.names]
     else:
-        return OwnArrays({WHOLE: table.numbers(name)}, {WHOLE: name}, labels, table.names)
+        return OwnArrays(
+            {WHOLE: table.numbers(name)}, {WHOLE: name}, labels, table.names, None, table.besides
+        )
     with naming(name):
         encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
-    return OwnArrays({WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema)
+    return OwnArrays(
+        {WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema, table.besides
+    )
 
 
 def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> OwnArrays:
@@ -301,13 +319,6 @@ def load_file(
     """
     check_data_dir(data_dir)
     config = FileDataConfig(path=user_path("path", path), **settings)
-    for setting, value, endings in (
-        ("layer", config.layer, (".h5ad",)),
-        ("alphabet", config.alphabet, _FASTA),
-    ):
-        if value is not None and _ending(config.path) not in endings:
-            rule = f"needs a {' or '.join(endings)} file"
-            raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
     with allocating(str(config.path), _REPAIR):
         return splits_of(read_own_arrays(config.path, TableReading.of(config, columns)), config)
 
@@ -343,8 +354,20 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         description=DatasetDescription(*about),
         labels=labels,
         schema=found.schema,
+        weights=_weights(found, config.weight_column, places),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
+
+
+def _weights(
+    found: OwnArrays, name: str | None, places: Mapping[str, tuple[str, np.ndarray | slice]]
+) -> dict[str, np.ndarray]:
+    """The weights of each part's examples, from the column of that name."""
+    if name is None:
+        return {}
+    column = found.besides[name]
+    weights = check_weights(f"{found.names[WHOLE]}, column {name!r},", column.numbers, len(column.numbers))
+    return {part: weights[rows] for part, (_, rows) in places.items()}
 
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:

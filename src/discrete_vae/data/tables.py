@@ -13,7 +13,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -34,11 +34,13 @@ class Table:
         columns: The features.
         labels: (example,) numbers or words; None where no column was named as theirs.
         num_rows: Examples.
+        besides: The columns that are no features, by name.
     """
 
     columns: tuple[RawColumn, ...]
     labels: np.ndarray | None
     num_rows: int
+    besides: Mapping[str, RawColumn] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -90,11 +92,13 @@ class ColumnRoles:
         label: The column that holds labels, numbers or words; None means none does.
         ignored: Columns that are not read, names or dates for example.
         optional: Those of them that a file may lack.
+        besides: Columns that are read beside the features: weights of the examples, say.
     """
 
     label: str | None = None
     ignored: tuple[str, ...] = ()
     optional: frozenset[str] = frozenset()
+    besides: tuple[str, ...] = ()
 
     def places(self, path: Path, columns: tuple[str, ...]) -> tuple[int | None, list[int]]:
         """The place of the labels' column, None without one, and those of the features.
@@ -103,10 +107,11 @@ class ColumnRoles:
             path: The file, for messages.
             columns: The names of all its columns.
         """
-        known, ignored = set(columns), set(self.ignored)
-        for name in (self.label, *self.ignored):
+        known, ignored = set(columns), {*self.ignored, *self.besides}
+        for name in (self.label, *self.besides, *self.ignored):
             if name is not None and name not in known and name not in self.optional:
                 argument = "label_column" if name == self.label else "ignored_columns"
+                argument = "a column" if name in self.besides else argument
                 repair = f"Its columns are {shown_names(columns)}."
                 raise InvalidInputError(argument, f"must name columns of {path}", repr(name)[:80], repair)
         features = [place for place, name in enumerate(columns) if name != self.label and name not in ignored]
@@ -272,20 +277,21 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         names = _check_names(path, header, roles)
         label, places = roles.places(path, names)
-        read = [_TextColumn(names[place], form) for place in places]
+        besides = [names.index(name) for name in roles.besides if name in names]
+        read = [_TextColumn(names[place], form) for place in places + besides]
         labels: list[str] = []
         lines: list[int] = []
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows = filter(None, reader)  # blank lines aside
         while block := list(islice(_whole_rows(path, rows, reader, names, lines, num_lines), _BLOCK_ROWS)):
             columns = list(zip(*block, strict=True))
-            for place, column in zip(places, read, strict=True):
+            for place, column in zip(places + besides, read, strict=True):
                 column.add(columns[place])
             if label is not None:
                 labels += columns[label]
     found = None if label is None else read_labels([text_of_cell(cell.strip()) for cell in labels])
     numbers = np.array(lines, np.int64)
-    return Table(tuple(column.column(numbers) for column in read), found, len(lines))
+    return _with_roles([column.column(numbers) for column in read], len(places), found, len(lines))
 
 
 def _whole_rows(
@@ -323,9 +329,20 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
         raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
-    columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
+    besides = [names.index(name) for name in roles.besides if name in names]
+    columns = [
+        _without_gap_words(raw_column(names[place], found[place][1]), form) for place in places + besides
+    ]
     labels = None if label is None else _array_labels(found[label][1])
-    return Table(tuple(columns), labels, table.num_rows)
+    return _with_roles(columns, len(places), labels, table.num_rows)
+
+
+def _with_roles(
+    columns: Sequence[RawColumn], num_features: int, labels: np.ndarray | None, num_rows: int
+) -> Table:
+    """A table of columns, of which those behind the features are none."""
+    besides = {column.name: column for column in columns[num_features:]}
+    return Table(tuple(columns[:num_features]), labels, num_rows, besides)
 
 
 def _arrow_values(column: Any) -> Any:

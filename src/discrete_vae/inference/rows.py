@@ -255,9 +255,9 @@ def _reading(of_run: DataConfig, label_column: str | None) -> TableReading:
     """How a file is read: as the run's own; the columns of that which are no features it may lack."""
     own = TableReading.of(of_run) if isinstance(of_run, FileDataConfig) else TableReading()
     label = own.roles.label if label_column is None else label_column
-    optional = {*own.roles.ignored, label} - {label_column, None}
+    optional = {*own.roles.ignored, *own.roles.besides, label} - {label_column, None}
     names = frozenset(name for name in optional if name is not None)
-    return replace(own, roles=ColumnRoles(label, own.roles.ignored, names))
+    return replace(own, roles=ColumnRoles(label, own.roles.ignored, names, own.roles.besides))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:
