@@ -71,7 +71,7 @@ class Path:
             torch.set_num_threads(threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
 
-    def estimates(self, model, x, num_batches, *, num_importance_samples=1, seed=0):
+    def estimates(self, model, x, num_batches, *, num_importance_samples=1, seed=0, condition=None):
         """Estimates by batches of an ELBO's terms, or a higher bound's, and of its gradient.
 
         Args:
@@ -80,17 +80,20 @@ class Path:
             num_batches: How many.
             num_importance_samples: As `DiscreteVAE.elbo` has it.
             seed: Of the noise.
+            condition: c, (batch, column), of a model that has one.
 
         Yields:
             The means of reconstruction, KL of z and KL of h, (3,), and the `flat_gradient` of the bound's mean.
         """
         x = x.to(model.prior.bias.dtype)
+        condition = None if condition is None else condition.to(x.dtype)
         if self.make_step is None:
             generator = torch.Generator().manual_seed(seed)
             for _ in range(num_batches):
                 log_partition = enumerate_log_partition(model.prior)
                 bound = model.elbo(
                     x,
+                    condition=condition,
                     log_partition=log_partition,
                     num_importance_samples=num_importance_samples,
                     generator=generator,
@@ -110,6 +113,7 @@ class Path:
                 continuous=1.0,
                 num_importance_samples=num_importance_samples,
                 noise_key=(seed, batch),
+                condition=condition,
             )
             yield torch.tensor(means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
         if isinstance(step, RecordedStep) and not isinstance(model.prior, GraphBoltzmann):

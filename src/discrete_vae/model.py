@@ -36,6 +36,7 @@ from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
+from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder
@@ -107,6 +108,10 @@ _NARROWER = "Make the networks narrower (the settings called hidden), or use few
 class DiscreteVAE(nn.Module):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and q(z, zeta, h | x).
 
+    With a condition c it is p(x, h, zeta, z | c) = p(z) r(zeta|z) p(h|zeta,c) p(x|zeta,h,c), and q(z, zeta, h | x, c).
+    The prior does not read c, so codes mean the same for every c. Networks read e(c), the condition's features, behind
+    x's features and behind zeta, see `discrete_vae.nets.condition`.
+
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
     Args:
@@ -122,6 +127,8 @@ class DiscreteVAE(nn.Module):
             axes of both, one after the other.
         mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
             models read whose config or state is from a version without this argument.
+        condition: e(c); None for a model without a condition. The posterior then reads [features, e(c)], and the
+            hierarchy [zeta, e(c)] in place of zeta: their sizes count e(c) in.
 
     Attributes:
         config: The config that `from_config` built the model from; None for a model put together by hand.
@@ -137,6 +144,7 @@ class DiscreteVAE(nn.Module):
     """
 
     config: ModelConfig | None = None
+    condition: ConditionEmbedding | None
     mask: Mask = "observed"  # of models that were pickled before there was a choice
     _own: tuple[str, ...] = ()  # parts that the caller of from_config gave
     _version = 2  # of a state_dict; models of version 1 read masks that are 1 for what is observed
@@ -152,13 +160,20 @@ class DiscreteVAE(nn.Module):
         decoder: nn.Module | None = None,
         missing: bool = False,
         mask: Mask = "gaps",
+        condition: ConditionEmbedding | None = None,
     ) -> None:
         super().__init__()
+        num_latents = prior.num_units + (0 if condition is None else condition.num_features)
         if hierarchy is None:
-            hierarchy = NoHierarchy(num_latents=prior.num_units, num_features=posterior.num_features)
+            hierarchy = NoHierarchy(num_latents=num_latents, num_features=posterior.num_features)
+        read = (
+            "read the prior's {} units"
+            if condition is None
+            else "read {} units and features of the condition"
+        )
         for part, rule, found, wanted in (
             ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
-            ("hierarchy", "read the prior's {} units", hierarchy.num_latents, prior.num_units),
+            ("hierarchy", read, hierarchy.num_latents, num_latents),
             ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
         ):
             if found != wanted:
@@ -176,10 +191,16 @@ class DiscreteVAE(nn.Module):
         self.decoder = decoder
         self.likelihood = likelihood
         self.missing, self.mask = missing, mask
+        self.condition = condition
         self.pair_order = prior.pair_order(posterior.group_of_unit)
         # constants are made on the CPU, where their values can be looked at
         posterior.to(prior.bias.device)
         self.pair_order.to(prior.bias.device)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "condition" not in self._modules:  # nor in models that were pickled before there was one
+            self.condition = None
 
     def _load_from_state_dict(  # pyright: ignore[reportIncompatibleMethodOverride]
         self, state_dict: dict[str, Any], prefix: str, local_metadata: dict[str, Any], *rest: Any
@@ -216,8 +237,11 @@ class DiscreteVAE(nn.Module):
             rows_of_mask = likelihood.event_shape[0] if config.missing else 0
             shape = (first + rows_of_mask, *rest)
             read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
-            num_features = _count_features(read, shape)
-            hierarchy = instantiate(config.hierarchy, num_latents=prior.num_units, num_features=num_features)
+            condition = ConditionEmbedding(config.condition) if config.condition else None
+            of_condition = 0 if condition is None else condition.num_features
+            num_features = _count_features(read, shape) + of_condition
+            num_latents = prior.num_units + of_condition
+            hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)
             groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
             posterior = instantiate(
                 config.posterior.model_copy(update={"groups": groups}),
@@ -240,6 +264,7 @@ class DiscreteVAE(nn.Module):
                 decoder=decoder,
                 missing=config.missing,
                 mask=config.mask,
+                condition=condition,
             )
             model.config, model._own = config, own
             return model
@@ -260,13 +285,16 @@ class DiscreteVAE(nn.Module):
         return self.likelihood.event_shape
 
     @torch.no_grad()
-    def initialize_(self, x: Examples, observed: Tensor | None = None) -> None:
-        """Start from the statistics of the training data x: the likelihood's own, and the decoder's output.
+    def initialize_(
+        self, x: Examples, observed: Tensor | None = None, condition: Tensor | None = None
+    ) -> None:
+        """Start from the statistics of the training data: the likelihood's own, the condition's, the decoder's output.
 
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
         """
         start = self.likelihood.initialize_(*self._fitted(x, observed))
+        self._initialize_condition_(condition, len(x))
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)
@@ -277,14 +305,18 @@ class DiscreteVAE(nn.Module):
         return (fitted, None) if isinstance(fitted, SparseRows) else self.preprocess(fitted, observed)
 
     @torch.no_grad()
-    def make_independent_(self, x: Examples, observed: Tensor | None = None) -> None:
+    def make_independent_(
+        self, x: Examples, observed: Tensor | None = None, condition: Tensor | None = None
+    ) -> None:
         """Become the model in which features are independent, each with the law that fits the training data x.
 
         All weights of the prior and all matrices of the networks become 0: in evaluation mode q(z | x) = p(z), likewise
         of Gaussian layers, and the decoder returns its start whatever the latents are. Then the ELBO is log p(x), up to
-        what a transformation that depends on x adds. Only for a model that has not been trained.
+        what a transformation that depends on x adds; of a condition nothing is used. Only for a model that has not been
+        trained.
         """
         start = self.likelihood.fit_marginals_(*self._fitted(x, observed))
+        self._initialize_condition_(condition, len(x))
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():
                 if part is self.prior or parameter.dim() >= 2:
@@ -296,6 +328,11 @@ class DiscreteVAE(nn.Module):
                 "decoder", "must have initialize_output_", type(self.decoder).__name__, repair
             )
         initialize_output(start)
+
+    def _initialize_condition_(self, condition: Tensor | None, num_rows: int) -> None:
+        c = self.check_condition(condition, num_rows)
+        if self.condition is not None and c is not None:
+            self.condition.initialize_(c)
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -317,6 +354,7 @@ class DiscreteVAE(nn.Module):
         negative_phase: Tensor | None = None,
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
         num_importance_samples: int = 1,
         generator: torch.Generator | None = None,
     ) -> Elbo:
@@ -333,6 +371,8 @@ class DiscreteVAE(nn.Module):
                 too. Where neither is given it is enumerated if at most 12 units lie outside the prior's largest block;
                 otherwise the value is NaN, and the loss asks for the negative phase.
             observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
+            condition: c of p(x | c), (batch, column), or (1, column) for all examples, as `ConditionEmbedding.check`
+                wants it: with NaN for what is missing. A model has it if and only if it has `ModelConfig.condition`.
             num_importance_samples: k, for each draw of the binary latents; more than 1 needs Gaussian layers, or a
                 transformation without a spike.
             generator: Source of the noise; None means torch's global generator.
@@ -347,7 +387,8 @@ class DiscreteVAE(nn.Module):
         x, observed = self.preprocess(x, observed)
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
-        batch = Batch(x, observed, gradient, num_importance_samples, generator=generator)
+        c = self.check_condition(condition, len(x))
+        batch = Batch(x, observed, gradient, num_importance_samples, generator=generator, condition=c)
         terms = loss_terms(self, batch)
         self._check_terms_finite(*terms)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
@@ -364,6 +405,7 @@ class DiscreteVAE(nn.Module):
         negative_phase: Tensor | None = None,
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
         discrete: float = 1.0,
         continuous: float = 1.0,
         num_importance_samples: int = 1,
@@ -394,7 +436,8 @@ class DiscreteVAE(nn.Module):
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
         grad_outputs = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
         weight = grad_outputs[1] * len(x)
-        batch = Batch(x, observed, gradient, num_importance_samples, weight, generator)
+        c = self.check_condition(condition, len(x))
+        batch = Batch(x, observed, gradient, num_importance_samples, weight, generator, c)
         estimate = estimator.estimate(self, batch, grad_outputs)
         self._check_terms_finite(*estimate.terms)
         return estimate
@@ -407,11 +450,12 @@ class DiscreteVAE(nn.Module):
         *,
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
         chunk_size: int = 100,
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> LogLikelihood:
-        """Estimate log p(x) by importance sampling from the posterior, with zeta sampled as in training.
+        """Estimate log p(x), or log p(x | c), by importance sampling from the posterior, zeta sampled as in training.
 
         The networks use their running statistics, whatever mode the module is in. Of an example with unobserved
         entries it is the probability of those observed.
@@ -423,6 +467,7 @@ class DiscreteVAE(nn.Module):
             num_samples: Importance samples per example.
             log_partition: log Z of the prior, nats; None enumerates it where `elbo` does.
             observed: As in `elbo`.
+            condition: As in `elbo`.
             chunk_size: Samples that are in memory at a time.
             keys: One per example, from `discrete_vae.rng.key_to_seed`: its noise then depends on its key alone.
             generator: Source of the noise where there are no keys; None means torch's global generator.
@@ -440,7 +485,13 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
         with self.importance_sampler(log_partition) as sampler:
             weights = sampler.log_weights(
-                x, num_samples, chunk_size, observed=observed, keys=keys, generator=generator
+                x,
+                num_samples,
+                chunk_size,
+                observed=observed,
+                condition=condition,
+                keys=keys,
+                generator=generator,
             )
         return importance_weighted(weights)
 
@@ -468,10 +519,11 @@ class DiscreteVAE(nn.Module):
         x: Tensor,
         *,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Encoding:
-        """Draw z, zeta and h from the posterior, with running statistics, for x and observed as in `elbo`.
+        """Draw z, zeta and h from the posterior, with running statistics, for x, observed, condition as in `elbo`.
 
         A seed, an integer from 0 to 2^64 - 1, is short for a generator with that seed. Without either torch's global
         generator is the source of the noise, so each call differs.
@@ -481,11 +533,13 @@ class DiscreteVAE(nn.Module):
         """
         x, observed = self.preprocess(x, observed)
         generator = resolve_generator(seed, generator, x.device)
+        c = self.check_condition(condition, len(x))
         with eval_mode(self) as model:
-            features = model.read(x, observed)
+            features = model.read(x, observed, c)
             sample = model.posterior.rsample(features, generator=generator)
             self._check_finite("the posterior network's logits", sample.logits)
-            h = model.hierarchy.rsample(features, sample.zeta, generator=generator).h
+            zeta = model.hierarchy.with_condition(sample.zeta, features)
+            h = model.hierarchy.rsample(features, zeta, generator=generator).h
         return Encoding(sample.z, sample.zeta, sample.logits, self._check_finite("the posterior's h", h))
 
     @torch.no_grad()
@@ -494,6 +548,8 @@ class DiscreteVAE(nn.Module):
         x: Tensor,
         *,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
+        decoder_condition: Tensor | None = None,
         statistic: Statistic = "mean",
         seed: int | None = None,
         generator: torch.Generator | None = None,
@@ -501,12 +557,16 @@ class DiscreteVAE(nn.Module):
         """A statistic of p(x | zeta, h), (batch, *event), for one draw of zeta and h from the posterior of x.
 
         It is `decode` after `encode`, whose arguments it takes, with one source of noise; where the likelihood has an
-        exposure, at that of x, and not at the reference as `decode`.
+        exposure, at that of x, and not at the reference as `decode`. The decoder reads the decoder_condition, for
+        example x's batch as it would have been elsewhere; None is x's own condition.
         """
         check_statistic(statistic)
+        if decoder_condition is None:
+            decoder_condition = condition
         generator = resolve_generator(seed, generator, self.prior.bias.device)
-        drawn = self.encode(x, observed=observed, generator=generator)
-        return self._decode(drawn.zeta, drawn.h, statistic, generator, rows=self.preprocess(x, observed))[0]
+        drawn = self.encode(x, observed=observed, condition=condition, generator=generator)
+        c, rows = self.check_condition(decoder_condition, len(x)), self.preprocess(x, observed)
+        return self._decode(drawn.zeta, drawn.h, c, statistic, generator, rows=rows)[0]
 
     @torch.no_grad()
     def decode(
@@ -514,6 +574,7 @@ class DiscreteVAE(nn.Module):
         zeta: Tensor,
         h: Tensor | None = None,
         *,
+        condition: Tensor | None = None,
         statistic: Statistic = "mean",
         seed: int | None = None,
         generator: torch.Generator | None = None,
@@ -523,6 +584,7 @@ class DiscreteVAE(nn.Module):
         Args:
             zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
             h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew.
+            condition: As in `elbo`, (row, column), or (1, column) for all rows.
             statistic: "mean" is E[x | zeta, h], for bits probabilities; codes, being names, have none that is useful.
                 "mode" is the most probable x, feature by feature; "sample" is a draw of x.
             seed: As in `encode`, for the noise in h and x.
@@ -540,7 +602,8 @@ class DiscreteVAE(nn.Module):
         if h is not None:
             shape = (*zeta.shape[:-1], self.hierarchy.num_layers, self.hierarchy.num_units)
             h = check_tensor("h", h, shape).to(self.dtype)
-        return self._decode(zeta, h, statistic, generator)[0]
+        c = self.check_condition(condition, zeta.shape[-2])
+        return self._decode(zeta, h, c, statistic, generator)[0]
 
     @torch.no_grad()
     def sample(
@@ -549,6 +612,7 @@ class DiscreteVAE(nn.Module):
         *,
         z: Tensor | None = None,
         zeta: Tensor | None = None,
+        condition: Tensor | None = None,
         num_sweeps: int = 1000,
         seed: int | None = None,
         generator: torch.Generator | None = None,
@@ -560,6 +624,7 @@ class DiscreteVAE(nn.Module):
             z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
                 at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
             zeta: Smoothed states to decode, (n, unit), which belong to the given z; None draws them from r(zeta|z).
+            condition: As in `elbo`, (n, column), or (1, column) for all draws. z and zeta do not depend on it.
             num_sweeps: Sweeps of these chains.
             seed: As in `encode`.
             generator: Source of all noise.
@@ -590,13 +655,14 @@ class DiscreteVAE(nn.Module):
             zeta = self.smoothing.sample_zeta(z, generator=generator)
         else:
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
-        mean, h = self._decode(zeta, None, "mean", generator)
+        mean, h = self._decode(zeta, None, self.check_condition(condition, len(zeta)), "mean", generator)
         return ModelSample(mean, z, zeta, h)
 
     def _decode(
         self,
         zeta: Tensor,
         h: Tensor | None,
+        condition: Tensor | None,
         statistic: Statistic,
         generator: torch.Generator | None,
         *,
@@ -606,6 +672,7 @@ class DiscreteVAE(nn.Module):
         check_finite_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
+            zeta = model.with_condition(zeta, condition)
             if h is None:
                 h = model.hierarchy.sample(zeta, generator=generator)
             parameters = model.parameters_of(model.hierarchy.decoder_input(zeta, h))
@@ -735,8 +802,34 @@ class DiscreteVAE(nn.Module):
         )
         return x.to(torch.promote_types(self.dtype, torch.float32)), observed
 
-    def read(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """Encode a checked batch as the posterior and the Gaussian layers read it, (batch, feature)."""
+    def check_condition(self, condition: object, num_rows: int) -> Tensor | None:
+        """Check a condition, see `ConditionEmbedding.check`; None if and only if the model has none."""
+        self._check_has_condition(condition)
+        return None if self.condition is None else self.condition.check(condition, num_rows)
+
+    def _check_has_condition(self, condition: object) -> None:
+        """Refuse a condition that the model does not have, or one that is left out."""
+        if condition is not None and self.condition is None:
+            repair = "Leave it out, or build the model with ModelConfig.condition."
+            raise InvalidInputError("condition", "must be left out for a model without one", "some", repair)
+        if condition is None and self.condition is not None:
+            rule = f"must hold {', '.join(self.condition.names)[:80]} for a model of p(x | c)"
+            repair = "Give (example, column); NaN is a missing value."
+            raise InvalidInputError("condition", rule, "None", repair)
+
+    def with_condition(self, zeta: Tensor, condition: Tensor | None) -> Tensor:
+        """[zeta, e(c)] for the hierarchy, (..., row, latent), of zeta and a checked condition, (row, column)."""
+        self._check_has_condition(condition)
+        if self.condition is None or condition is None:
+            return zeta
+        return self.hierarchy.with_condition(zeta, self.condition(condition))
+
+    def read(self, x: Tensor, observed: Tensor | None, condition: Tensor | None = None) -> Tensor:
+        """Encode a checked batch as the posterior and the Gaussian layers read it, (batch, feature).
+
+        A model with a condition has e(c) behind the encoder's features.
+        """
+        self._check_has_condition(condition)
         given = self.likelihood.network_input(x, observed)
         if self.missing:
             gaps = self.mask == "gaps"
@@ -746,7 +839,12 @@ class DiscreteVAE(nn.Module):
                 mask = (~observed if gaps else observed).to(x.dtype)
             given = torch.cat([given, mask], dim=1)
         features = self.encoder(given.to(self.dtype))
-        return check_tensor("the encoder's output", features, (len(x), self.posterior.num_features))
+        if self.condition is None or condition is None:
+            return check_tensor("the encoder's output", features, (len(x), self.posterior.num_features))
+        size = self.posterior.num_features - self.condition.num_features
+        check_tensor("the encoder's output", features, (len(x), size))
+        of_condition = self.condition(condition)
+        return torch.cat([features.to(of_condition.dtype), of_condition], -1)
 
     def parameters_of(self, latents: Tensor) -> Tensor:
         """Decode latents with any leading axes to the likelihood's parameters, (..., *parameter_shape)."""

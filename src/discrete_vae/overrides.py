@@ -22,6 +22,7 @@ from discrete_vae.config.base import Record, rule_of
 from discrete_vae.errors import InvalidInputError
 
 _FIXED = {"kind", "name", "size"}  # not settings: the slot's own option, and what the experiment is called
+_OF_DATA = {"model.condition"}  # nor these, which follow from the data's columns
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def walk(
                 yield from walk(member, f"{path}.", (path, kind))
         elif records:
             yield from walk(records[0], f"{path}.", owner)
-        elif name not in _FIXED:
+        elif name not in _FIXED and path not in _OF_DATA:
             yield Setting(path, field, owner)
 
 

@@ -209,8 +209,9 @@ class Posterior(nn.Module, ABC):
     """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x) over groups of units, each q(z_j | .) factorial.
 
     A subclass draws group after group and says in which group each unit is; `discrete_vae.testing.contracts` checks
-    that what it draws is what it says. It reads the encoder's features, never x. In place of r a transformation may
-    have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see `discrete_vae.smoothing.base`.
+    that what it draws is what it says. It reads the encoder's features, never x, with those of a condition behind them.
+    In place of r a transformation may have a q(zeta_j | z_j, x), whose parameters are then the subclass's to make, see
+    `discrete_vae.smoothing.base`.
 
     Args:
         num_features: Length of the last axis of the features.

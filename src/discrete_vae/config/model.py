@@ -472,6 +472,10 @@ class ModelConfig(Record):
         description="Bits that the encoder reads behind the values where entries may be unobserved: 1 for a gap, or 1 "
         "for what is observed, as in models whose file does not say.",
     )
+    condition: tuple[ColumnConfig, ...] = Field(
+        default=(),
+        description="Columns c of a model of p(x | c); all read them but the prior of the binary latents.",
+    )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
     encoder: EncoderConfig = FlattenEncoderConfig()

@@ -147,6 +147,8 @@ class TrainingBatches:
         self._missing = dataset.dynamic and summarize(dataset.train).num_missing > 0
         self._train = dataset.train.to(device)
         self._weights = dataset.weights.get("train")
+        condition = dataset.conditions.get("train")
+        self._condition = None if condition is None else condition.to(device)
         self._share = slice(None) if share is None else share
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -174,6 +176,10 @@ class TrainingBatches:
         rows = self._train[self.indices(step)]  # all, so that the bits do not depend on who wants them
         generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
         return binarize(rows, missing=self._missing, generator=generator)[self._share]
+
+    def condition(self, step: int) -> Tensor | None:
+        """The condition of the examples of a step, (batch, column) float32; None for data without one."""
+        return None if self._condition is None else self._condition[self.indices(step)[self._share]]
 
 
 def _steps_per_epoch(num_examples: int, batch_size: int) -> int:

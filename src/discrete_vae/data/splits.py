@@ -65,6 +65,8 @@ class DataSplits(ShowsShapes):
         schema: How the columns of a table became numbers; None for values as they stand in a file.
         weights: How often the population has each example, by part, (example,) from 0, up to a common factor; parts
             without weights count each example alike. Examples of weight 0 are left out of the part.
+        conditions: c of p(x | c) by part, (example, column) float32 with NaN for missing values, the columns those of
+            `ModelConfig.condition`; empty where nothing is conditioned on.
     """
 
     name: str
@@ -77,6 +79,7 @@ class DataSplits(ShowsShapes):
     labels: Mapping[str, np.ndarray] = field(default_factory=dict)
     schema: TableSchema | None = None
     weights: Mapping[str, np.ndarray] = field(default_factory=dict)
+    conditions: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.weights:
@@ -92,7 +95,7 @@ class DataSplits(ShowsShapes):
 
     def _leave_out_weightless(self) -> None:
         parts: dict[str, Any] = {}
-        weights, labels = {}, dict(self.labels)
+        weights, labels, conditions = {}, dict(self.labels), dict(self.conditions)
         for part, given in self.weights.items():
             if part not in PARTS:
                 raise InvalidInputError(
@@ -104,7 +107,9 @@ class DataSplits(ShowsShapes):
             if len(kept) < len(found):
                 parts[part] = getattr(self, part)[torch.from_numpy(kept)]
                 labels |= {part: self.labels[part][kept]} if part in self.labels else {}
-        for name, value in (parts | {"weights": weights, "labels": labels}).items():
+                conditions |= {part: conditions[part][torch.from_numpy(kept)]} if part in conditions else {}
+        parts |= {"weights": weights, "labels": labels, "conditions": conditions}
+        for name, value in parts.items():
             object.__setattr__(self, name, value)  # of a frozen record
 
     @property
@@ -258,10 +263,11 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     counts = {"train": training.num_examples, "valid": training.num_validation_examples}
     names = {"train": "training.num_examples", "valid": "training.num_validation_examples"}
     parts = {part: _chosen(getattr(dataset, part), count, names[part]) for part, count in counts.items()}
-    weights = {
-        part: _chosen(each, counts.get(part), names.get(part, part)) for part, each in dataset.weights.items()
-    }
-    return replace(dataset, **parts, weights=weights)
+    weights, conditions = (
+        {part: _chosen(each, counts.get(part), names.get(part, part)) for part, each in of_parts.items()}
+        for of_parts in (dataset.weights, dataset.conditions)
+    )
+    return replace(dataset, **parts, weights=weights, conditions=conditions)
 
 
 def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
@@ -377,6 +383,7 @@ def check_compatible(model: ModelConfig, dataset: DataSplits) -> None:
     """
     for part in PARTS:
         _check_part(model.likelihood, dataset, part)
+        _check_condition(model, dataset, part)
     if model.missing:
         return
     for part, values in dataset.summaries.items():
@@ -384,6 +391,19 @@ def check_compatible(model: ModelConfig, dataset: DataSplits) -> None:
             repair = "Set --model.missing true for a model that reads which values are there."
             received = f"{values.num_missing} of {values.num_values}"
             raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
+
+
+def _check_condition(model: ModelConfig, dataset: DataSplits, part: str) -> None:
+    """Check that a part has the columns of the model's condition, or none as the model."""
+    found = dataset.conditions.get(part)
+    wanted = (len(getattr(dataset, part)), len(model.condition))
+    shape = None if found is None else tuple(found.shape)
+    if shape != (wanted if model.condition else None):
+        rule = (
+            f"must be of shape {wanted}, as the model's condition" if model.condition else "must be left out"
+        )
+        repair = "Give the data and the model the same columns."
+        raise InvalidInputError(f"{_name(dataset, part)} conditions", rule, shape or "none", repair)
 
 
 def likelihood_for(kind: str, dataset: DataSplits) -> LikelihoodConfig:

@@ -104,6 +104,7 @@ def evaluate_log_likelihood(
     *,
     log_partition: float,
     num_samples: int,
+    condition: Tensor | None = None,
     log_partition_std_error: float = 0.0,
     max_memory: float = 512.0,
     seed: int = 0,
@@ -124,6 +125,7 @@ def evaluate_log_likelihood(
         x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         log_partition: log Z of the prior, nats.
         num_samples: Importance samples per example.
+        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
         log_partition_std_error: Its standard error, nats; carried into the result.
         max_memory: Budget for the intermediate values of the networks, MiB.
         seed: Seed of the noise.
@@ -138,6 +140,7 @@ def evaluate_log_likelihood(
     check_positive_int("num_samples", num_samples)
     check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
     chunk_size = samples_in_memory(model, max_memory)
+    c = model.check_condition(condition, len(x))
     parts = torch.zeros(len(x), 4, dtype=torch.float64)
     total = 0.0
     own = list(shard_indices(len(x)))
@@ -149,7 +152,8 @@ def evaluate_log_likelihood(
             # always as many, so that no digit depends on who the others are
             filled = rows + rows[-1:] * (together - len(rows))
             noise = [key_to_seed(seed, _STREAM, indices[row]) for row in filled]
-            weights = sampler.log_weights(x[filled], num_samples, chunk_size, keys=noise)
+            of_rows = None if c is None else c[filled]
+            weights = sampler.log_weights(x[filled], num_samples, chunk_size, condition=of_rows, keys=noise)
             estimate = importance_weighted(weights)
             values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain
             parts[rows] = torch.stack(values, 1)[: len(rows)].cpu()
@@ -292,6 +296,7 @@ def evaluate_elbo(
     x: Examples,
     *,
     log_partition: float,
+    condition: Tensor | None = None,
     log_partition_std_error: float = 0.0,
     num_samples: int = 1,
     num_importance_samples: int = 1,
@@ -310,6 +315,7 @@ def evaluate_elbo(
     parts = elbo_parts(
         model,
         x,
+        condition=condition,
         log_partition=log_partition,
         num_samples=num_samples,
         num_importance_samples=num_importance_samples,
@@ -326,6 +332,7 @@ def elbo_parts(
     x: Examples,
     *,
     log_partition: float,
+    condition: Tensor | None = None,
     num_samples: int = 1,
     num_importance_samples: int = 1,
     seed: int = 0,
@@ -333,6 +340,7 @@ def elbo_parts(
     """Reconstruction, discrete and continuous KL of each example, (example, 3) float64, nats; see `evaluate_elbo`."""
     check_rows("x", x)
     check_positive_int("num_samples", num_samples)
+    c = model.check_condition(condition, len(x))
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model) as model:
         for draw in range(num_samples):
@@ -342,6 +350,7 @@ def elbo_parts(
                 generator = keyed_generator(seed, _ELBO_STREAM, draw, first, device=x.device)
                 elbo = model.elbo(
                     x[rows],
+                    condition=None if c is None else c[rows],
                     log_partition=log_partition,
                     num_importance_samples=num_importance_samples,
                     generator=generator,

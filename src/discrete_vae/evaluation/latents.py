@@ -55,11 +55,13 @@ class LatentUsage(ShowsShapes):
 
 
 @torch.no_grad()
-def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage:
+def latent_usage(
+    model: DiscreteVAE, x: Tensor, *, condition: Tensor | None = None, seed: int = 0
+) -> LatentUsage:
     """Look at the posteriors of examples, with the networks' running statistics.
 
-    ``x`` is (example, feature) or in the event's shape, with NaN for missing values; ``seed`` is that of the draws that
-    later groups and layers are conditioned on.
+    ``x`` is (example, feature) or in the event's shape, with NaN for missing values, ``condition`` c of p(x | c),
+    (example, column) or (1, column); ``seed`` is that of the draws that later groups and layers are conditioned on.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -69,15 +71,18 @@ def latent_usage(model: DiscreteVAE, x: Tensor, *, seed: int = 0) -> LatentUsage
     """
     check_examples("x", x)
     sums: list[Tensor] = []
+    c = model.check_condition(condition, len(x))
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             rows, observed = validate_batch(
                 x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing
             )
             generator = keyed_generator(seed, _STREAM, first, device=rows.device)
-            features = model.read(rows.to(model.dtype), observed)
+            of_rows = None if c is None else c[first : first + _BATCH_SIZE]
+            features = model.read(rows.to(model.dtype), observed, of_rows)
             drawn = model.posterior.rsample(features, generator=generator)
-            below = model.hierarchy.rsample(features, drawn.zeta, generator=generator)
+            zeta = model.hierarchy.with_condition(drawn.zeta, features)
+            below = model.hierarchy.rsample(features, zeta, generator=generator)
             logits = drawn.logits.double()
             kl = below.posterior.kl_to(below.prior).double()
             found = torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)
@@ -123,6 +128,7 @@ def flip_effects(
     model: DiscreteVAE,
     x: Tensor,
     *,
+    condition: Tensor | None = None,
     scale: Tensor | None = None,
     seed: int = 0,
     report: Callable[[int], None] | None = None,
@@ -136,6 +142,7 @@ def flip_effects(
     Args:
         model: The model; its networks use their running statistics.
         x: (example, feature) or in the event's shape; some hundred examples suffice.
+        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
         scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
         seed: Seed of all noise.
         report: Called after each unit with the number done.
@@ -144,11 +151,11 @@ def flip_effects(
     unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
     if scale is not None:
         unit = check_tensor("scale", scale, (model.likelihood.num_features,)).to(unit)
-    code = model.encode(x, generator=keyed_generator(seed, _CODES, device=device))
+    code = model.encode(x, condition=condition, generator=keyed_generator(seed, _CODES, device=device))
 
     def decoded(zeta: Tensor) -> Tensor:
         layers = keyed_generator(seed, _LAYERS, device=device)
-        return model.decode(zeta, generator=layers).flatten(1).double() / unit
+        return model.decode(zeta, condition=condition, generator=layers).flatten(1).double() / unit
 
     before = decoded(code.zeta)
     rows = []

@@ -193,6 +193,7 @@ def generated_examples(
         generator = keyed_generator(seed, _GENERATED_STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
         with eval_mode(model) as still:
+            zeta = still.with_condition(zeta, None)  # a condition would be needed for each row
             h = still.hierarchy.sample(zeta, generator=generator)
             parameters = still.decoder(still.hierarchy.decoder_input(zeta, h))
         rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())

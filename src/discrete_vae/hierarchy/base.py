@@ -144,14 +144,26 @@ class ManyDraws(ShowsShapes):
 class Hierarchy(nn.Module, ABC):
     """Layers h of continuous latents given zeta: their prior, their posterior, and what the decoder reads of them.
 
-    Everything here reads zeta and never z.
+    Everything here reads zeta and never z. Of a model with a condition c, zeta stands throughout for [zeta, e(c)], as
+    `with_condition` joins them: so prior, posterior and decoder read c.
     """
 
-    num_latents: int  # length of the last axis of zeta
+    num_latents: int  # length of the last axis of zeta, and of the condition's features behind it
     num_features: int  # length of the last axis of the encoder's features
     num_layers: int
     num_units: int  # of each layer
     decoder_size: int  # length of the last axis of `decoder_input`
+
+    def with_condition(self, zeta: Tensor, features: Tensor) -> Tensor:
+        """[zeta, e(c)], (..., batch, latent), of zeta, (..., batch, unit); zeta itself where there is no condition.
+
+        e(c) is the end of the features, (batch, feature) or (1, feature): those of `DiscreteVAE.read`, or e(c) alone.
+        """
+        size = self.num_latents - zeta.shape[-1]
+        if size == 0:
+            return zeta
+        of_condition = features[..., features.shape[-1] - size :].to(zeta.dtype)
+        return torch.cat([zeta, of_condition.expand(*zeta.shape[:-1], size)], -1)
 
     @abstractmethod
     def rsample(

@@ -87,7 +87,7 @@ def _with_layers(
 ) -> Latents:
     z, zeta, logits, log_prob = binary
     model._check_finite("the posterior network's logits", logits)
-    below = model.hierarchy.rsample(features, zeta, generator=noise)
+    below = model.hierarchy.rsample(features, model.hierarchy.with_condition(zeta, features), generator=noise)
     h = model._check_finite("the posterior's h", below.h)
     return Latents(z, zeta, logits, h, below.decoder_input, below.prior, below.log_ratio() - log_prob)
 
@@ -133,6 +133,7 @@ def encode_rows(
     model: DiscreteVAE,
     x: Examples,
     *,
+    condition: Tensor | None = None,
     draw: bool = False,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -144,6 +145,7 @@ def encode_rows(
     Args:
         model: The model.
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
+        condition: c of p(x | c), (row, column), or (1, column) for all rows, of a model that has one.
         draw: Draw from the posterior.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
@@ -161,8 +163,8 @@ def encode_rows(
     """
     with eval_mode(model) as model:
 
-        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
-            features = model.read(*model.preprocess(batch, None))
+        def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
+            features = model.read(*model.preprocess(batch, None), c)
             noise = RowNoise(rows, seed, _ENCODE_STREAM)
             found = drawn(model, features, noise) if draw else most_probable(model, features)
             return {
@@ -172,7 +174,9 @@ def encode_rows(
                 "continuous": found.h.float(),
             }
 
-        found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
+        found = in_batches(
+            model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report
+        )
     return Codes(packed=np.packbits(found["bits"], axis=1), **found)
 
 
@@ -183,6 +187,8 @@ def reconstruct_rows(
     model: DiscreteVAE,
     x: Examples,
     *,
+    condition: Tensor | None = None,
+    decoder_condition: Tensor | None = None,
     statistic: Statistic = "mean",
     num_draws: int = 1,
     code: bool = False,
@@ -199,6 +205,9 @@ def reconstruct_rows(
     Args:
         model: The model.
         x: (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values, which are filled.
+        condition: As in `encode_rows`.
+        decoder_condition: The c that the decoder reads, likewise: the rows as they would be under another one. None is
+            the rows' own.
         statistic: "mean", "mode" or "sample", see `discrete_vae.DiscreteVAE.decode`.
         num_draws: Draws of the latents, over which means are averaged; 1 for a mode or a sample.
         code: Take the latents of the most probable code, as `encode_rows` gives them, in place of draws.
@@ -220,17 +229,23 @@ def reconstruct_rows(
     if check_positive_int("num_draws", num_draws) > 1 and (statistic != "mean" or code):
         what = "a code, which is not drawn" if code else f"a {statistic}: those of several draws have no mean"
         raise InvalidInputError("num_draws", f"must be 1 for {what}", num_draws, "Leave it out.")
+    conditions = [condition, condition if decoder_condition is None else decoder_condition]
     with eval_mode(model) as model:
 
-        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+        def compute(
+            batch: Tensor, rows: Sequence[int], c: Tensor | None, decoded: Tensor | None
+        ) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None)
-            features = model.read(opened, observed)
+            features = model.read(opened, observed, c)
             likelihood, total = model.likelihood, torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
                 latents = most_probable(model, features) if code else drawn(model, features, noise)
-                parameters = model.parameters_of(latents.decoder_input)
-                parameters = likelihood.at_exposure(parameters, opened, observed)
+                latent = latents.decoder_input
+                if decoded is not None:
+                    zeta = model.with_condition(latents.zeta, decoded)
+                    latent = model.hierarchy.decoder_input(zeta, latents.h)
+                parameters = likelihood.at_exposure(model.parameters_of(latent), opened, observed)
                 if statistic == "mean":
                     found = likelihood.expected_statistics(parameters)
                 elif statistic == "mode":
@@ -241,7 +256,9 @@ def reconstruct_rows(
             total = total / num_draws
             return {"x": likelihood.point_estimate(total, total)[0] if statistic == "mean" else total}
 
-        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+        return in_batches(
+            model, x, compute, conditions=conditions, numbers=numbers, batch_size=batch_size, report=report
+        )["x"]
 
 
 # Examples freed of noise.
@@ -269,6 +286,7 @@ def denoise_rows(
     model: DiscreteVAE,
     x: Tensor,
     *,
+    condition: Tensor | None = None,
     noise: float | None = None,
     num_draws: int = 20,
     seed: int = 0,
@@ -290,6 +308,7 @@ def denoise_rows(
     Args:
         model: The model.
         x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
+        condition: As in `encode_rows`.
         noise: Probability f that a bit is flipped, above 0 and at most 1/2, for models of bits; None does not know it.
         num_draws: Draws of the latents per example.
         seed: Seed of the draws.
@@ -308,9 +327,9 @@ def denoise_rows(
             raise InvalidInputError("noise", rule, f"{noise:g}", "Give noisy examples alone.")
     with eval_mode(model) as model:
 
-        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+        def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=noise is not None)
-            features = model.read(opened, observed)
+            features = model.read(opened, observed, c)
             means, weights = [], []
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
@@ -329,7 +348,9 @@ def denoise_rows(
             total = (shares * torch.stack(means)).sum(0)
             return {"x": model.likelihood.point_estimate(total, total)[0]}
 
-        return in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)["x"]
+        return in_batches(
+            model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report
+        )["x"]
 
 
 def _clean(mean: Tensor, y: Tensor, observed: Tensor | None, flips: float) -> tuple[Tensor, Tensor]:

@@ -130,6 +130,7 @@ def evaluate_model(
     x: Tensor,
     config: EvaluationConfig,
     *,
+    condition: Tensor | None = None,
     chains: Tensor | None = None,
     train: Examples | None = None,
     indices: Sequence[int] | None = None,
@@ -144,6 +145,7 @@ def evaluate_model(
         model: The model.
         x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
         config: Numbers of samples, chains and temperatures, and the seed.
+        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
         chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
         train: Training examples, for the baseline of independent features; None leaves it out.
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
@@ -164,12 +166,14 @@ def evaluate_model(
     settings: dict[str, Any] = of_z | {"seed": config.seed}
     dtype = DTYPES[precision_for(model, config.precision, model.prior.bias.device, rows=config.num_samples)]
     keys = range(len(x)) if indices is None else indices
+    c = model.check_condition(condition, len(x))
 
     def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
         sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
         with precision_of_products(of_model, dtype):
+            of_rows = None if c is None else c[rows]
             return evaluate_log_likelihood(
-                of_model, x[rows], indices=keys[rows], report=report, **sizes, **settings
+                of_model, x[rows], condition=of_rows, indices=keys[rows], report=report, **sizes, **settings
             )
 
     def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
@@ -187,7 +191,7 @@ def evaluate_model(
     _check_weights(trained)
     limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
     with precision_of_products(model, dtype):
-        elbo = evaluate_elbo(model, x, num_samples=_ELBO_DRAWS, weights=given, **settings)
+        elbo = evaluate_elbo(model, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
     baseline = None
     if train is not None:
         of_both = {"train_weights": train_weights, "weights": given}
@@ -398,9 +402,11 @@ def evaluate_run(
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
     x, chains = dataset.test[indices], loaded.chains.step(config.num_chain_sweeps)
+    condition = dataset.conditions.get("test")
+    given = () if condition is None else (condition[indices],)
     parts = None
     if parts_folder is not None:
-        tensors = *loaded.model.state_dict().values(), chains, x, torch.from_numpy(indices)
+        tensors = *loaded.model.state_dict().values(), chains, x, torch.from_numpy(indices), *given
         key = about | {
             "trained": loaded.config.model_dump(mode="json", exclude={"evaluation"}),
             "tensors": _digest(tensors),
@@ -412,6 +418,7 @@ def evaluate_run(
         loaded.model,
         x.to(device),
         config,
+        condition=given[0].to(device) if given else None,
         chains=chains,
         train=dataset.train,
         indices=indices.tolist(),

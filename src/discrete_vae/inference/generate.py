@@ -177,6 +177,7 @@ def fit_classes(
     x: Examples,
     labels: np.ndarray,
     *,
+    condition: Tensor | None = None,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
     report: Report | None = None,
@@ -187,12 +188,13 @@ def fit_classes(
         model: The model.
         x: As in `discrete_vae.encode_rows`.
         labels: (row,) numbers or words.
+        condition: As in `discrete_vae.encode_rows`.
         seed: Seed of the draws, and of the examples that are held out.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         report: Likewise.
 
     """
-    codes = encode_rows(model, x, draw=True, seed=seed, numbers=numbers, report=report)
+    codes = encode_rows(model, x, condition=condition, draw=True, seed=seed, numbers=numbers, report=report)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
     return fit_class_model(latents.numpy(), labels, seed=seed)
 
@@ -229,6 +231,7 @@ def generate(
     *,
     classes: ClassModel | None = None,
     wanted: Sequence[int] = (),
+    condition: Tensor | None = None,
     statistic: Statistic = "sample",
     num_sweeps: int = 100,
     max_rounds: int = 2000,
@@ -247,6 +250,7 @@ def generate(
         count: Examples; of each wanted class, if there are classes.
         classes: What class latents are of: z and h side by side, see `latents_of_classes`; or z alone, by its size.
         wanted: Places of the classes that are wanted.
+        condition: c of p(x | c), (1, column), of a model that has one; states of the prior do not depend on it.
         statistic: "sample" draws x; "mean" and "mode" are those of p(x | zeta, h).
         num_sweeps: Sweeps from one round of all chains to the next, and before the first.
         max_rounds: Rounds after which a class that has not come up often enough is given up.
@@ -261,6 +265,7 @@ def generate(
     """
     check_positive_int("count", count)
     check_statistic(statistic)
+    c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
     groups = list(wanted) if classes is not None else [0]
     size, units = model.likelihood.num_features, model.prior.num_units
     check_memory("count", (4 * size + units) * count * len(groups), "Ask for fewer examples.")
@@ -274,7 +279,7 @@ def generate(
             noise = keyed_generator(seed, _GENERATE_STREAM, number, first, device=block.device)
             zeta = model.smoothing.sample_zeta(block, generator=noise)
             with eval_mode(model) as still:
-                h = still.hierarchy.sample(zeta, generator=noise)
+                h = still.hierarchy.sample(still.with_condition(zeta, c), generator=noise)
             if classes is None:
                 drawn = torch.zeros(len(block), dtype=torch.long, device=block.device)
             else:
@@ -283,7 +288,9 @@ def generate(
             for group in groups:
                 places = (drawn == group).nonzero().flatten()[: count - found[group]]
                 if len(places):
-                    decoded = model.decode(zeta[places], h[places], statistic=statistic, generator=noise)
+                    decoded = model.decode(
+                        zeta[places], h[places], condition=c, statistic=statistic, generator=noise
+                    )
                     codes = block[places].cpu().numpy().astype(np.uint8)
                     kept[group].append((decoded.float().cpu().numpy(), codes))
                     found[group] += len(places)
@@ -404,7 +411,13 @@ class LatentPath(ShowsShapes):
 
 @torch.no_grad()
 def interpolate(
-    model: DiscreteVAE, start: Tensor, end: Tensor, *, path: PathKind = "flips", num_steps: int = 11
+    model: DiscreteVAE,
+    start: Tensor,
+    end: Tensor,
+    *,
+    condition: Tensor | None = None,
+    path: PathKind = "flips",
+    num_steps: int = 11,
 ) -> LatentPath:
     """A path of latents from one example to another, and the means of x along it.
 
@@ -419,6 +432,7 @@ def interpolate(
         model: The model.
         start: The first example, (1, feature) or (1, *event).
         end: The last example.
+        condition: c of p(x | c), (1, column), of the whole path, for a model that has one.
         path: "flips", with as many steps as bits differ, and the first; or "straight".
         num_steps: Steps of a straight path, or of one between examples of the same code; at least 2, the ends.
 
@@ -434,11 +448,13 @@ def interpolate(
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
     with eval_mode(model) as model:
-        ends = first, last = _end(model, "start", start), _end(model, "end", end)
+        c = model.check_condition(condition, 1)
+        ends = first, last = _end(model, "start", start, c), _end(model, "end", end, c)
         order = order_of_flips(model.prior, first.z[0], last.z[0])[0] if path == "flips" else []
         bits, zeta = _codes(first, last, order, num_steps)
-        h = _layers(model, ends, zeta)
-        mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(zeta, h)))
+        latents = model.with_condition(zeta, c)
+        h = _layers(model, ends, latents)
+        mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(latents, h)))
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
     shown = model._check_finite("the decoder's mean", mean)
     return LatentPath(
@@ -451,13 +467,13 @@ def interpolate(
     )
 
 
-def _end(model: DiscreteVAE, name: str, x: Tensor) -> Latents:
+def _end(model: DiscreteVAE, name: str, x: Tensor, c: Tensor | None) -> Latents:
     """The most probable code of the one example."""
     examples = check_examples(name, x)
     opened, observed = model.preprocess(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
-    return most_probable(model, model.read(opened, observed))
+    return most_probable(model, model.read(opened, observed, c))
 
 
 def _codes(first: Latents, last: Latents, order: Sequence[int], num_steps: int) -> tuple[Tensor, Tensor]:
@@ -479,7 +495,7 @@ def _codes(first: Latents, last: Latents, order: Sequence[int], num_steps: int) 
 
 
 def _layers(model: DiscreteVAE, ends: Sequence[Latents], zeta: Tensor) -> Tensor:
-    """The Gaussian layers at each step, (step, layer, unit)."""
+    """The Gaussian layers at each step, (step, layer, unit), of zeta with a condition beside it if there is one."""
     if model.hierarchy.num_layers == 0:
         return model.hierarchy.sample(zeta)
     laws = [each.layers_given_zeta for each in ends]

@@ -97,8 +97,9 @@ Report: TypeAlias = Callable[[int], None]
 def in_batches(
     model: DiscreteVAE,
     x: Examples,
-    compute: Callable[[Tensor, Sequence[int]], Mapping[str, Tensor]],
+    compute: Callable[..., Mapping[str, Tensor]],
     *,
+    conditions: Sequence[Tensor | None] = (),
     numbers: Sequence[int] | np.ndarray | None = None,
     batch_size: int | None = None,
     report: Report | None = None,
@@ -112,8 +113,11 @@ def in_batches(
     Args:
         model: The model; in evaluation mode meanwhile, for all threads.
         x: (example, feature) or (example, *event), on any device.
-        compute: Takes a batch on the model's device, and its examples' numbers; returns tensors by name, each
-            (example of the batch, ...). Names, shapes and dtypes must be the same for every batch.
+        compute: Takes a batch on the model's device, its examples' numbers and its rows of each of the conditions;
+            returns tensors by name, each (example of the batch, ...). Names, shapes and dtypes must be the same for
+            every batch.
+        conditions: Each c of p(x | c), (example, column), or (1, column) for all, on any device; None for a model
+            without.
         numbers: Numbers of the examples, which key the noise; None means from 0.
         batch_size: Examples of a batch; None takes up to 256, as many as 512 MiB have room for.
         report: Called after each batch.
@@ -133,6 +137,7 @@ def in_batches(
         batch_size = min(_LARGEST_BATCH, samples_in_memory(model, _MAX_MEMORY))
     size = check_positive_int("batch_size", batch_size)
     device = model.prior.bias.device
+    checked = [model.check_condition(c if c is None else c.to(device), len(x)) for c in conditions]
     whole: dict[str, Tensor] = {}
     firsts = range(0, len(x), size)
     own = shard_indices(len(firsts))
@@ -140,7 +145,8 @@ def in_batches(
         for done, batch in enumerate(own or [0], start=1):  # without a share: for the form of the results
             places = list(range(firsts[batch], min(firsts[batch] + size, len(x))))
             filled = places + places[-1:] * (size - len(places))
-            found = compute(x[filled].to(device), [own_numbers[place] for place in filled])
+            given = [None if c is None else c[filled] for c in checked]
+            found = compute(x[filled].to(device), [own_numbers[place] for place in filled], *given)
             if not whole:
                 whole = _room_for(found, len(x))
             if batch in own:

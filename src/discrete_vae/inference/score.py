@@ -68,6 +68,7 @@ def score_rows(
     x: Examples,
     *,
     log_partition: float,
+    condition: Tensor | None = None,
     num_samples: int = 100,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -82,6 +83,7 @@ def score_rows(
         model: The model.
         x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values, which do not count.
         log_partition: log Z of the prior, nats.
+        condition: c of p(x | c), (row, column), or (1, column) for all rows, of a model that has one.
         num_samples: Importance samples per example; value is a lower bound in expectation that rises with them.
         seed: Seed of the noise.
         numbers: Numbers of the examples, which key the noise; None means from 0.
@@ -97,9 +99,11 @@ def score_rows(
     """
     check_rows("x", x)
     check_number("log_partition", log_partition, repair=_REPAIR)
+    device = model.prior.bias.device
     found = evaluate_log_likelihood(
         model,
-        x.to(model.prior.bias.device),
+        x.to(device),
+        condition=None if condition is None else condition.to(device),
         log_partition=log_partition,
         num_samples=num_samples,
         seed=seed,
@@ -115,6 +119,7 @@ def elbo_rows(
     x: Examples,
     *,
     log_partition: float,
+    condition: Tensor | None = None,
     num_samples: int = 10,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -127,6 +132,7 @@ def elbo_rows(
         model: The model.
         x: As in `score_rows`.
         log_partition: Likewise.
+        condition: Likewise.
         num_samples: Draws per example, which are averaged.
         seed: Seed of the draws.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
@@ -137,19 +143,21 @@ def elbo_rows(
     check_number("log_partition", log_partition, repair=_REPAIR)
     with eval_mode(model) as model:
 
-        def compute(batch: Tensor, rows: Sequence[int]) -> dict[str, Tensor]:
+        def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=True)
             draws = []
             for number in range(num_samples):
                 noise = RowNoise(rows, seed, _STREAM, number)
-                bound = loss_terms(model, Batch(opened, observed, None, generator=noise))  # pyright: ignore[reportArgumentType]
+                bound = loss_terms(model, Batch(opened, observed, None, generator=noise, condition=c))  # pyright: ignore[reportArgumentType]
                 reconstruction, relative, continuous = (part.double() for part in bound)
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)
             error = values.std(0) / math.sqrt(num_samples) if num_samples > 1 else values[0] * math.nan
             return {"value": model._check_finite("the model's ELBO", values.mean(0)), "std_error": error}
 
-        found = in_batches(model, x, compute, numbers=numbers, batch_size=batch_size, report=report)
+        found = in_batches(
+            model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report
+        )
     return Scores(found["value"], found["std_error"], num_samples, True)
 
 

@@ -229,7 +229,8 @@ def draw(
 ) -> Draws:
     """Draw from q(z, zeta, h | x), where features, (example, feature), are what the encoder makes of x."""
     sample = posterior.rsample(features, num_samples=num_samples, generator=generator)
-    below = hierarchy.rsample(features, sample.zeta, generator=generator)
+    zeta = hierarchy.with_condition(sample.zeta, features)
+    below = hierarchy.rsample(features, zeta, generator=generator)
     return Draws(sample.z, sample.log_prob() - below.log_ratio(), below.decoder_input)
 
 
@@ -362,6 +363,7 @@ class CompiledDraws:
         self._networks, self._dtype = networks, networks[0].dtype
         self._sizes = [len(group) for group in posterior.groups]
         self._num_units, self._layer_size = posterior.num_units, hierarchy.num_units
+        self._num_latents, self._hierarchy = hierarchy.num_latents, hierarchy
         self._num_layers = hierarchy.num_layers
         self._bounds = [
             layer.log_std_bound
@@ -390,6 +392,10 @@ class CompiledDraws:
             z, zeta = z.index_select(-1, order), zeta.index_select(-1, order)
             for rows in workspace.inputs[len(self._sizes) :]:
                 rows[..., : self._num_units].copy_(zeta)
+        if self._num_latents > self._num_units:
+            zeta = self._hierarchy.with_condition(zeta, features)
+            for rows in workspace.inputs[len(self._sizes) :]:
+                rows[..., self._num_units : self._num_latents].copy_(zeta[..., self._num_units :])
         decoder_input = workspace.inputs[-1]
         if self._steps is not None:
             decoder_input = self._layers(workspace, zeta, features, signed, first, self._steps)
@@ -429,7 +435,7 @@ class CompiledDraws:
     ) -> Tensor:
         """Layer after layer; returns what the decoder reads."""
         steps.begin(zeta)
-        start = self._num_units
+        start = self._num_latents
         for index in range(self._num_layers):
             place, end = len(self._sizes) + index, start + self._layer_size
             _draw_layer(
@@ -450,7 +456,7 @@ class CompiledDraws:
         if self._kept is not None and self._kept[0] == (samples, examples):
             return self._kept[1]
         widths = list(accumulate(self._sizes, initial=0))[:-1]
-        widths += [self._num_units + index * self._layer_size for index in range(self._num_layers + 1)]
+        widths += [self._num_latents + index * self._layer_size for index in range(self._num_layers + 1)]
 
         def rows(width: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(samples, examples, width, dtype=dtype, device="cpu")

@@ -1,3 +1,4 @@
+from .condition import ConditionEmbedding as ConditionEmbedding
 from .convolutional import ConvolutionalDecoder as ConvolutionalDecoder
 from .convolutional import ConvolutionalEncoder as ConvolutionalEncoder
 from .mlp import MLP as MLP

@@ -159,6 +159,7 @@ class Batch(ShowsShapes):
         discrete_weight: v, a number or (batch,): the gradient of importance weights that hold this KL is no linear
             function of it.
         generator: Source of the noise; None means torch's global generator.
+        condition: c of p(x | c), (batch, column), as `DiscreteVAE.check_condition` gives it; None for a model without.
     """
 
     x: Tensor
@@ -167,6 +168,7 @@ class Batch(ShowsShapes):
     num_importance_samples: int = 1
     discrete_weight: Tensor | float = 1.0
     generator: torch.Generator | None = None
+    condition: Tensor | None = None
 
 
 def weighs_binary_latents(model: DiscreteVAE) -> bool:
@@ -176,7 +178,7 @@ def weighs_binary_latents(model: DiscreteVAE) -> bool:
 
 def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
     """Evaluate the terms at draws from the posterior; looks at no value, so that a step can be recorded."""
-    features, count = model.read(batch.x, batch.observed), batch.num_importance_samples
+    features, count = model.read(batch.x, batch.observed, batch.condition), batch.num_importance_samples
     smoothing = model.posterior.smoothing
     if count == 1 or not weighs_binary_latents(model):
         sample = model.posterior.rsample(features, generator=batch.generator)
@@ -186,7 +188,9 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
         model.prior,
         smoothing,
         model.posterior.rsample(features, num_samples=count, generator=batch.generator),
-        lambda zeta: _log_likelihood(model, zeta.to(model.dtype), batch),
+        lambda zeta: _log_likelihood(
+            model, model.hierarchy.with_condition(zeta.to(model.dtype), features), batch
+        ),
         weight=batch.discrete_weight,
     )
     continuous = torch.zeros_like(relative)
@@ -198,15 +202,16 @@ def loss_terms_at(model: DiscreteVAE, sample: PosteriorSample, features: Tensor,
 
     The draws are (..., batch, unit); several importance samples take one per example, (batch, unit).
     """
+    zeta = model.hierarchy.with_condition(sample.zeta, features)
     if batch.num_importance_samples == 1:
-        below = model.hierarchy.rsample(features, sample.zeta, generator=batch.generator)
+        below = model.hierarchy.rsample(features, zeta, generator=batch.generator)
         reconstruction = _log_likelihood(model, below.decoder_input, batch)
         kl_continuous = below.kl()
     else:
         reconstruction, kl_continuous = partial_bound(
             model.hierarchy,
             features,
-            sample.zeta,
+            zeta,
             lambda latents: _log_likelihood(model, latents, batch),
             batch.num_importance_samples,
             generator=batch.generator,

@@ -268,7 +268,7 @@ def draw_discretely(
     model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs, uniforms: Tensor
 ) -> DiscreteDraws:
     """Draw z from uniforms, (draw, batch, unit), zeta and h from noise that all draws of an example share."""
-    features = model.read(batch.x, batch.observed)
+    features = model.read(batch.x, batch.observed, batch.condition)
     sample = model.posterior.sample_discretely(features, uniforms, generator=batch.generator)
     source: Any = SharedNoise(batch.generator)
     terms = loss_terms_at(model, sample, features, replace(batch, generator=source))
@@ -565,7 +565,7 @@ class NaiveKL(GradientEstimator):
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        prior, features = model.prior, model.read(batch.x, batch.observed)
+        prior, features = model.prior, model.read(batch.x, batch.observed, batch.condition)
         sample = model.posterior.rsample(features, generator=batch.generator)
         reconstruction, relative, continuous = loss_terms_at(model, sample, features, batch)
         mean = torch.sigmoid(sample.logits)

@@ -106,6 +106,7 @@ class ImportanceSampler:
         chunk_size: int,
         *,
         observed: Tensor | None = None,
+        condition: Tensor | None = None,
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
@@ -114,7 +115,7 @@ class ImportanceSampler:
         The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
         """
         x, observed = self._model.preprocess(check_examples("x", x), observed, exact=True)
-        features = self._model.read(x, observed)
+        features = self._model.read(x, observed, self._model.check_condition(condition, len(x)))
         chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
         return torch.cat([chunk.log_weights for chunk in chunks])
 
@@ -131,8 +132,9 @@ class ImportanceSampler:
     ) -> Iterator[WeightedDraws]:
         """Draw from q(. | features), weighted for p(. | x); the features need not be those of x itself.
 
-        Features, (example, feature), are from `DiscreteVAE.read`, x and observed from `DiscreteVAE.preprocess`; the
-        rest is as in `log_weights`. At most chunk_size draws per example are given at a time.
+        Features, (example, feature), are from `DiscreteVAE.read`, with the condition of x, which the decoder reads of
+        them; x and observed are from `DiscreteVAE.preprocess`; the rest is as in `log_weights`. At most chunk_size
+        draws per example are given at a time.
         """
         compiled, posterior, hierarchy = self._compiled, self._model.posterior, self._model.hierarchy
         if compiled is not None and keys is None:

@@ -108,9 +108,13 @@ def run_steps(
     batches = TrainingBatches(dataset, size, seed=config.seed, device=device, share=share)
     num_steps = settings.num_epochs * batches.steps_per_epoch
     valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
+    c_train, c_valid = (dataset.conditions.get(part) for part in ("train", "valid"))
+    c_valid = None if c_valid is None else c_valid.to(device)
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
-    state = TrainingState.initial(config, dataset.train, device=device, precision=precision)
+    state = TrainingState.initial(
+        config, dataset.train, condition=c_train, device=device, precision=precision
+    )
     checkpoints = RunCheckpoints(
         run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
     )
@@ -140,7 +144,8 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = not store.steps()
-            elbo = checkpoints.begin_with_independent(config, dataset.train, valid, valid_weights)
+            c_both = c_train, c_valid
+            elbo = checkpoints.begin_with_independent(config, dataset.train, valid, valid_weights, c_both)
             if is_new:
                 line = _line_of_validation(elbo, validation_score(elbo))
                 append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
@@ -149,7 +154,7 @@ def run_steps(
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                training_step(state, config, x, epoch, done, store)
+                training_step(state, config, x, epoch, done, store, batches.condition(state.step))
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
@@ -163,10 +168,11 @@ def run_steps(
             append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo, examples = _validate(state, valid, config.seed, store, weights=valid_weights)
+                of_valid = {"weights": valid_weights, "condition": c_valid}
+                elbo, examples = _validate(state, valid, config.seed, store, **of_valid)
                 bound, also = elbo, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound, examples = _validate(state, valid, config.seed, store, count, valid_weights)
+                    bound, examples = _validate(state, valid, config.seed, store, count, **of_valid)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
                 found = _line_of_validation(elbo, score)
@@ -192,6 +198,7 @@ def training_step(
     epoch: float,
     progress: float,
     store: CheckpointStore | None = None,
+    condition: Tensor | None = None,
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
@@ -222,6 +229,7 @@ def training_step(
         continuous=weights.continuous,
         num_importance_samples=num_samples,
         noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
+        condition=condition,
     )
     means = state.replicas.average(means)
     _check_finite(dict(zip(_TERMS, means, strict=True)), state.step, store)
@@ -260,6 +268,7 @@ def _validate(
     store: CheckpointStore,
     num_importance_samples: int = 1,
     weights: np.ndarray | None = None,
+    condition: Tensor | None = None,
 ) -> tuple[MeanElbo, Tensor]:
     """The validation ELBO or bound and that of each example, (example,), nats.
 
@@ -269,6 +278,7 @@ def _validate(
     parts = elbo_parts(
         state.evaluated,
         x,
+        condition=condition,
         log_partition=log_partition,
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
@@ -407,7 +417,12 @@ class RunCheckpoints:
         return better
 
     def begin_with_independent(
-        self, config: ExperimentConfig, train: Examples, valid: Examples, weights: np.ndarray | None
+        self,
+        config: ExperimentConfig,
+        train: Examples,
+        valid: Examples,
+        weights: np.ndarray | None = None,
+        conditions: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> MeanElbo:
         """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 
@@ -415,10 +430,10 @@ class RunCheckpoints:
         validation ELBO, which is the log-likelihood of independent features.
         """
         model = initial_model(config).double()
-        model.make_independent_(train)
+        model.make_independent_(train, condition=conditions[0])
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
-        parts = elbo_parts(model, valid, log_partition=log_partition)
+        parts = elbo_parts(model, valid, condition=conditions[1], log_partition=log_partition)
         elbo, self._independent = mean_elbo(parts, weights=weights), _bounds(parts)
         self._weights = positive_weights(weights, len(valid))
         if not self.store.steps():

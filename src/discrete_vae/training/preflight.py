@@ -202,12 +202,14 @@ def describe_experiment(
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
-    state = TrainingState.initial(config, chosen.train, device=where)
+    state = TrainingState.initial(
+        config, chosen.train, condition=chosen.conditions.get("train"), device=where
+    )
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]
     seconds = math.inf
     for step in range(TIMED_STEPS):
         start = time.perf_counter()
-        training_step(state, config, batches.batch(step), 0.0, 0.0)
+        training_step(state, config, batches.batch(step), 0.0, 0.0, condition=batches.condition(step))
         if where.type == "cuda":
             torch.cuda.synchronize(where)
         seconds = min(seconds, time.perf_counter() - start)

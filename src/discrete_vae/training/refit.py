@@ -115,11 +115,12 @@ def refit_posterior(
     num_drawn = round(model_share * batch_size)
     batches = _batches(dataset, batch_size - num_drawn, seed, device)
     valid, rate = dataset.valid.to(device), CosineRate(_FINAL_FRACTION)
-
+    conditions = {part: c.to(device) for part, c in dataset.conditions.items()}
     bound = partial(
         evaluate_elbo,
         model,
         valid,
+        condition=conditions.get("valid"),
         log_partition=log_partition,
         log_partition_std_error=log_partition_std_error,
         num_samples=_DRAWS,
@@ -132,14 +133,24 @@ def refit_posterior(
         for step in range(num_steps):
             generator = keyed_generator(seed, _STREAM, step, device=device)
             x = [] if batches is None else [batches.batch(step).flatten(1)]
+            given = [] if batches is None else [batches.condition(step)]
             if num_drawn > 0:
                 with _blaming_a_weight(model, step):
                     z = chains.step(num_sweeps)
                     rows = torch.randperm(len(z), device=device, generator=generator)
                     rows = rows[torch.arange(num_drawn, device=device) % len(z)]
                     zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
-                    x.append(model.decode(zeta, statistic="sample", generator=generator).flatten(1))
-            loss = model.elbo(torch.cat(x), log_partition=log_partition, generator=generator).loss
+                    c = conditions.get("train")
+                    if c is not None:  # those of examples, since the model has no law of c
+                        c = c[torch.randint(len(c), (num_drawn,), device=device, generator=generator)]
+                    given.append(c)
+                    found = model.decode(zeta, condition=c, statistic="sample", generator=generator)
+                    x.append(found.flatten(1))
+            known = [c for c in given if c is not None]
+            condition = torch.cat(known) if known else None
+            loss = model.elbo(
+                torch.cat(x), condition=condition, log_partition=log_partition, generator=generator
+            ).loss
             value = loss.item()
             if not math.isfinite(value):
                 raise NonFiniteLossError(step, "the loss of the posterior", value, None)

@@ -354,17 +354,19 @@ class TrainingState:
         config: ExperimentConfig,
         train: Examples,
         *,
+        condition: Tensor | None = None,
         device: torch.device | str = "cpu",
         precision: torch.dtype | None = None,
     ) -> TrainingState:
         """The state before the first step; depends on the config and the statistics of the training data alone.
 
-        None for the precision of the products means what the config asks for on this device.
+        The condition, (example, column), is that of a model of p(x | c). None for the precision of the products means
+        what the config asks for on this device.
         """
         if precision is None:
             precision = choose_precision(config, device=device).dtype
         model = initial_model(config)
-        model.initialize_(train)
+        model.initialize_(train, condition=condition)
         model.to(device)
         settings, decay = config.training.optimizer, config.training.averaging.decay
         averages = AveragedWeights(model, decay) if decay > 0 else None  # before it has working copies

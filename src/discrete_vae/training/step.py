@@ -124,12 +124,14 @@ class RecordedStep:
         continuous: float,
         num_importance_samples: int,
         noise_key: tuple[int, ...],
+        condition: Tensor | None = None,
     ) -> tuple[LossTerms, tuple[float, ...]]:
         """Evaluate the terms of the loss, and give the parameters the gradients of their weighted sum.
 
         Of x, (batch, *event) or (batch, feature), and states of the prior, (chain, unit), with the weights of the KL of
-        the binary latents and of the Gaussian layers. Gives the terms, (batch,) each and without gradient, and their
-        means over the batch, nats.
+        the binary latents and of the Gaussian layers. The condition, (batch, column), is that of a model of p(x | c);
+        like x it is not checked. Gives the terms, (batch,) each and without gradient, and their means over the batch,
+        nats.
 
         Warns:
             KernelWarning: If steps cannot be recorded, or not any more.
@@ -147,8 +149,11 @@ class RecordedStep:
             if each.dtype != torch.float32:
                 each.current()
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
+        given = ()
+        if condition is not None:
+            given, kind = (condition,), (*kind, condition.shape, condition.dtype)
         key = ("bound", *kind, torch.get_num_threads())
-        inputs = (x, negative_phase, *self._grad_outputs, reseed(self._generator, *noise_key))
+        inputs = (x, negative_phase, *self._grad_outputs, reseed(self._generator, *noise_key), *given)
         sums, *found = self._call(key, partial(self._evaluate, num_importance_samples), *inputs)
         for leaf, gradient in zip(self._leaves, found[3:], strict=True):
             if leaf.grad is not gradient:  # a recording gives the same memory again
@@ -161,12 +166,13 @@ class RecordedStep:
         self, num_importance_samples: int, x: Tensor, negative_phase: Tensor, *rest: Any
     ) -> Sequence[Tensor | None]:
         """The sums of the terms, the terms, then the gradient by each leaf, None for those without one."""
-        model, (first, second, third, generator) = self._model, rest
+        model, (first, second, third, generator, *given) = self._model, rest
         self._optimizer.zero_grad()  # lends the gradients' memory anew
         x = x.reshape(-1, *model.likelihood.event_shape).to(torch.promote_types(model.dtype, torch.float32))
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
+        c = given[0].to(x.dtype) if given else None
         of_prior = model.prior.compute_negative_phase(negative_phase)
-        batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator)
+        batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator, c)
         estimate = self._gradient.estimate(model, batch, (first, second, third))
         leaves = self._optimizer.gradient_leaves()
         gradients = (None,) * len(leaves)

@@ -1,0 +1,360 @@
+"""Models of p(x | c): what reads c, how it is given, and what a table with c teaches."""
+
+import math
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+import torch
+
+import discrete_vae as dv
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    HierarchicalPosterior,
+    SpikeExponential,
+    exact_log_partition,
+    load_run,
+)
+from discrete_vae.config import (
+    BinaryColumnConfig,
+    BlockGibbsConfig,
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    CountColumnConfig,
+    DigitsConfig,
+    EvaluationConfig,
+    ExperimentConfig,
+    GaussianHierarchyConfig,
+    GaussianLikelihoodConfig,
+    HierarchicalPosteriorConfig,
+    MLPDecoderConfig,
+    ModelConfig,
+    NoHierarchyConfig,
+    OrdinalColumnConfig,
+    RBMConfig,
+    TrainingConfig,
+)
+from discrete_vae.data.splits import DatasetDescription, DataSplits
+from discrete_vae.errors import InvalidInputError, KernelWarning
+from discrete_vae.evaluation.latents import flip_effects, latent_usage
+from discrete_vae.hierarchy.base import NoHierarchy
+from discrete_vae.inference.evaluate_run import evaluate_run
+from discrete_vae.inference.generate import PriorStates, generate
+from discrete_vae.inference.impute import impute
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.condition import ConditionEmbedding
+from discrete_vae.objectives.gradients import DisARM
+from discrete_vae.training.refit import refit_posterior
+from tests.test_condition_exact import COLUMNS, NAN, NUM_FEATURES, X
+from tests.training.tiny import QuietProgress
+
+LAYERS = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(6,), prior_hidden=(6,))
+OF_KINDS = (
+    *COLUMNS,
+    CountColumnConfig(name="reads"),
+    OrdinalColumnConfig(name="stage", values=("I", "II", "III")),
+    BinaryColumnConfig(name="treated"),
+)
+CONFIG = ModelConfig(
+    num_features=NUM_FEATURES,
+    condition=OF_KINDS,
+    prior=RBMConfig(num_left=3, num_right=2),
+    posterior=HierarchicalPosteriorConfig(groups=2, hidden=(6,)),
+    decoder=MLPDecoderConfig(hidden=(6,)),
+)
+ROWS = X.float().repeat(3, 1)
+GIVEN = torch.tensor(
+    [[0.0, 2.0, 3.0, 2.0, 1.0], [1.0, -1.0, 0.0, 0.0, 0.0], [1.0, NAN, 9.0, NAN, 1.0]]
+).repeat(4, 1)
+
+
+def made(**changes):
+    """A model of a config, with weights far enough from 0 for c to matter."""
+    torch.manual_seed(0)
+    model = DiscreteVAE.from_config(CONFIG.model_copy(update=changes))
+    model.initialize_(ROWS, condition=GIVEN if model.condition is not None else None)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model.eval()
+
+
+def test_columns_are_read_as_their_kinds_are():
+    torch.manual_seed(0)
+    embedding = ConditionEmbedding(OF_KINDS)
+    assert embedding.num_features == 2 + 1 + 1 + 1 + 1
+    embedding.initialize_(GIVEN)
+    found = embedding(GIVEN)
+    torch.testing.assert_close(found[:3, :2], torch.eye(2)[[0, 1, 1]])
+    torch.testing.assert_close(found[:3, 2], torch.tensor([1.0, -1.0, 0.0]))  # energy, standardized
+    assert float(found[:, 3].detach().mean()) == pytest.approx(0, abs=1e-6)  # logarithms of counts
+    torch.testing.assert_close(found[:3, 4:], torch.tensor([[1.0, 1.0], [-1.0, 0.0], [0.0, 1.0]]))
+    assert [name for name, _ in embedding.named_parameters()] == ["missing"]
+    with torch.no_grad():
+        embedding.missing[1].fill_(7.0)
+    moved = embedding(GIVEN) - found
+    torch.testing.assert_close(moved, 7.0 * GIVEN[:, 1:2].isnan() * torch.ones(6))
+
+
+@pytest.mark.parametrize("hierarchy", [None, LAYERS], ids=["no layers", "layers"])
+def test_the_prior_does_not_read_c_and_everything_else_does(hierarchy):
+    model = made(**({} if hierarchy is None else {"hierarchy": hierarchy}))
+    one, other = (model.sample(50, condition=GIVEN[row : row + 1], seed=1) for row in (0, 1))
+    assert torch.equal(one.z, other.z)
+    assert torch.equal(one.zeta, other.zeta)
+    assert float((one.mean - other.mean).abs().max()) > 0.05
+    if hierarchy is not None:
+        assert float((one.h - other.h).abs().max()) > 0.01
+    codes = [model.encode(ROWS, condition=GIVEN[row : row + 1], seed=1) for row in (0, 1)]
+    assert float((codes[0].logits - codes[1].logits).abs().max()) > 0.05
+    every = model.encode(ROWS, condition=GIVEN[:1].expand(len(ROWS), -1), seed=1)
+    assert torch.equal(every.logits, codes[0].logits)
+    assert torch.equal(
+        model.decode(one.zeta, one.h, condition=GIVEN[1:2]),
+        model.decode(one.zeta.double(), one.h, condition=GIVEN[1:2].double().expand(50, -1)),
+    )
+
+
+def test_a_row_is_reconstructed_under_another_condition():
+    model = made(hierarchy=LAYERS)
+    drawn = model.encode(ROWS, condition=GIVEN, seed=2)
+    found = model.reconstruct(ROWS, condition=GIVEN, decoder_condition=GIVEN[:1], seed=2)
+    torch.testing.assert_close(found, model.decode(drawn.zeta, drawn.h, condition=GIVEN[:1]))
+    own = model.reconstruct(ROWS, condition=GIVEN, seed=2)
+    torch.testing.assert_close(own[::3], found[::3])  # the rows whose own c that is
+    assert not torch.allclose(own, found, atol=0.01)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda model, **c: model.elbo(ROWS, **c),
+        lambda model, **c: model.initialize_(ROWS, **c),
+        lambda model, **c: model.estimate_gradient(DisARM.of(model), ROWS, **c),
+        lambda model, **c: model.log_likelihood(ROWS, 2, **c),
+        lambda model, **c: model.encode(ROWS, **c),
+        lambda model, **c: model.reconstruct(ROWS, **c),
+        lambda model, **c: model.decode(torch.zeros(len(ROWS), 5), **c),
+        lambda model, **c: model.sample(len(ROWS), **c),
+        lambda model, **c: dv.encode_rows(model, ROWS, **c),
+        lambda model, **c: dv.reconstruct_rows(model, ROWS, **c),
+        lambda model, **c: dv.denoise_rows(model, ROWS, **c),
+        lambda model, **c: dv.score_rows(model, ROWS, log_partition=0.0, num_samples=2, **c),
+        lambda model, **c: dv.elbo_rows(model, ROWS, log_partition=0.0, **c),
+    ],
+)
+def test_wrong_conditions_are_refused_by_name(call):
+    model, plain = made(), made(condition=())
+    call(model, condition=GIVEN)
+    call(plain)
+    codes = GIVEN.clone()
+    codes[1, 0] = 2.0
+    for one, condition in (
+        (model, None),
+        (plain, GIVEN),
+        (model, GIVEN[:5]),
+        (model, GIVEN[:, :4]),
+        (model, codes),
+    ):
+        with pytest.raises(InvalidInputError) as found:
+            call(one, condition=condition)
+        assert "condition" in found.value.argument
+        assert condition is not codes or "batch" in found.value.argument
+
+
+def test_what_cannot_take_a_condition_refuses_the_model():
+    model, gap = made(missing=True), ROWS.clone()
+    gap[:, 0] = NAN
+    with pytest.raises(InvalidInputError) as found:
+        impute(model, gap)
+    assert found.value.argument == "condition"
+
+
+@pytest.mark.parametrize("hierarchy", [NoHierarchyConfig(), LAYERS], ids=["no layers", "layers"])
+def test_paths_and_flips_stay_under_their_condition(hierarchy):
+    model, c = made(hierarchy=hierarchy), GIVEN[1:2]
+    path = dv.interpolate(model, ROWS[:1], ROWS[1:2], condition=c)
+    for place, x in ((0, ROWS[:1]), (-1, ROWS[1:2])):
+        end = dv.reconstruct_rows(model, x, condition=c, code=True)
+        np.testing.assert_allclose(path.mean[place], end[0], atol=1e-5)
+    usage = [latent_usage(model, ROWS, condition=given).activity for given in (c, GIVEN)]
+    assert not torch.allclose(*usage)
+    effects = [flip_effects(model, ROWS, condition=given).change for given in (c, GIVEN)]
+    assert not torch.allclose(*effects)
+
+
+def test_functions_of_rows_read_each_row_with_its_own_condition():
+    model = made(hierarchy=LAYERS)
+    log_z = exact_log_partition(model.prior).value
+    calls = [
+        lambda x, c, n: dv.encode_rows(model, x, condition=c, draw=True, numbers=n).probabilities,
+        lambda x, c, n: dv.reconstruct_rows(
+            model, x, condition=c, decoder_condition=GIVEN[:1], num_draws=2, numbers=n
+        ),
+        lambda x, c, n: dv.denoise_rows(model, x, condition=c, noise=0.1, num_draws=2, numbers=n),
+        lambda x, c, n: (
+            dv.score_rows(model, x, condition=c, log_partition=log_z, num_samples=20, numbers=n).value
+        ),
+        lambda x, c, n: dv.elbo_rows(model, x, condition=c, log_partition=log_z, numbers=n).value,
+    ]
+    for call in calls:
+        whole = call(ROWS, GIVEN, range(len(ROWS)))
+        part = call(ROWS[5:7], GIVEN[5:7], [5, 6])
+        np.testing.assert_array_equal(whole[5:7], part)
+        assert not np.allclose(call(ROWS[5:7], GIVEN[:1], [5, 6]), part)
+
+
+def test_generated_rows_follow_the_condition():
+    model = made(hierarchy=LAYERS)
+    for row in (0, 1):
+        states = PriorStates(model.prior, torch.zeros(4, 5), num_chains=200)
+        c = GIVEN[row : row + 1]
+        found = generate(model, states, 4000, condition=c, seed=3)
+        mean = model.sample(z=torch.from_numpy(found.z).float(), condition=c, seed=4).mean
+        off = torch.from_numpy(found.x).mean(0) - mean.mean(0)
+        # two estimates of the same means: alpha below 1e-4 with 4 features of standard deviation at most 1/2 each
+        assert float(off.abs().max()) < 4.6 * 0.5 * (2 / 4000) ** 0.5
+
+
+def test_saved_models_keep_their_condition(tmp_path):
+    model = made()
+    twin = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    assert twin.config == model.config
+    found, right = (
+        each.elbo(ROWS, condition=GIVEN, generator=torch.Generator()).value for each in (twin, model)
+    )
+    assert torch.equal(found, right)
+
+
+def test_models_pickled_before_there_was_a_condition_have_none():
+    model = made(condition=())
+    del vars(model)["condition"]
+    twin = pickle.loads(pickle.dumps(model))
+    assert twin.condition is None
+    assert torch.equal(*(each.encode(ROWS, seed=1).logits for each in (twin, made(condition=()))))
+
+
+def test_images_have_a_condition_too():
+    model = DiscreteVAE.from_config(
+        CONFIG.model_copy(
+            update={
+                "num_features": None,
+                "event_shape": (1, 8, 8),
+                "encoder": ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
+                "decoder": ConvolutionalDecoderConfig(widths=(2, 2)),
+            }
+        )
+    ).eval()
+    x = torch.bernoulli(torch.full((12, 1, 8, 8), 0.5), generator=torch.Generator().manual_seed(0))
+    found = [model.reconstruct(x, condition=GIVEN, decoder_condition=c, seed=1) for c in (GIVEN, GIVEN[:1])]
+    assert found[0].shape == x.shape
+    assert torch.allclose(found[0][::3], found[1][::3])
+    assert not torch.allclose(*found)
+
+
+def test_sizes_that_leave_no_room_for_c_are_refused():
+    with pytest.raises(InvalidInputError) as found:
+        DiscreteVAE(
+            prior=RBM(1, 1),
+            posterior=HierarchicalPosterior(NUM_FEATURES + 3, [[0], [1]], (), SpikeExponential(beta=2.0)),
+            hierarchy=NoHierarchy(num_latents=2, num_features=NUM_FEATURES + 3),
+            likelihood=BernoulliLikelihood((NUM_FEATURES,)),
+            condition=ConditionEmbedding(COLUMNS),
+        )
+    assert found.value.argument == "hierarchy"
+
+
+# A table in which c shifts x.
+
+
+def made_table(*, conditioned):
+    """Rows of four kinds in two batches, the second of which shifts every value; and the test rows as in the other."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normals(*shape):
+        return torch.randn(shape, generator=generator)
+
+    patterns, direction = 1.5 * normals(4, 8), 4 * normals(8)
+    kind, batch = (torch.randint(count, (1400,), generator=generator) for count in (4, 2))
+    alike = patterns[kind] + 0.5 * normals(1400, 8)
+    x, swapped = alike + batch[:, None] * direction, alike + (1 - batch)[:, None] * direction
+    parts = {"train": slice(0, 1000), "valid": slice(1000, 1100), "test": slice(1100, 1400)}
+    known = torch.where(torch.rand(1400, 1, generator=generator) < 0.05, NAN, batch[:, None].float())
+    data = DataSplits(
+        "made",
+        *(x[rows] for rows in parts.values()),
+        (8,),
+        False,
+        DatasetDescription("made", "1", "", "", None),
+        conditions={part: known[rows] for part, rows in parts.items()} if conditioned else {},
+    )
+    test = parts["test"]
+    return data, batch[test, None].float(), swapped[test]
+
+
+def trained(folder, *, conditioned):
+    config = ExperimentConfig(
+        name="made",
+        size="smoke",
+        data=DigitsConfig(),  # the data are given
+        model=ModelConfig(
+            num_features=8,
+            condition=COLUMNS[:1] if conditioned else (),
+            likelihood=GaussianLikelihoodConfig(),
+            prior=RBMConfig(num_left=4, num_right=4),
+            posterior=HierarchicalPosteriorConfig(groups=2, hidden=(32,)),
+            decoder=MLPDecoderConfig(hidden=(32,)),
+        ),
+        training=TrainingConfig(
+            num_epochs=40,
+            batch_size=100,
+            sampler=BlockGibbsConfig(num_chains=50),
+            num_sweeps=3,
+            log_every=100,
+            validate_every=100,
+            independent_start=True,
+        ),
+        evaluation=EvaluationConfig(num_samples=20, num_annealed_chains=20, num_temperatures=20),
+    )
+    table = made_table(conditioned=conditioned)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", KernelWarning)  # steps are recorded
+        dv.train(config, table[0], folder, progress=QuietProgress())
+    return load_run(folder), *table
+
+
+def test_codes_agree_across_batches_with_the_condition_and_not_without(tmp_path):
+    agreement, values = {}, {}
+    for conditioned in (True, False):
+        loaded, data, batch, swapped = trained(tmp_path / str(conditioned), conditioned=conditioned)
+        own, other = (batch, 1 - batch) if conditioned else (None, None)
+        codes = [
+            dv.encode_rows(loaded.model, x, condition=c).bits for x, c in ((data.test, own), (swapped, other))
+        ]
+        agreement[conditioned] = float((codes[0] == codes[1]).mean())
+        values[conditioned] = evaluate_run(loaded, data).result.elbo.elbo
+        if conditioned:
+            assert len(np.unique(codes[0], axis=0)) > 3  # kinds have codes of their own
+            found = dv.reconstruct_rows(
+                loaded.model, data.test, condition=own, decoder_condition=other, num_draws=5
+            )
+            error = float(np.sqrt(np.mean((found - swapped.numpy()) ** 2)))
+            assert error < 1.0  # the noise is 0.5, the batches are 4 apart
+            refit = refit_posterior(
+                loaded.model, data, loaded.chains, log_partition=exact_log_partition(loaded.model.prior).value,
+                num_steps=3,
+            )  # fmt: skip
+            assert math.isfinite(refit.after.elbo)
+    assert agreement[True] > 0.85
+    assert agreement[False] < 0.6
+    assert values[True] > values[False] + 0.5
+
+
+def test_data_and_model_must_have_the_same_condition(tmp_path):
+    config = dv.load_experiment("digits", size="smoke")
+    model = config.model.model_copy(update={"condition": COLUMNS})
+    with pytest.raises(InvalidInputError) as found:
+        dv.train(config.model_copy(update={"model": model}), dv.load_dataset("digits"), tmp_path / "run")
+    assert "condition" in found.value.argument

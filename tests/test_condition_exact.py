@@ -1,0 +1,282 @@
+"""Small models of p(x | c) whose log p(x | c), bounds and every gradient are known by quadrature."""
+
+import math
+
+import pytest
+import torch
+
+import discrete_vae as dv
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    HierarchicalPosterior,
+    SpikeExponential,
+    exact_log_partition,
+)
+from discrete_vae.config import (
+    CategoryColumnConfig,
+    RealColumnConfig,
+)
+from discrete_vae.hierarchy.base import Hierarchy
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.condition import ConditionEmbedding
+from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.objectives import importance
+from discrete_vae.objectives.gradients import DisARM, LeaveOneOut, NaiveKL, Reinforce
+from discrete_vae.smoothing.overlapping import MixtureOfRamps
+from discrete_vae.testing import check_mean
+from tests.exact_paths import STEPS, by_path, flat_gradient, log_prior, randomize_norms
+from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
+from tests.test_hierarchy_exact import BOUND, follow, grid, normal
+from tests.test_relaxed_bound_exact import exact_sum, log_ratio
+
+NUM_FEATURES = 4
+X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 0]], dtype=torch.float64)
+COLUMNS = (CategoryColumnConfig(name="batch", values=("A", "B")), RealColumnConfig(name="energy"))
+NAN = torch.nan
+C = torch.tensor([[0.0, 0.5], [1.0, -1.0], [NAN, 0.3], [1.0, NAN]], dtype=torch.float64)
+READ = (
+    torch.tensor(  # what is read of C before anything was learned: one-hot batches, energies; means of gaps
+        [[1.0, 0.0, 0.5], [0.0, 1.0, -1.0], [0.5, 0.5, 0.3], [0.0, 1.0, 0.0]], dtype=torch.float64
+    )
+)
+GAPS = torch.tensor([[0, 0], [0, 0], [1, 0], [0, 1]], dtype=torch.float64)
+
+# name -> (layers' kind of sharing, how many, hidden layers of all networks, nodes of a binary unit and of a normal one)
+CASES = {
+    "no layers": (None, 0, (), 14, 1),
+    "no layers, networks": (None, 0, (3,), 60, 1),
+    "one layer, networks": (dv.NoSharing, 1, (3,), 50, 50),
+    "two layers, complete sharing": (dv.CompleteSharing, 2, (), 12, 14),
+}
+ONE = (dv.NoSharing, 1, (), 12, 20)
+
+
+def build(name, smoothing=None):
+    """A model in evaluation mode with every parameter and running statistic drawn at random."""
+    kind, num_layers, hidden, *num_nodes = CASES.get(name, ONE)
+    torch.manual_seed(5)
+    prior, embedding = RBM(1, 1), ConditionEmbedding(COLUMNS)
+    num_features, num_latents = NUM_FEATURES + embedding.num_features, 2 + embedding.num_features
+    hierarchy = None
+    if kind is not None:
+        of_prior = kind(num_latents, num_layers, 1, hidden=hidden, log_std_bound=BOUND)
+        hierarchy = dv.GaussianHierarchy(num_features, of_prior, hidden, log_std_bound=BOUND)
+    decoder_size = num_latents if hierarchy is None else hierarchy.decoder_size
+    model = DiscreteVAE(
+        prior=prior,
+        posterior=HierarchicalPosterior(
+            num_features, [[0], [1]], hidden, smoothing or SpikeExponential(beta=2.0)
+        ),
+        hierarchy=hierarchy,
+        decoder=MLPDecoder(decoder_size, (NUM_FEATURES,), hidden),
+        likelihood=BernoulliLikelihood((NUM_FEATURES,)),
+        condition=embedding,
+    ).double()
+    with torch.no_grad():
+        for part, scale in ((prior, 1.0), (model.decoder, 0.6), (model.hierarchy, 0.25), (embedding, 0.7)):
+            for parameter in part.parameters():
+                parameter.copy_(scale * torch.randn_like(parameter))
+        if hierarchy is not None:
+            for network in hierarchy.posterior:
+                network.network.output.bias[1] += 0.5  # wide tails keep importance weights bounded
+    randomize_norms(model, offsets=False)
+    return model.eval(), num_nodes
+
+
+def features_of(model):
+    """e(c) of each row of C, written out."""
+    return READ + GAPS @ model.condition.missing
+
+
+def log_joint(model, x, zeta, h):
+    """log p(x | zeta, h, c) at rows of [zeta, e(c)] and h."""
+    latents = zeta if h.shape[1] == 0 else model.hierarchy.prior.decoder_input(zeta, h)
+    return model.likelihood.log_prob(model.decoder(latents), x.expand(len(zeta), -1))
+
+
+def beside(zeta, of_c):
+    return torch.cat([zeta, of_c.expand(len(zeta), -1)], 1)
+
+
+def noise_of(model, num_nodes):
+    """Nodes of the layers' noise, (node, layer), and their weights; one node where there is no layer."""
+    if model.hierarchy.num_layers:
+        return normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    return torch.zeros(1, 0, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
+
+def on_grid(model, num_nodes):
+    """Of each pair of X and C: q on nodes of zeta, weights of noise, then log p(x|zeta, h) and log q(h) - log p(h)."""
+    noise, weight = noise_of(model, num_nodes)
+    networks, norms = model.posterior.networks, model.posterior.norms
+    for x, of_c in zip(X, features_of(model), strict=True):
+        features = torch.cat([x, of_c])[None]
+
+        def logits(index, zeta, features=features):
+            read = features.expand(len(zeta), -1)
+            return norms[index](networks[index](read, *[zeta[:, :1]][:index]))
+
+        q = posterior_quadrature(logits, model.posterior.groups, model.smoothing, num_nodes[0])
+        rows, eps = grid(beside(q.nodes.zeta, of_c), noise)
+
+        def layer(zeta, h, features=features):
+            network = model.hierarchy.posterior[h.shape[1]]
+            return network(features.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
+
+        h, log_q = follow(layer, rows, eps)
+        log_p = torch.zeros(len(rows), dtype=torch.float64)
+        for m in range(h.shape[1]):
+            log_p = log_p + normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
+        log_px = log_joint(model, x, rows, h)
+        yield q, weight, *(part.unflatten(0, (-1, len(noise))) for part in (log_px, log_q - log_p))
+
+
+def kl_of(model, q):
+    return q.log_q - log_prior(model.prior)(q.nodes.z)
+
+
+def exact_terms(model, num_nodes):
+    """Means over X and C of reconstruction, KL of z and KL of h."""
+    means = []
+    for q, weight, log_px, of_h in on_grid(model, num_nodes):
+        means.append(q.expectation(torch.stack([log_px @ weight, kl_of(model, q), of_h @ weight], -1)))
+    return torch.stack(means).mean(0)
+
+
+def exact_log_likelihood(model, num_nodes):
+    """log p(x | c) of each pair of X and C."""
+    nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
+    noise, weight = noise_of(model, num_nodes)
+    log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
+    found = []
+    for x, of_c in zip(X, features_of(model), strict=True):
+        rows, eps = grid(beside(nodes.zeta, of_c), noise)
+        h, _ = follow(lambda zeta, h: model.hierarchy.prior.next_layer(zeta, h), rows, eps)
+        found.append(torch.logsumexp(log_weight.flatten() + log_joint(model, x, rows, h), 0))
+    return torch.stack(found).detach()
+
+
+def expected(model, num_nodes):
+    terms = exact_terms(model, num_nodes)
+    return torch.cat([terms.detach(), flat_gradient(terms[0] - terms[1] - terms[2], model)])
+
+
+def estimates(model, path):
+    found = path.estimates(model, X.repeat(400, 1), 40, condition=C.repeat(400, 1))
+    return torch.stack([torch.cat(each) for each in found])
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), by_path(CASES, ["no layers, networks", "one layer, networks"], STEPS), ids=str
+)
+def test_elbo_and_every_gradient_are_unbiased(name, path):
+    model, num_nodes = build(name)
+    with path.taken(model) as computed:
+        found = estimates(computed, path)
+    check_mean(found, expected(model, num_nodes), resolution=0.03, rounding=path.rounding)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"), by_path(CASES, ["no layers, networks", "two layers, complete sharing"]), ids=str
+)
+def test_bounds_lie_below_the_exact_log_likelihood_and_converge_to_it(name, path):
+    model, num_nodes = build(name)
+    exact = exact_log_likelihood(model, num_nodes)
+    terms = exact_terms(model, num_nodes).detach()
+    assert float(terms[0] - terms[1] - terms[2]) < float(exact.mean())
+    generator = torch.Generator().manual_seed(1)
+    with path.taken(model) as computed:
+        dtype = computed.prior.bias.dtype
+        got = computed.log_likelihood(
+            X.to(dtype), 40_000, condition=C.to(dtype), log_partition=exact_log_partition(model.prior),
+            chunk_size=9001, generator=generator,
+        )  # fmt: skip
+    assert float(got.std_error.max()) < 0.05
+    off = (got.value - exact).abs()
+    assert bool((off < 5.5 * got.std_error + 1e-4 + 10 * path.rounding).all())  # alpha 1e-6
+
+
+def of_two(log_weights, weight):
+    """E log (1/2) (w_1 + w_2) over the last axis."""
+    pairs = torch.logaddexp(log_weights[..., :, None], log_weights[..., None, :]) - math.log(2)
+    return pairs @ weight @ weight
+
+
+def bound_of_layers(model, num_nodes):
+    parts = on_grid(model, num_nodes)
+    means = [q.expectation(of_two(log_px - of_h, w) - kl_of(model, q)) for q, w, log_px, of_h in parts]
+    return torch.stack(means).mean()
+
+
+def bound_of_zeta(model, num_nodes):
+    means = []
+    for q, _, log_px, _ in on_grid(model, num_nodes):
+        log_weights = log_ratio(model, q, None) + log_px.squeeze(-1)
+        means.append(of_two(log_weights, q.nodes.weight * q.log_q.exp()))
+    return torch.stack(means).mean()
+
+
+@pytest.mark.parametrize(
+    ("name", "smoothing", "exact", "num_nodes"),
+    [
+        ("one layer", lambda: SpikeExponential(beta=2.0), bound_of_layers, (12, 20)),
+        ("no layers", MixtureOfRamps, bound_of_zeta, (6, 1)),
+    ],
+)
+def test_bounds_of_two_samples_and_their_gradients_are_unbiased(
+    name, smoothing, exact, num_nodes, monkeypatch
+):
+    monkeypatch.setattr(importance, "mean_field_bound", exact_sum)
+    model, _ = build(name, smoothing())
+    value = exact(model, num_nodes)
+    right = torch.cat([value.detach()[None], flat_gradient(value, model)])
+    rows, generator = [], torch.Generator().manual_seed(0)
+    for _ in range(40):
+        bound = model.elbo(
+            X.repeat(300, 1), condition=C.repeat(300, 1), num_importance_samples=2, generator=generator
+        ).value.mean()
+        rows.append(torch.cat([bound.detach()[None], flat_gradient(bound, model)]))
+    check_mean(torch.stack(rows), right, resolution=0.03)
+
+
+def encoder_ignores(model, monkeypatch):
+    monkeypatch.setattr(model, "read", lambda x, observed, c: torch.cat([x, torch.zeros(len(x), 3).to(x)], 1))
+
+
+def decoder_ignores(model, monkeypatch):
+    """Neither the layers' prior nor the decoder read c, though they have places for it."""
+    monkeypatch.setattr(
+        Hierarchy,
+        "with_condition",
+        lambda self, zeta, features: torch.cat([zeta, torch.zeros(*zeta.shape[:-1], 3).to(zeta)], -1),
+    )
+
+
+def no_vector_for_gaps(model, monkeypatch):
+    right = ConditionEmbedding.forward
+    monkeypatch.setattr(ConditionEmbedding, "forward", lambda self, c: right(self, c.nan_to_num(nan=0.0)))
+
+
+@pytest.mark.parametrize("fault", [encoder_ignores, decoder_ignores, no_vector_for_gaps])
+def test_planted_faults_are_rejected(fault, monkeypatch):
+    model, num_nodes = build("no layers")
+    right = exact_terms(model, num_nodes).detach()[:2]
+    fault(model, monkeypatch)
+    with torch.no_grad():
+        found = [model.elbo(X.repeat(400, 1), condition=C.repeat(400, 1)) for _ in range(40)]
+    rows = [torch.stack([each.reconstruction.mean(), each.kl_discrete.mean()]) for each in found]
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(torch.stack(rows), right)
+
+
+@pytest.mark.parametrize("estimator", [Reinforce, LeaveOneOut, DisARM, NaiveKL])
+def test_other_estimators_have_the_same_expectation(estimator):
+    model, num_nodes = build("no layers")
+    terms = exact_terms(model, num_nodes)
+    right = flat_gradient(terms[1] + terms[2] - terms[0], model)
+    made, rows = estimator.of(model), []
+    for _ in range(40):
+        found = model.estimate_gradient(made, X.repeat(400, 1), condition=C.repeat(400, 1))
+        rows.append(flat_gradient(found.loss, model))
+    check_mean(torch.stack(rows), right, resolution=0.05)
