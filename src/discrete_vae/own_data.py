@@ -128,6 +128,9 @@ def _read(
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
     config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
+    if found.condition is not None:
+        model = config.model.model_copy(update={"condition": found.condition[1].columns})
+        config = config.model_copy(update={"model": model})
     assert isinstance(config.data, FileDataConfig)
     data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})
     config = apply_overrides(config.model_copy(update={"data": data}), overrides)

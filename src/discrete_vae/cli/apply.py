@@ -173,8 +173,9 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
 )
 @option("--num-draws K", "draws of the latents, over which means are averaged", whole_number(), default="1")
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
+@option("--condition NAME=VALUE,...", "as the rows would be under this condition: another batch, say")
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
-def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
+def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> None:
     """Reconstruct examples."""
     import torch
 
@@ -183,6 +184,8 @@ def run_reconstruct(run: TrainedRun, **settings: Any) -> None:
 
     output, drawing = run.outputs()
     examples = run.rows()
+    if condition is not None:
+        settings["decoder_condition"] = run.condition(condition)
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
         return
@@ -392,6 +395,7 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 @option("--label LABEL,...|all", "classes to draw, by their labels in --data or --labels")
 @option("--labels FILE", "labels, .npy or .csv, of the examples of --data; default: the training part")
 @option("--statistic sample|mean|mode", "what of p(x | latents) is written", default="sample")
+@option("--condition NAME=VALUE,...", "c of a model of p(x | c); what is not named is missing")
 @option("--num-sweeps N", "sweeps of the chains from draw to draw", whole_number(), default="1000")
 @option("--picture FILE", "a picture of the first examples, a row per class: .png, .pdf or .svg")
 def run_generate(
@@ -401,6 +405,7 @@ def run_generate(
     bias: str | None,
     label: str | None,
     labels: str | None,
+    condition: str | None,
     **settings: Any,
 ) -> None:
     """Write new examples."""
@@ -438,6 +443,7 @@ def run_generate(
     total = n * max(1, len(wanted))
     with run.progress(total, "generating") as report:
         settings |= {"classes": classes, "wanted": wanted, "seed": run.seed, "report": report}
+        settings["condition"] = run.condition(condition)
         made = generate(model, states, n, **settings)
     print(f"{run.title}: {total} new examples")
     classes_of = {}

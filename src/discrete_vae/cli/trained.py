@@ -139,6 +139,31 @@ class TrainedRun:
         likelihood = self.loaded.config.model.likelihood
         return TableSchema.of(likelihood.columns) if isinstance(likelihood, TableLikelihoodConfig) else None
 
+    def condition(self, word: str | None) -> torch.Tensor | None:
+        """c of p(x | c), (1, column), from "energy=0.5,batch=A"; None where nothing is conditioned on.
+
+        Columns that it does not name are missing.
+        """
+        from discrete_vae.data.schema import TableSchema, check_kinds, read_pairs
+
+        columns = self.loaded.config.model.condition
+        if not columns:
+            if word is not None:
+                repair = "Train one with --data.condition NAME."
+                raise InvalidInputError(
+                    "--condition", "needs a model with a condition", repr(word)[:80], repair
+                )
+            return None
+        given = read_pairs("--condition", word or "")
+        check_kinds(given, [column.name for column in columns], argument="--condition")
+        form = self.text_format
+        cells = {
+            name: [word if form.number(word) is None else form.number(word)] for name, word in given.items()
+        }
+        return TableSchema.of(columns).encode(
+            {column.name: cells.get(column.name, [None]) for column in columns}
+        )
+
     @property
     def text_format(self) -> TextFormat:
         """How tables of the run are written."""
@@ -180,6 +205,8 @@ class TrainedRun:
     def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
         """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values."""
         x = settings.pop("x", rows.x)
+        if rows.condition is not None:
+            settings["condition"] = rows.condition
         with self.progress(len(rows), what) as report:
             return function(self.loaded.model, x, numbers=rows.index, report=report, **settings)
 

@@ -83,6 +83,11 @@ class FileDataConfig(ComponentConfig):
         default=None,
         description="Column of a table that holds weights of the examples: how often the population has each.",
     )
+    condition: tuple[str, ...] = Field(
+        default=(),
+        description="Columns c of a table that are no features: the model is one of p(x | c), with the same codes for "
+        "all c.",
+    )
     ignored_columns: tuple[str, ...] = Field(
         default=(), description="Columns of a table that are not read: names, dates and the like."
     )

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
+from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import check_is_file, shown_key, shown_keys, sparse_as_float32
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
@@ -88,7 +89,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
 
 def read_h5ad(
     path: Path, roles: ColumnRoles, *, layer: str | None = None
-) -> tuple[np.ndarray | SparseRows, np.ndarray | None, tuple[str, ...]]:
+) -> tuple[np.ndarray | SparseRows, np.ndarray | None, tuple[str, ...], dict[str, RawColumn]]:
     """Read an annotated matrix; needs anndata.
 
     Args:
@@ -97,7 +98,8 @@ def read_h5ad(
         layer: Name of the layer; None is X.
 
     Returns:
-        Values, (example, feature); labels, (example,), or None; names of the variables, repeated ones numbered.
+        Values, (example, feature); labels, (example,), or None; names of the variables, repeated ones numbered; and
+        columns of obs that are read besides.
     """
     check_is_file(path)
     anndata = _library("anndata", path)
@@ -118,20 +120,22 @@ def read_h5ad(
     if issparse(values):
         with _readable(name, "a sparse matrix"):
             values = sparse_rows(name, values, columns)
-    _, kept = replace(roles, label=None).places(path, columns)
+    _, kept = replace(roles, label=None, besides=()).places(path, columns)
     if len(kept) < len(columns):
         values = values.columns(kept) if isinstance(values, SparseRows) else values[:, kept]
         columns = tuple(columns[place] for place in kept)
-    label = roles.label
-    if label is None or (label not in data.obs and label in roles.optional):
-        return values, None, columns
-    if label not in data.obs:
-        repair = f"Its columns are {shown_keys(data.obs)}."
-        raise InvalidInputError(
-            "label_column", f"must name a column of obs of {path}", repr(label)[:80], repair
-        )
-    labels = data.obs[label].to_numpy()
-    return values, labels if labels.dtype.kind in "biuf" else labels.astype(np.str_), columns
+    wanted = [name for name in (roles.label, *roles.besides) if name is not None]
+    for name in wanted:
+        if name not in data.obs and name not in roles.optional:
+            argument = "label_column" if name == roles.label else "a column"
+            repair = f"Its columns are {shown_keys(data.obs)}."
+            raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)
+    besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
+    labels = None
+    if roles.label in data.obs:
+        labels = data.obs[roles.label].to_numpy()
+        labels = labels if labels.dtype.kind in "biuf" else labels.astype(np.str_)
+    return values, labels, columns, besides
 
 
 def with_annotations(

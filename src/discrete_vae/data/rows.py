@@ -26,7 +26,7 @@ from discrete_vae.config.columns import RawColumn
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.formats import is_sparse, read_h5, read_h5ad, read_matrix_market, sparse_of
-from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, read_kinds
+from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
 from discrete_vae.data.sequences import read_fasta
 from discrete_vae.data.splits import (
     BIT_KEYS,
@@ -84,6 +84,7 @@ class OwnArrays:
         columns: Names of the features; empty where they have none.
         schema: How a table's columns became numbers; None for values as they stand in the file.
         besides: Columns of a table that are no features, by name.
+        condition: c of p(x | c), (example, column) float64, and how its columns became numbers; None without one.
     """
 
     examples: dict[str, np.ndarray | SparseRows]
@@ -92,6 +93,7 @@ class OwnArrays:
     columns: tuple[str, ...] = ()
     schema: TableSchema | None = None
     besides: Mapping[str, RawColumn] = field(default_factory=dict)
+    condition: tuple[np.ndarray, TableSchema] | None = None
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -123,6 +125,7 @@ class TableReading:
         form: How its text is written.
         columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
         kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
+        condition: Names of the columns of c of p(x | c), or their kinds where a model has these.
         layer: Layer of a .h5ad file that holds the values; None is X.
         alphabet: Alphabet of a FASTA file, see `discrete_vae.data.sequences.read_fasta`.
     """
@@ -133,20 +136,28 @@ class TableReading:
     kinds: Mapping[str, str] | None = None
     layer: str | None = None
     alphabet: str | None = None
+    condition: tuple[str | ColumnConfig, ...] = ()
 
     @classmethod
-    def of(cls, config: FileDataConfig, columns: Sequence[ColumnConfig] | None = None) -> Self:
+    def of(
+        cls,
+        config: FileDataConfig,
+        columns: Sequence[ColumnConfig] | None = None,
+        condition: Sequence[ColumnConfig] = (),
+    ) -> Self:
         """The reading that a config asks for."""
         ending = _ending(config.path)
         for setting, value, endings in (
             ("layer", config.layer, (".h5ad",)),
             ("alphabet", config.alphabet, _FASTA),
-            ("weight_column", config.weight_column, tuple(READERS)),
+            ("weight_column", config.weight_column, (*READERS, ".h5ad")),
+            ("condition", config.condition or None, (*READERS, ".h5ad")),
         ):
             if value is not None and ending not in endings:
                 rule = f"needs a {' or '.join(endings[:4])} file"
                 raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
-        besides = () if config.weight_column is None else (config.weight_column,)
+        weights = () if config.weight_column is None else (config.weight_column,)
+        besides = (*config.condition, *weights)
         return cls(
             ColumnRoles(config.label_column, config.ignored_columns, besides=besides),
             TextFormat(
@@ -156,6 +167,7 @@ class TableReading:
             None if config.kinds is None else read_kinds(config.kinds),
             config.layer,
             config.alphabet,
+            tuple(condition) or config.condition,
         )
 
 
@@ -187,9 +199,10 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
     if ending == ".h5ad":
-        values, labels, columns = read_h5ad(file, roles, layer=reading.layer)
+        values, labels, columns, besides = read_h5ad(file, roles, layer=reading.layer)
         found = {} if labels is None else {WHOLE: labels}
-        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns)
+        condition = _condition(besides, str(file), reading)
+        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, besides, condition)
     for name in (roles.label, *roles.ignored):
         if name is not None and name not in roles.optional:
             argument = "label_column" if name == roles.label else "ignored_columns"
@@ -224,24 +237,49 @@ def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays
         reading: How its columns become numbers.
     """
     labels = {} if table.labels is None else {WHOLE: table.labels}
+    condition = _condition(table.besides, name, reading)
     if reading.columns is not None:
         wanted = [column.name for column in reading.columns]
         found = [table.columns[place] for place in _places(name, table.names, wanted)]
         schema = TableSchema.of(reading.columns, found)
     elif reading.kinds is not None:
-        check_kinds(reading.kinds, table.names)
+        check_kinds(reading.kinds, [*table.names, *table.besides])
+        kinds = {column: kind for column, kind in reading.kinds.items() if column not in table.besides}
         with naming(name):
-            schema = infer_columns(table.columns, reading.kinds)
+            schema = infer_columns(table.columns, kinds)
         found = [column for column in table.columns if column.name in schema.names]
     else:
-        return OwnArrays(
-            {WHOLE: table.numbers(name)}, {WHOLE: name}, labels, table.names, None, table.besides
-        )
+        values, columns, schema = table.numbers(name), table.names, None
+        return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
     with naming(name):
         encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
-    return OwnArrays(
-        {WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema, table.besides
-    )
+    values, columns = np.stack(encoded, 1), schema.names
+    return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
+
+
+def _condition(
+    besides: Mapping[str, RawColumn], name: str, reading: TableReading
+) -> tuple[np.ndarray, TableSchema] | None:
+    """The columns of c, (example, column) float64, and how they became numbers."""
+    if not reading.condition:
+        return None
+    with naming(name):
+        kinds = {column: kind for column, kind in (reading.kinds or {}).items() if column in besides}
+        readings = []
+        for each in reading.condition:
+            if isinstance(each, str):
+                found = infer_kind(besides[each], kinds.get(each))
+                if found.config is None or found.config.kind == "constant":
+                    repair = "Leave it out, or say what it is: --data.kinds."
+                    raise InvalidInputError(
+                        f"column {each!r}", "must vary to be a condition", found.why, repair
+                    )
+                readings.append(found)
+            else:
+                readings += TableSchema.of([each], [besides[each.name]]).readings
+        schema = TableSchema(tuple(readings))
+        encoded = [column.encode(besides[column.name]) for column in schema.columns]
+    return np.stack(encoded, 1), schema
 
 
 def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> OwnArrays:
@@ -274,6 +312,7 @@ def load_file(
     path: str | Path,
     data_dir: str | Path | None = None,
     columns: Sequence[ColumnConfig] | None = None,
+    condition_columns: Sequence[ColumnConfig] = (),
     **settings: Any,
 ) -> DataSplits:
     """Values of the user's file, as float32; nothing is written.
@@ -299,6 +338,7 @@ def load_file(
         data_dir: Not read, but refused if it does not exist, as with every other data set.
         columns: The kinds of a table's columns that a model reads, see `discrete_vae.data.infer_schema`; None leaves
             them to the setting `kinds`.
+        condition_columns: Likewise those of the condition.
         settings: Other fields of `discrete_vae.config.FileDataConfig`: how a table is read, and how examples are cut
             into parts. With ``binarize`` values are probabilities of bits: of the training part, if they are not all 0
             or 1, bits are drawn afresh in each step; of the validation and test parts once.
@@ -320,15 +360,18 @@ def load_file(
     check_data_dir(data_dir)
     config = FileDataConfig(path=user_path("path", path), **settings)
     with allocating(str(config.path), _REPAIR):
-        return splits_of(read_own_arrays(config.path, TableReading.of(config, columns)), config)
+        reading = TableReading.of(config, columns, condition_columns)
+        return splits_of(read_own_arrays(config.path, reading), config)
 
 
 def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> DataSplits:
     """The data of an experiment; columns of a table are coded as its model reads them."""
-    likelihood = config.model.likelihood
-    if isinstance(config.data, FileDataConfig) and isinstance(likelihood, TableLikelihoodConfig):
-        return instantiate(config.data, data_dir=data_dir, columns=likelihood.columns)
-    return instantiate(config.data, data_dir=data_dir)
+    likelihood, given = config.model.likelihood, {}
+    if isinstance(config.data, FileDataConfig):
+        given["condition_columns"] = config.model.condition
+        if isinstance(likelihood, TableLikelihoodConfig):
+            given["columns"] = likelihood.columns
+    return instantiate(config.data, data_dir=data_dir, **given)
 
 
 def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
@@ -355,6 +398,7 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         labels=labels,
         schema=found.schema,
         weights=_weights(found, config.weight_column, places),
+        conditions=_conditions(found, places),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 
@@ -368,6 +412,15 @@ def _weights(
     column = found.besides[name]
     weights = check_weights(f"{found.names[WHOLE]}, column {name!r},", column.numbers, len(column.numbers))
     return {part: weights[rows] for part, (_, rows) in places.items()}
+
+
+def _conditions(found: OwnArrays, places: Mapping[str, tuple[str, np.ndarray | slice]]) -> dict[str, Tensor]:
+    """c of each part's examples."""
+    if found.condition is None:
+        return {}
+    values, schema = found.condition
+    c = torch.from_numpy(as_float32(f"{found.names[WHOLE]}, the condition,", values, schema.names))
+    return {part: c[rows] for part, (_, rows) in places.items()}
 
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
@@ -498,6 +551,7 @@ class Rows(ShowsShapes):
         labels: (row, ...); None where there are none.
         binarized: Whether x are bits that were drawn from probabilities.
         schema: How the columns of a table became numbers; None for values as they stand in a file.
+        condition: c of p(x | c), (row, column) float32; None where nothing is conditioned on.
     """
 
     name: str
@@ -507,6 +561,7 @@ class Rows(ShowsShapes):
     labels: np.ndarray | None = None
     binarized: bool = False
     schema: TableSchema | None = None
+    condition: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.x)
@@ -514,7 +569,8 @@ class Rows(ShowsShapes):
     def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows, by their places, (row,) int64."""
         labels = None if self.labels is None else self.labels[places]
-        return replace(self, x=select(self.x, places), index=self.index[places], labels=labels)
+        c = None if self.condition is None else self.condition[torch.from_numpy(places)]
+        return replace(self, x=select(self.x, places), index=self.index[places], labels=labels, condition=c)
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
@@ -533,6 +589,7 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
         labels=dataset.labels.get(part),
         binarized=draws,
         schema=dataset.schema,
+        condition=dataset.conditions.get(part),
     )
 
 
@@ -579,6 +636,11 @@ def read_rows(
     reading = replace(reading or TableReading(), kinds=None)
     if isinstance(likelihood, TableLikelihoodConfig):
         reading = replace(reading, columns=likelihood.columns)
+    if model.condition:
+        names = {column.name for column in model.condition}
+        besides = (*names, *(name for name in reading.roles.besides if name not in names))
+        roles = replace(reading.roles, besides=besides, optional=reading.roles.optional - names)
+        reading = replace(reading, condition=model.condition, roles=roles)
     with allocating(str(file), _REPAIR):
         found = read_own_arrays(file, reading)
         key, shape = _part(found, part, str(file)), found.event_shape
@@ -600,6 +662,7 @@ def read_rows(
             labels=found.labels.get(key),
             binarized=drawn,
             schema=found.schema,
+            condition=None if found.condition is None else torch.from_numpy(found.condition[0]).float(),
         )
 
 

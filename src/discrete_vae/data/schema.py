@@ -209,12 +209,29 @@ def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield str(name), values
 
 
-def check_kinds(kinds: Mapping[str, str], names: Sequence[str]) -> None:
-    """Check that kinds are those of columns that there are."""
+def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = "kinds") -> None:
+    """Check that words are given for columns that there are."""
     for name in kinds:
         if name not in names:
-            repair = f"It has {', '.join(map(repr, names[:5]))}."
-            raise InvalidInputError("kinds", "must name columns of the table", repr(name)[:80], repair)
+            repair = f"There are {', '.join(map(repr, names[:5]))}."
+            raise InvalidInputError(argument, "must name columns", repr(name)[:80], repair)
+
+
+def read_pairs(argument: str, text: str) -> dict[str, str]:
+    """Words by column, of "age=31,sex=f"; a column is named once.
+
+    Examples:
+        >>> read_pairs("--condition", "energy=0.5, batch=A")
+        {'energy': '0.5', 'batch': 'A'}
+    """
+    found: dict[str, str] = {}
+    for pair in text.split(",") if text else []:
+        name, equals, word = pair.rpartition("=")
+        if not equals or name.strip() in found:
+            rule, repair = "must be pairs COLUMN=WORD, each column once", "Give age=real,sex=category, say."
+            raise InvalidInputError(argument, rule, repr(pair)[:80], repair)
+        found[name.strip()] = word.strip()
+    return found
 
 
 def read_kinds(text: str) -> dict[str, str]:
@@ -238,16 +255,7 @@ def read_kinds(text: str) -> dict[str, str]:
             raise InvalidInputError("kinds", "must name a readable TOML file", error, "Correct it.") from None
         kinds = kinds.get("kinds", kinds)
     else:
-        kinds = {}
-        for pair in text.split(","):
-            name, equals, kind = pair.rpartition("=")
-            if not equals or name.strip() in kinds:
-                rule, repair = (
-                    "must be pairs COLUMN=KIND, each column once",
-                    "Give age=real,sex=category, say.",
-                )
-                raise InvalidInputError("kinds", rule, repr(pair)[:80], repair)
-            kinds[name.strip()] = kind.strip()
+        kinds = read_pairs("kinds", text)
     for name, kind in kinds.items():
         if not isinstance(kind, str):
             raise InvalidInputError(
