@@ -270,3 +270,44 @@ def test_what_is_said_of_columns_is_checked(refused, tmp_path):
         (["--model.likelihood", "gaussian"], "'name'"),
     ):
         assert argument in refused("train", "--data", file, *words, *TINY, "--run-dir", tmp_path / "run")
+
+
+def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_path):
+    lines = mixed_lines()
+    file = tmp_path / "mixed.csv"
+    weighted = [f"{line};{place % 3}" for place, line in enumerate(lines[1:])]
+    file.write_text("\n".join([f"{lines[0]};w", *weighted]), encoding="utf-8")
+    roles = ["--data.weight-column", "w", "--data.condition", "town", "age"]
+    run = tmp_path / "run"
+    done("train", "--data", file, *SAID, *roles, *TINY, "--run-dir", run)
+    config = json.loads((run / "config.json").read_text())
+    assert [column["name"] for column in config["model"]["condition"]] == ["town", "age"]
+    assert [column["name"] for column in config["model"]["likelihood"]["columns"]] == [
+        "sex",
+        "visits",
+        "pain",
+        "weight",
+        "where",
+    ]
+    out, _ = done("evaluate", run)
+    assert "Means are weighted" in out
+    # files need the condition and not the weights
+    plain = tmp_path / "plain.csv"
+    plain.write_text("\n".join(lines), encoding="utf-8")
+    done("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    done("reconstruct", run, "--data", plain, "--condition", "town=Brno", "--out", tmp_path / "brno.csv")
+    done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
+    assert "town" not in read_columns(tmp_path / "new.csv")
+    for word in ("town=Paris", "age=old", "no=1", "town"):
+        refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
+    plain.write_text("\n".join(";".join(line.split(";")[:3]) for line in lines), encoding="utf-8")
+    assert "'town'" in refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    error = refused(
+        "train", "--data", file, *SAID, "--data.condition", "where", *TINY, "--run-dir", tmp_path / "x"
+    )
+    assert "'where'" in error
+
+
+def test_a_condition_that_a_file_cannot_have_is_refused(refused, file, tmp_path):
+    words = ("--data", file("bernoulli"), "--data.condition", "town", *TINY, "--run-dir", tmp_path / "run")
+    assert "--data.condition" in refused("train", *words)
