@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import torch
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from discrete_vae.checks import check_examples
 from discrete_vae.system import check_memory
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _CHECKED = 1 << 26  # bytes of dense rows from which on the machine's memory is looked at
 _REPAIR = "Take fewer examples (--num-examples), or a machine with more memory."
@@ -30,6 +32,7 @@ class SparseRows:
         device: As given.
 
     Examples:
+        >>> from scipy.sparse import csr_array
         >>> rows = SparseRows(csr_array(np.diag([1.0, 2.0, 3.0]).astype(np.float32)))
         >>> len(rows), rows[1:]
         (3, tensor([[0., 2., 0.],
@@ -76,7 +79,7 @@ class SparseRows:
 
     def columns(self, places: Sequence[int]) -> SparseRows:
         """Some of the features, in the order given."""
-        return SparseRows(csr_array(self.matrix[:, places]), self.device)
+        return SparseRows(self.matrix[:, places].tocsr(), self.device)
 
     @property
     def values(self) -> Tensor:

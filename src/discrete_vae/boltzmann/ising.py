@@ -9,7 +9,6 @@ from typing import Protocol
 
 import numpy as np
 import torch
-from scipy import optimize
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_energy
@@ -114,6 +113,8 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
         >>> abs(found.value - 0.7) < 4 * found.std_error, found.std_error < 0.04
         (True, True)
     """
+    from scipy import optimize  # here, since it takes a while
+
     check_energy(energy)
     z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
     if len(z) < 2:

@@ -105,7 +105,7 @@ _OPTIONS = together(
     click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
     option(
         "--data FILE",
-        "your own data: .npy, .npz, .csv, .parquet, .mtx, .h5, .h5ad or FASTA, read as --model.likelihood says",
+        "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)",
     ),
     option(
         "--size smoke|short|cpu|paper",

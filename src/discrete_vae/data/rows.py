@@ -25,9 +25,7 @@ from discrete_vae.config import (
 from discrete_vae.config.columns import RawColumn
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.download import check_data_dir
-from discrete_vae.data.formats import is_sparse, read_h5, read_h5ad, read_matrix_market, sparse_of
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
-from discrete_vae.data.sequences import read_fasta
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -198,8 +196,10 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
         repair = "Save the array with numpy.save, or the table as CSV."
         rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
         raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
+    from discrete_vae.data import formats, sequences  # here, since they load SciPy, and few files need them
+
     if ending == ".h5ad":
-        values, labels, columns, besides = read_h5ad(file, roles, layer=reading.layer)
+        values, labels, columns, besides = formats.read_h5ad(file, roles, layer=reading.layer)
         found = {} if labels is None else {WHOLE: labels}
         condition = _condition(besides, str(file), reading)
         return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, besides, condition)
@@ -209,16 +209,20 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
     if ending in _HDF5:
-        return _named_arrays(file, read_h5(file))
+        return _named_arrays(file, formats.read_h5(file))
     if ending == ".npz":
         arrays = read_npz(file)
-        if not is_sparse(arrays):
+        if not formats.is_sparse(arrays):
             return _named_arrays(file, arrays)
-        values = sparse_of(str(file), arrays)
+        values = formats.sparse_of(str(file), arrays)
     elif ending == ".npy":
         values = read_npy(file)
     else:
-        values = read_matrix_market(file) if ending == ".mtx" else read_fasta(file, reading.alphabet)
+        values = (
+            formats.read_matrix_market(file)
+            if ending == ".mtx"
+            else sequences.read_fasta(file, reading.alphabet)
+        )
     return OwnArrays({WHOLE: values}, {WHOLE: str(file)})
 
 
