@@ -21,7 +21,7 @@ from discrete_vae import (
     exact_log_partition,
     load_dataset,
 )
-from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.load import LoadedRun
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.presets import load_experiment
@@ -32,7 +32,13 @@ X = torch.zeros(3, 6)
 
 @pytest.fixture(scope="module")
 def model():
-    return DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+    return DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=6,
+            prior=RBMConfig(num_left=2, num_right=2),
+            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+        )
+    )
 
 
 @dataclass(repr=False)
