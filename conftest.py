@@ -1,5 +1,6 @@
 """Examples of modules that need what is not installed everywhere are not collected where it is missing."""
 
+import gc
 import os
 from importlib.util import find_spec
 
@@ -7,3 +8,12 @@ from importlib.util import find_spec
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 collect_ignore = [] if find_spec("triton") else ["src/discrete_vae/kernels/gibbs_triton.py"]
+
+# What is imported and collected stays for good: the garbage collector need not look through it again and again.
+gc.disable()
+
+
+def pytest_collection_finish(session):
+    gc.freeze()
+    gc.set_threshold(20_000, 10, 10)
+    gc.enable()
