@@ -71,6 +71,9 @@ demo: $(STAMP) ## Train on scikit-learn's digits, evaluate with exact log Z, dra
 	$(BIN)/dvae evaluate runs/demo
 	$(BIN)/dvae sample runs/demo --num-rows 8
 
+# What Python compiles is kept, the rewritten tests too: compiling all of it takes each process ten seconds.
+unexport PYTHONDONTWRITEBYTECODE
+
 # A process per core, each on one thread: teams of threads that spin for the same cores take ten times as long.
 # Files go out in order, so that the short ones at the end fill the processes evenly, not by their number of tests.
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder

@@ -1,9 +1,6 @@
 import os
 
 import pytest
-import torch
-
-from discrete_vae.kernels import loops
 
 os.environ["HF_HUB_OFFLINE"] = "1"  # read where huggingface_hub is imported: no test asks a hub
 
@@ -11,6 +8,10 @@ os.environ["HF_HUB_OFFLINE"] = "1"  # read where huggingface_hub is imported: no
 @pytest.fixture
 def threads_of_torch(monkeypatch):
     """Set torch's number of threads for this test; calls of any size use them."""
+    import torch  # here, since the process that hands out the tests reads this file and computes nothing
+
+    from discrete_vae.kernels import loops
+
     before = torch.get_num_threads()
     monkeypatch.setattr(loops, "SMALLEST_SHARED", 0)
     yield torch.set_num_threads

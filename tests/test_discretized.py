@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, OverlappingPower, SpikeExponential
-from discrete_vae.config import EvaluationConfig, ModelConfig, RBMConfig, SharpLimitConfig
+from discrete_vae.config import (
+    EvaluationConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    RBMConfig,
+    SharpLimitConfig,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
@@ -67,7 +73,11 @@ def test_the_trained_model_is_not_touched_and_weights_are_shared():
 
 
 def test_it_is_saved_and_loaded_as_what_it_is(tmp_path):
-    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2))
+    config = ModelConfig(
+        num_features=6,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+    )
     model = DiscreteVAE.from_config(config).eval()
     limit = model.discretized()
     loaded = DiscreteVAE.from_pretrained(limit.save_pretrained(tmp_path / "limit"))

@@ -11,7 +11,7 @@ import torch
 
 import discrete_vae
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
-from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
 from discrete_vae.kernels.gibbs_torch import SweepCall
@@ -72,7 +72,13 @@ def test_what_was_received_need_not_be_picklable():
 
 def a_model():
     torch.manual_seed(0)
-    return DiscreteVAE.from_config(ModelConfig(num_features=4, prior=RBMConfig(num_left=2, num_right=2)))
+    return DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=4,
+            prior=RBMConfig(num_left=2, num_right=2),
+            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+        )
+    )
 
 
 def moments():

@@ -45,7 +45,7 @@ def figures():
         "elbo": -float(loss.detach()),
         "gradient": gradient,
         "likelihood": float(likelihood.value.mean()),
-        "bennett": d.bennett_log_partition(model.prior, std_error=0.1, seed=3).value,
+        "bennett": d.bennett_log_partition(model.prior, num_chains=64, std_error=0.1, seed=3).value,
         "gibbs": float((chains.step(5) @ torch.arange(18.0)).sum()),
         "threads": torch.get_num_threads(),
     }

@@ -110,6 +110,7 @@ def test_codes_with_gaps():
         num_features=3,
         missing=True,
         prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
         likelihood=CategoricalLikelihoodConfig(num_categories=4),
     )
     model = DiscreteVAE.from_config(config)
@@ -120,7 +121,13 @@ def test_codes_with_gaps():
 
 
 def test_a_model_without_missing_entries_refuses_them():
-    model = DiscreteVAE.from_config(ModelConfig(num_features=4, prior=RBMConfig(num_left=2, num_right=2)))
+    model = DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=4,
+            prior=RBMConfig(num_left=2, num_right=2),
+            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+        )
+    )
     for call in (lambda: model.elbo(X), lambda: model.elbo(X.nan_to_num(0.0), observed=OBSERVED)):
         with pytest.raises(InvalidInputError, match="^x "):
             call()

@@ -73,7 +73,11 @@ def no_layers(num_latents, num_features):
 
 def gappy():
     prior = RBMConfig(num_left=2, num_right=2)
-    return DiscreteVAE.from_config(ModelConfig(num_features=3, prior=prior, missing=True))
+    return DiscreteVAE.from_config(
+        ModelConfig(
+            num_features=3, prior=prior, posterior=HierarchicalPosteriorConfig(hidden=(20,)), missing=True
+        )
+    )
 
 
 # (the argument that the error names, a call of a model)

@@ -7,6 +7,7 @@ work. Threads and forks do not go together: whoever starts a campaign allows a s
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -218,3 +219,4 @@ def warm_up() -> None:
     for name in (*(f"discrete_vae.{module}" for module in modules), *drawing):
         importlib.import_module(name)
     BlockGibbs(RBM(3, 2), 20, seed=0).step(2)
+    gc.freeze()  # what is there stays for good: a forked process need not look through it

@@ -79,7 +79,7 @@ def _forging() -> _Forging:
     for each in (run, other):
         forget_results(each)
         succeed(call(["evaluate", str(each)]))
-        succeed(call(reader_words("log-partition", each, folder)))
+        succeed(call(reader_words("log-partition", each, folder, "--std-error", "0.003")))
         stop = kill_when(
             lambda event, place: event == "open" and "/evaluations/" in place and "-seed-7" in place
         )

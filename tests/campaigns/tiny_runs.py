@@ -56,8 +56,8 @@ def reader_words(verb: str, run: Path, folder: Path, *more: str) -> list[str]:
     """The words of a command that reads a run; pictures go to a folder of their own."""
     if verb == "sample":
         more = ("--num-rows", "2", "--num-sweeps", "3", "--out", str(folder / "samples.png"), *more)
-    if verb == "log-partition":
-        more = ("--health-sweeps", "20", *more)
+    if verb == "log-partition":  # a coarse log Z, which is found again as well as a fine one
+        more = ("--health-sweeps", "20", "--std-error", "0.1", *more)
     return [verb, str(run), *more]
 
 

@@ -8,14 +8,18 @@ import torch
 from torch import nn
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.latents import flip_effects, label_agreement, latent_usage
 
 
 def model_with(decoder=None, **more):
     torch.manual_seed(0)
-    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2), **more)
+    parts = {
+        "prior": RBMConfig(num_left=2, num_right=2),
+        "posterior": HierarchicalPosteriorConfig(hidden=(20,)),
+    }
+    config = ModelConfig(num_features=6, **parts, **more)
     return DiscreteVAE.from_config(config, decoder=decoder).eval()
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.run import (
     ReconstructionTable,
@@ -107,7 +107,12 @@ def test_wrong_arguments_of_an_evolution_leave_the_chains_alone(changes, argumen
 
 def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(tmp_path):
     hierarchy = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(4,), prior_hidden=(4,))
-    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2), hierarchy=hierarchy)
+    config = ModelConfig(
+        num_features=6,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+        hierarchy=hierarchy,
+    )
     torch.manual_seed(0)
     model = DiscreteVAE.from_config(config)
     with torch.no_grad():

@@ -12,7 +12,7 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
-from discrete_vae.config import ModelConfig, RBMConfig
+from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
 from discrete_vae.runs.run_directory import RunDirectory
@@ -33,7 +33,13 @@ def run(tmp_path_factory):
 def tiny_model():
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
+        return DiscreteVAE.from_config(
+            ModelConfig(
+                num_features=6,
+                prior=RBMConfig(num_left=2, num_right=2),
+                posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+            )
+        )
 
 
 def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.kernels.norm import batch_norm
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.precision import set_precision
@@ -16,7 +16,12 @@ X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_
 def build(hierarchy=LAYERS):
     torch.manual_seed(0)
     return DiscreteVAE.from_config(
-        ModelConfig(num_features=5, prior=RBMConfig(num_left=2, num_right=2), hierarchy=hierarchy)
+        ModelConfig(
+            num_features=5,
+            prior=RBMConfig(num_left=2, num_right=2),
+            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+            hierarchy=hierarchy,
+        )
     )
 
 

@@ -17,6 +17,7 @@ from discrete_vae import (
 )
 from discrete_vae.config import (
     GaussianHierarchyConfig,
+    HierarchicalPosteriorConfig,
     MixtureOfRampsConfig,
     ModelConfig,
     NoHierarchyConfig,
@@ -38,7 +39,13 @@ SIZES = {"group_of_unit": torch.tensor([0, 1]), "num_features": 4}
 def build(hierarchy=NoHierarchyConfig(), smoothing=SpikeSlabConfig()):  # noqa: B008 (they are frozen)
     prior = RBMConfig(num_left=2, num_right=2)
     return DiscreteVAE.from_config(
-        ModelConfig(num_features=5, prior=prior, hierarchy=hierarchy, smoothing=smoothing)
+        ModelConfig(
+            num_features=5,
+            prior=prior,
+            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
+            hierarchy=hierarchy,
+            smoothing=smoothing,
+        )
     )
 
 

@@ -5,6 +5,7 @@ import torch
 
 from discrete_vae import RBM, DiscreteVAE, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.config import (
+    HierarchicalPosteriorConfig,
     MixtureOfRampsConfig,
     ModelConfig,
     OverlappingPowerConfig,
@@ -28,8 +29,13 @@ MACHINES = {
 def build(kind="ramps", **parts):
     torch.manual_seed(0)
     smoothing = next(config() for config in members(SmoothingConfig) if config().kind == kind)
+    posterior = HierarchicalPosteriorConfig(hidden=(20,))
     config = ModelConfig(
-        num_features=5, prior=RBMConfig(num_left=2, num_right=2), smoothing=smoothing, **parts
+        num_features=5,
+        prior=RBMConfig(num_left=2, num_right=2),
+        posterior=posterior,
+        smoothing=smoothing,
+        **parts,
     )
     return DiscreteVAE.from_config(config)
 
