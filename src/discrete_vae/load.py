@@ -19,7 +19,6 @@ from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, without_prefix
-from discrete_vae.runs.hub import shipped_folder
 from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
@@ -134,6 +133,8 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape
         torch.Size([20, 1, 8, 8])
     """
+    from discrete_vae.runs.hub import shipped_folder  # here, since other runs need none of it
+
     return load_run(shipped_folder(name), device=device)
 
 

@@ -17,7 +17,6 @@ from discrete_vae.config import (
     LikelihoodConfig,
     TableLikelihoodConfig,
 )
-from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.rows import TableReading, arrays_of_table, binarized, read_own_arrays, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
@@ -25,7 +24,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.overrides import Override, apply_overrides, override_fields
 from discrete_vae.presets import SIZES, own_data
-from discrete_vae.system import allocating, unicode_path, user_path
+from discrete_vae.system import allocating, check_data_dir, unicode_path, user_path
 
 _FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
 

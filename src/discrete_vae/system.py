@@ -46,6 +46,20 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         raise InvalidInputError(argument, rule, repr(text), repair) from None
 
 
+def check_data_dir(data_dir: str | Path | None, *, argument: str = "data_dir") -> Path | None:
+    """Return a folder that the user named, if it exists: a typing error must not start a download.
+
+    None stays None.
+    """
+    if data_dir is None:
+        return None
+    path = user_path(argument, data_dir)
+    if not path.is_dir():
+        rule, repair = "must be an existing folder", "Create it, or correct the path."
+        raise InvalidInputError(argument, rule, str(data_dir), repair)
+    return path
+
+
 def without_links(argument: str, path: Path) -> Path:
     """Resolve a path that is a link and return any other path as it is; it need not exist."""
     try:

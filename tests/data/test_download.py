@@ -13,11 +13,11 @@ from discrete_vae.data.download import (
     ArrayRule,
     DownloadError,
     RemoteFile,
-    check_data_dir,
     data_folder,
     fetch_archive,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import check_data_dir
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUMS = {

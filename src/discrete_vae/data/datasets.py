@@ -17,7 +17,7 @@ import torch
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, instantiate, members
-from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, check_data_dir, fetch_archive
+from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, fetch_archive
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -28,6 +28,7 @@ from discrete_vae.data.splits import (
     shuffled_rows,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import check_data_dir
 
 
 def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: Any) -> DataSplits:

@@ -16,7 +16,7 @@ import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file, write_bytes
-from discrete_vae.system import user_path
+from discrete_vae.system import check_data_dir
 
 ENVIRONMENT_VARIABLE = "DISCRETE_VAE_DATA"
 _TIMEOUT_S, _BLOCK = 60, 1 << 16
@@ -76,20 +76,6 @@ class Archive:
     addresses: tuple[str, ...]
     files: tuple[RemoteFile, ...]
     convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]]
-
-
-def check_data_dir(data_dir: str | Path | None, *, argument: str = "data_dir") -> Path | None:
-    """Return a folder that the user named, if it exists: a typing error must not start a download.
-
-    None stays None.
-    """
-    if data_dir is None:
-        return None
-    path = user_path(argument, data_dir)
-    if not path.is_dir():
-        rule, repair = "must be an existing folder", "Create it, or correct the path."
-        raise InvalidInputError(argument, rule, str(data_dir), repair)
-    return path
 
 
 def data_folder(data_dir: str | Path | None = None) -> Path:

@@ -24,7 +24,6 @@ from discrete_vae.config import (
 )
 from discrete_vae.config.columns import RawColumn
 from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
-from discrete_vae.data.download import check_data_dir
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
 from discrete_vae.data.splits import (
     BIT_KEYS,
@@ -51,7 +50,7 @@ from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
 from discrete_vae.sparse import Examples, SparseRows, select
-from discrete_vae.system import allocating, check_memory, user_path
+from discrete_vae.system import allocating, check_data_dir, check_memory, user_path
 
 _REPAIR = "Give fewer examples or features, or use a machine with more memory."
 
