@@ -239,6 +239,10 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
         done("score", tmp_path / "run", "--data", turned, "--out", tmp_path / f"scores-{len(order)}.csv")
     scores = [read_columns(tmp_path / f"scores-{count}.csv") for count in (8, 7)]
     assert scores[0] == scores[1]
+    done("score", tmp_path / "run", "--data", turned, "--features", "--out", tmp_path / "features.csv")
+    of_features = read_columns(tmp_path / "features.csv")
+    assert all(float(cell) == 0 for cell in of_features["given_others_where"])  # it has one value
+    assert len(of_features["given_others_town"]) == 5
     turned.write_text("\n".join(";".join(line[1:-1]) for line in lines))
     assert "'where'" in refused("encode", tmp_path / "run", "--data", turned, "--out", tmp_path / "x.npz")
     lines[2][1] = "x"

@@ -5,7 +5,14 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, roc_area, score_rows
+from discrete_vae.inference.score import (
+    elbo_rows,
+    p_values,
+    reference_numbers,
+    roc_area,
+    score_features,
+    score_rows,
+)
 from discrete_vae.rng import key_to_seed
 from discrete_vae.testing import all_states
 from tests.inference.models import small_model, some_bits
@@ -99,3 +106,29 @@ def test_the_area_counts_pairs_and_its_error_is_that_of_samples():
     spread = np.std([each.value for each in many])
     assert np.sqrt(np.mean([each.std_error**2 for each in many])) == pytest.approx(spread, rel=0.2)
     assert np.isnan(roc_area(familiar, strange[:1]).std_error)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_scores_of_features_are_conditional_probabilities_of_the_enumerated_model(gaps):
+    model, x = small_model(missing=gaps, scale=0.4).discretized(), some_bits(6)
+    if gaps:
+        x[2, 1] = x[4] = torch.nan
+    z = all_states(5).float()
+    with torch.no_grad():
+        log_prior = -model.prior.energy(z).double()[:, None]
+        parameters = model.parameters_of(z[:, None].expand(-1, 6, -1))
+        of_features = model.likelihood.feature_log_prob(parameters, x.nan_to_num(0)).double()
+        of_features = of_features.masked_fill(x.isnan(), 0)
+        joint = (of_features.sum(2) + log_prior)[..., None]
+        without = torch.logsumexp(joint - of_features, 0)
+        exact = (torch.logsumexp(joint, 0) - without).masked_fill(x.isnan(), torch.nan).numpy()
+        marginals = (torch.logsumexp(of_features + log_prior[..., None], 0)) - torch.logsumexp(log_prior, 0)
+    draws = np.stack([score_features(model, x, num_samples=2000, seed=seed) for seed in range(12)])
+    error = draws.std(0, ddof=1) / 12**0.5
+    seen = ~np.isnan(exact)
+    assert (np.isnan(draws[0]) == ~seen).all()
+    assert (np.abs(draws.mean(0) - exact)[seen] < 5 * error[seen] + 0.01).all()
+    wrong = marginals.numpy()  # of a fault that leaves the other features out
+    assert not (np.abs(draws.mean(0) - wrong)[seen] < 5 * error[seen] + 0.01).all()
+    some = score_features(model, x[[5, 2]], num_samples=2000, numbers=[5, 2])
+    np.testing.assert_allclose(some, draws[0][[5, 2]], rtol=1e-6)

@@ -86,13 +86,24 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 @option("--out FILE", "a row per example: index, score, std_error, p_value; .csv, .npz, ...")
 @option("--num-samples K", f"per example; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO", whole_number())
 @option("--elbo", "the ELBO in place of the log-likelihood: lower, and many times cheaper")
+@option(
+    "--features", "log p(value | the other values) of each feature too, in columns called given_others_NAME"
+)
 @option("--threshold-from valid|test|train|FILE", "familiar examples, for p-values; best none trained on")
 @option("--picture FILE", "histograms of the scores: .png, .pdf or .svg")
-def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_from: str | None) -> None:
+def run_score(
+    run: TrainedRun, num_samples: int | None, elbo: bool, features: bool, threshold_from: str | None
+) -> None:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import elbo_rows, p_values, reference_numbers, score_rows
+    from discrete_vae.inference.score import (
+        elbo_rows,
+        p_values,
+        reference_numbers,
+        score_features,
+        score_rows,
+    )
 
     output, drawing = run.outputs({"--threshold-from": threshold_from}, annotates=True)
     examples = run.rows()
@@ -108,6 +119,10 @@ def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_fr
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
         reference = run.compute(score, familiar, "reference", **settings)
+    of_features = None
+    if features:
+        own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
+        of_features = run.compute(score_features, examples, "scores of features", **own)
     if not run.is_first_process:
         return
     columns = {scores.name: scores.value, "std_error": scores.std_error}
@@ -120,6 +135,9 @@ def run_score(run: TrainedRun, num_samples: int | None, elbo: bool, threshold_fr
     if reference is not None and familiar is not None:
         columns["p_value"] = p_values(scores.value, reference.value)
         print(_comparison(columns["p_value"], scores, reference, familiar))
+    if of_features is not None:
+        named = feature_columns(of_features, examples.columns)
+        columns |= {f"given_others_{name}": each for name, each in named.items()}
     if output is not None and output.ending == ANNOTATED:
         write_annotated(run, output, obs={f"dvae_{name}": column for name, column in columns.items()})
     else:

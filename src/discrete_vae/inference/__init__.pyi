@@ -26,4 +26,5 @@ from .score import Scores as Scores
 from .score import elbo_rows as elbo_rows
 from .score import p_values as p_values
 from .score import roc_area as roc_area
+from .score import score_features as score_features
 from .score import score_rows as score_rows
