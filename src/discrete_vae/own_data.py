@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from discrete_vae.checks import COUNTS
 from discrete_vae.config import (
     ExperimentConfig,
     FileDataConfig,
@@ -26,6 +27,7 @@ from discrete_vae.overrides import Override, apply_overrides, override_fields
 from discrete_vae.presets import SIZES, own_data
 from discrete_vae.system import allocating, check_data_dir, unicode_path, user_path
 
+_COUNTED = (".h5ad", ".mtx", ".mtx.gz")  # files of cells, whose values are counts if they can be
 _FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
 
 
@@ -45,8 +47,8 @@ def own_experiment(
     Args:
         path: The file, see `discrete_vae.data.rows.load_file`.
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial". None reads each
-            column of a table by its kind, see `discrete_vae.data.infer_schema`, unless all are bits; and arrays as
-            bits.
+            column of a table by its kind, see `discrete_vae.data.infer_schema`, unless all are bits; whole numbers of
+            a .h5ad or .mtx file as counts given their total, "negative-binomial"; and arrays as bits.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
         reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
@@ -126,6 +128,8 @@ def _read(
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
+    if likelihood is None and path.name.lower().endswith(_COUNTED) and _holds_counts(dataset):
+        likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
     config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
     if found.condition is not None:
         model = config.model.model_copy(update={"condition": found.condition[1].columns})
@@ -140,6 +144,12 @@ def _read(
     if config.data.binarize and not file.binarize:
         dataset = binarized(dataset, seed=file.binarization_seed)
     return config, dataset
+
+
+def _holds_counts(dataset: DataSplits) -> bool:
+    """Whether values are whole numbers from 0, and not bits alone."""
+    values = dataset.summaries.values()
+    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
 
 
 def _holds_bits(table: Table) -> bool:

@@ -81,6 +81,10 @@ class SparseRows:
         """Some of the features, in the order given."""
         return SparseRows(self.matrix[:, places].tocsr(), self.device)
 
+    def sums(self, axis: int) -> Tensor:
+        """Sums over the rows (0) or the features (1), float64, on the CPU."""
+        return torch.from_numpy(np.asarray(self.matrix.sum(axis, dtype=np.float64)).ravel())
+
     @property
     def values(self) -> Tensor:
         """The stored values, (value,) float32, on the CPU."""
@@ -110,3 +114,9 @@ def check_rows(name: str, x: object) -> Examples:
 def select(x: Examples, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Examples:
     """Some examples of a part, sparse where they were."""
     return x.select(rows) if isinstance(x, SparseRows) else x[rows]
+
+
+def dense_if_gaps(x: Examples) -> Tensor:
+    """Examples, of which sparse ones become dense if they have missing values."""
+    has_gaps = isinstance(x, SparseRows) and bool(x.values.isnan().any())
+    return x[:] if has_gaps else x  # pyright: ignore[reportReturnType]

@@ -18,6 +18,7 @@ from discrete_vae.evaluation import independent_features
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.inference.score import score_rows
+from discrete_vae.likelihoods import NegativeBinomialLikelihood
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.own_data import read_own_experiment
 from discrete_vae.sparse import SparseRows
@@ -121,6 +122,30 @@ def test_statistics_of_a_likelihood_are_those_of_dense_values(tmp_path, kind, ga
     found = [independent_features(likelihood, *each) for each in ((dense, dense), (sparse, sparse))]
     assert found[0] == found[1]
     assert summarize(dense) == summarize(sparse)
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+@pytest.mark.parametrize("zero_inflated", [False, True])
+def test_counts_with_an_exposure_start_as_those_of_dense_values(gaps, zero_inflated):
+    values = VALUES["negative-binomial"].astype(np.float32)
+    if gaps:
+        values[3:9, 2] = np.nan
+    states = []
+    for x in (torch.from_numpy(values), sparse_rows(values)):
+        likelihood = NegativeBinomialLikelihood((7,), zero_inflated=zero_inflated, exposure="total")
+        start = likelihood.initialize_(x)
+        states.append([start, *likelihood.state_dict().values(), likelihood.fit_marginals_(x)])
+    for one, other in zip(*states, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+
+
+def test_cells_are_read_as_counts_given_their_total(tmp_path):
+    mmwrite(tmp_path / "cells.mtx", sp.coo_array(VALUES["negative-binomial"]))
+    config, _ = read_own_experiment(tmp_path / "cells.mtx")
+    assert config.model.likelihood.kind == "negative-binomial"
+    assert config.model.likelihood.exposure == "total"
+    other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
+    assert other.model.likelihood.exposure == "none"
 
 
 def test_moments_of_many_features_are_those_of_numpy():

@@ -299,6 +299,11 @@ def _headline(
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
                 "examples to train on: what the model says of such a feature is made up."
             )
+    if getattr(config.model.likelihood, "exposure", "none") == "total":
+        lines.append(
+            "Counts are read given the total of their row, so all log-likelihoods are of how totals divide: "
+            "--model.likelihood.exposure none reads them as they are."
+        )
     if config.model.likelihood.kind == "gaussian":
         lines += _unusual_features(dataset, config)
     lines.append(computing_on(device))

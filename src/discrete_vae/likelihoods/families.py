@@ -42,6 +42,7 @@ from discrete_vae.likelihoods.scaling import (
     row_blocks,
 )
 from discrete_vae.numerics import bernoulli_log_prob, joint_bernoulli_log_prob, project_
+from discrete_vae.sparse import SparseRows, dense_if_gaps
 
 
 class BernoulliLikelihood(Likelihood):
@@ -549,6 +550,8 @@ class NegativeBinomialLikelihood(Likelihood):
     reference: Tensor
     shares: Tensor
 
+    fits_sparse = True
+
     def __init__(
         self,
         event_shape: Sequence[int],
@@ -564,7 +567,6 @@ class NegativeBinomialLikelihood(Likelihood):
             rule, repair = "must be 'none' for one feature, which is its own total", "Leave it out."
             raise InvalidInputError("exposure", rule, "'total'", repair)
         self.zero_inflated, self.has_exposure = zero_inflated, exposure == "total"
-        self.fits_sparse = not (self.zero_inflated or self.has_exposure)
         self.standardizer = Standardizer(self.event_shape)
         self.log_size = nn.Parameter(torch.zeros(self.event_shape))
         self.register_buffer("log_start", torch.zeros(self.event_shape))
@@ -585,14 +587,18 @@ class NegativeBinomialLikelihood(Likelihood):
         and maximization.
         """
         self.check(x, observed)
-        if not self.fits_sparse:  # moments read gaps off the values
-            observed = self.observed_mask(x, observed)
+        if self.zero_inflated or self.has_exposure:  # moments read gaps off the values
+            x = dense_if_gaps(x)
+            observed = None if isinstance(x, SparseRows) else self.observed_mask(x, observed)
         if self.has_exposure:
             shares, reference = fit_shares(x, observed)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
         if self.zero_inflated or self.has_exposure:
-            self.standardizer.fit_(self._rates(x, observed).log1p(), observed)
+            if isinstance(x, SparseRows):
+                self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, None).log1p())
+            else:
+                self.standardizer.fit_(self._rates(x, observed).log1p(), observed)
             return self._fit_moments(x, observed)
         self.standardizer.fit_(x, observed, scale=torch.log1p)
         moments = feature_moments(x, observed)
@@ -670,6 +676,9 @@ class NegativeBinomialLikelihood(Likelihood):
 
     def _total_and_share(self, x: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
         """The observed total of each row, and the share of the training counts that its observed features have."""
+        if isinstance(x, SparseRows):  # of a feature axis alone, without gaps
+            total = x.sums(1)[:, None]
+            return total, torch.ones_like(total)
         axes = tuple(range(-len(self.event_shape), 0))
         wide = x if x.dtype == torch.float64 else x.float()
         if observed is None:
@@ -686,7 +695,7 @@ class NegativeBinomialLikelihood(Likelihood):
 
     def _fit_moments(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Take log_start and log_size, given the exposures; return the start."""
-        scale = self._log_exposure(x, observed).exp() if self.has_exposure else x.new_ones(len(x))
+        scale = self._log_exposure(x, observed).exp() if self.has_exposure else torch.ones(len(x))
         found = count_moments(x, observed, scale, zero_inflated=self.zero_inflated)
         self.log_start.copy_(found.mean.log())
         self.log_size.copy_(found.size.clamp(1e-2, 1e4).log())

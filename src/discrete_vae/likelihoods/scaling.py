@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 
 from discrete_vae.records import ShowsShapes
-from discrete_vae.sparse import Examples
+from discrete_vae.sparse import Examples, SparseRows
 
 _ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 24  # rows of a block, and its values where features are many
 _MOST_ROWS = 4000  # that a scale is fitted to
@@ -113,7 +113,7 @@ class CountMoments(ShowsShapes):
 
 
 def count_moments(
-    x: Tensor, observed: Tensor | None, scale: Tensor, *, zero_inflated: bool = False
+    x: Examples, observed: Tensor | None, scale: Tensor, *, zero_inflated: bool = False
 ) -> CountMoments:
     """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
 
@@ -123,16 +123,19 @@ def count_moments(
     1/2, and no added zeros.
 
     Args:
-        x: (row, *event).
+        x: (row, *event); sparse ones have no gaps.
         observed: Bool, of x's shape; None: all.
         scale: e, (row,).
         zero_inflated: Whether zeros are added; else pi counts for nothing.
     """
     scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
-    x, observed = x.detach().flatten(1), None if observed is None else observed.flatten(1)
+    observed = None if observed is None else observed.flatten(1)
+    x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
     parts = []
     for first in range(0, x.shape[1], _COLUMNS):
-        rows = x[:, first : first + _COLUMNS].to("cpu", torch.float64)
+        places = range(x.shape[1])[first : first + _COLUMNS]
+        rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, first : first + _COLUMNS]
+        rows = rows.to("cpu", torch.float64)
         seen = None if observed is None else observed[:, first : first + _COLUMNS].cpu()
         parts.append(_count_moments(rows, seen, scale, _ROUNDS if zero_inflated else 0))
     return CountMoments(*(torch.cat(part).reshape(event) for part in zip(*parts, strict=True)))
@@ -165,14 +168,14 @@ def _count_moments(
     return torch.where(known, mean, 1.0), torch.where(known, size, 1.0), torch.where(known, share, 0.5)
 
 
-def fit_shares(x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, float]:
+def fit_shares(x: Examples, observed: Tensor | None = None) -> tuple[Tensor, float]:
     """Each feature's share of the counts of a row, and the median of the rows' totals.
 
     The shares f are those of highest likelihood if x_ni is Poisson with mean s_n f_i. Without gaps s_n is the total of
     a row; with gaps it is the observed total over the share of the observed features, and both are fitted in turn.
 
     Args:
-        x: Counts, (row, *event).
+        x: Counts, (row, *event); sparse ones have no gaps.
         observed: Bool, of x's shape; None: those that are not NaN.
 
     Returns:
@@ -183,11 +186,16 @@ def fit_shares(x: Tensor, observed: Tensor | None = None) -> tuple[Tensor, float
         >>> fit_shares(torch.tensor([[1.0, 3.0], [2.0, torch.nan]]))
         (tensor([0.2500, 0.7500], dtype=torch.float64), 4.0)
     """
-    event, x = x.shape[1:], x.detach().flatten(1).cpu()
-    seen = ~x.isnan() if observed is None else observed.flatten(1).cpu()
-    x = x.masked_fill(~seen, 0)
-    sums = x.sum(0, dtype=torch.float64).clamp_min(LEAST_TOTAL)
-    totals = x.sum(1, dtype=torch.float64).clamp_min(LEAST_TOTAL)
+    event = x.shape[1:]
+    if isinstance(x, SparseRows):  # without gaps
+        sums, totals = x.sums(0), x.sums(1)
+        seen = torch.ones(1, dtype=torch.bool)
+    else:
+        x = x.detach().flatten(1).cpu()
+        seen = ~x.isnan() if observed is None else observed.flatten(1).cpu()
+        x = x.masked_fill(~seen, 0)
+        sums, totals = x.sum(0, dtype=torch.float64), x.sum(1, dtype=torch.float64)
+    sums, totals = sums.clamp_min(LEAST_TOTAL), totals.clamp_min(LEAST_TOTAL)
     shares, parts = sums / sums.sum(), torch.ones_like(totals)
     if not bool(seen.all()):
         mask, known = seen.double(), seen.any(0)
