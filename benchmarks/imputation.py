@@ -93,7 +93,7 @@ def by_model(
         found[name] = moments.mean.flatten().float()
         joint[name] = float(torch.logsumexp(log_weights + of_hidden, 0) - torch.logsumexp(log_weights, 0))
         ess = ess or moments.effective_samples
-    return ByModel(found, joint, float(torch.logsumexp(whole, 0)) - math.log(len(whole)), ess)
+    return ByModel(found, joint, float(torch.logsumexp(whole, 0)), ess)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +19,7 @@ from discrete_vae.config import (
     RealColumnConfig,
 )
 from discrete_vae.hierarchy.base import Hierarchy
+from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.mlp import MLPDecoder
@@ -144,16 +146,16 @@ def exact_terms(model, num_nodes):
     return torch.stack(means).mean(0)
 
 
-def exact_log_likelihood(model, num_nodes):
-    """log p(x | c) of each pair of X and C."""
+def exact_log_likelihood(model, num_nodes, rows=X):
+    """log p(x | c) of each pair of rows and C."""
     nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
     noise, weight = noise_of(model, num_nodes)
     log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
     found = []
-    for x, of_c in zip(X, features_of(model), strict=True):
-        rows, eps = grid(beside(nodes.zeta, of_c), noise)
-        h, _ = follow(lambda zeta, h: model.hierarchy.prior.next_layer(zeta, h), rows, eps)
-        found.append(torch.logsumexp(log_weight.flatten() + log_joint(model, x, rows, h), 0))
+    for x, of_c in zip(rows, features_of(model), strict=True):
+        latents, eps = grid(beside(nodes.zeta, of_c), noise)
+        h, _ = follow(lambda zeta, h: model.hierarchy.prior.next_layer(zeta, h), latents, eps)
+        found.append(torch.logsumexp(log_weight.flatten() + log_joint(model, x, latents, h), 0))
     return torch.stack(found).detach()
 
 
@@ -195,6 +197,26 @@ def test_bounds_lie_below_the_exact_log_likelihood_and_converge_to_it(name, path
     assert float(got.std_error.max()) < 0.05
     off = (got.value - exact).abs()
     assert bool((off < 5.5 * got.std_error + 1e-4 + 10 * path.rounding).all())  # alpha 1e-6
+
+
+@pytest.mark.parametrize("name", ["no layers, networks", "two layers, complete sharing"])
+def test_gaps_are_filled_given_c(name):
+    model, num_nodes = build(name)
+    gaps = torch.tensor([1, 3])
+    bits = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
+    fillings = [X.index_copy(1, gaps, pair.expand(len(X), 2)) for pair in bits]
+    weights = torch.stack([exact_log_likelihood(model, num_nodes, rows) for rows in fillings]).softmax(0)
+    right = torch.einsum("fr,frc->rc", weights, torch.stack(fillings))[:, gaps]
+    settings = ImputationSettings(filling="mean", num_samples=20_000, num_rounds=3, num_fills=2)
+
+    def errors_apart(c):
+        found = impute(model, X.index_fill(1, gaps, NAN), condition=c, settings=settings)
+        apart = np.abs(found.filled[:, gaps] - right.numpy()) / found.std_error[:, gaps]
+        assert float(found.std_error.max()) < 0.02
+        return float(apart.max())
+
+    assert errors_apart(C) < 5.5  # alpha 1e-6
+    assert errors_apart(C.flip(0)) > 15  # the planted fault: c of other rows
 
 
 def of_two(log_weights, weight):

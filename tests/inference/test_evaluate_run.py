@@ -149,7 +149,9 @@ class Evaluated:
     def is_right(self):
         rows = [vars(found.examples) for found in self.likelihoods]
         same = all(
-            row[key].tolist() == value.tolist() for row in rows for key, value in vars(EXAMPLES).items()
+            row[key].tolist() == getattr(EXAMPLES, key).tolist()
+            for row in rows
+            for key in ("index", "value", "std_error", "ess")
         )
         return same and self.log_partition == LOG_PARTITION and self.likelihoods == [self.likelihoods[0]] * 2
 

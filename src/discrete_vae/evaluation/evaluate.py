@@ -41,12 +41,14 @@ class ExampleLogLikelihoods(ShowsShapes):
         value: log (1/K) sum_k w_k, (example,), float64, nats.
         std_error: Standard error from the importance samples, (example,), float64, nats.
         ess: Effective number of samples, (example,), float64.
+        weight: Weight in the mean, (example,), float64, positive; None where all count alike.
     """
 
     index: Tensor
     value: Tensor
     std_error: Tensor
     ess: Tensor
+    weight: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,6 @@ class MeanLogLikelihood(ShowsTable):
         examples: The examples, of which value is the mean, `statistics.fmean` to the last digit.
         effective_examples: Effective number of examples, see `discrete_vae.data.splits.effective_number`, where value
             is a weighted mean; None where all count alike.
-        weights: Weights of the examples in it, (example,), float64; None as well.
     """
 
     value: float
@@ -80,7 +81,6 @@ class MeanLogLikelihood(ShowsTable):
     log_partition_std_error: float = 0.0
     examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
     effective_examples: float | None = None
-    weights: Tensor | None = field(default=None, compare=False, repr=False)
 
     def weighted(self, weights: Tensor) -> MeanLogLikelihood:
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
@@ -93,7 +93,7 @@ class MeanLogLikelihood(ShowsTable):
             std_error=float(standard_error(examples.value, weights)),
             monte_carlo_std_error=float(of_samples),
             effective_examples=effective_number(weights),
-            weights=weights,
+            examples=replace(examples, weight=weights),
         )
 
 
@@ -175,7 +175,7 @@ def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihoo
     if len(parts) == 1:
         return parts[0]
     found = [part.examples for part in parts if part.examples is not None]
-    columns = zip(*(vars(each).values() for each in found), strict=True)
+    columns = zip(*((each.index, each.value, each.std_error, each.ess) for each in found), strict=True)
     examples = ExampleLogLikelihoods(*map(torch.cat, columns))
     gain = math.fsum(part.doubling_gain * part.num_examples for part in parts) / len(examples.value)
     return _mean(examples, gain, parts[0].num_samples, parts[0].log_partition_std_error)

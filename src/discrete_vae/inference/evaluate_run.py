@@ -87,7 +87,7 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit, rowless = self.log_likelihood_limit, {"examples": None, "weights": None}
+        limit, rowless = self.log_likelihood_limit, {"examples": None}
         plain = replace(
             self,
             log_likelihood=replace(self.log_likelihood, **rowless),
@@ -100,7 +100,6 @@ class Evaluation(ShowsTable):
                 key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
             }
             part.pop("examples", None)
-            part.pop("weights", None)
             if part.get("effective_examples") is None:
                 part.pop("effective_examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
@@ -120,8 +119,8 @@ class Evaluation(ShowsTable):
                 for name in ("value", "std_error", "ess"):
                     column = "log_likelihood" if name == "value" else name
                     columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
-                if estimate is not None and estimate.weights is not None:
-                    columns.setdefault("weight", estimate.weights.numpy())
+                if rows.weight is not None:
+                    columns.setdefault("weight", rows.weight.numpy())
         return columns
 
 

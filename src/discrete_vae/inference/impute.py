@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, get_args
@@ -27,7 +27,7 @@ from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
-_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 10, 11  # keys of a row's noise
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 5, 10, 11  # keys of a row's noise
 _PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
@@ -117,6 +117,7 @@ def impute(
     x: Tensor,
     *,
     observed: Tensor | None = None,
+    condition: Tensor | None = None,
     settings: ImputationSettings | None = None,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -134,6 +135,7 @@ def impute(
         model: The model.
         x: (example, *event) or (example, feature), draws of the likelihood; NaN marks a gap.
         observed: Bool, of x's shape, False in gaps, whatever x holds there. None: entries that are not NaN.
+        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one; all is given c.
         settings: How; None takes the defaults.
         seed: Seed of the noise, from 0 to 2^64 - 1.
         numbers: Numbers of the examples, which key the noise: what fills an example does not depend on the others.
@@ -163,11 +165,13 @@ def impute(
         chunk_size = samples_in_memory(model, _MAX_MEMORY)
         prior = prior_draws(model, seed)
 
-        def compute(row: Tensor, number: Sequence[int]) -> Mapping[str, Tensor]:
-            one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]))
+        def compute(row: Tensor, number: Sequence[int], c: Tensor | None) -> Mapping[str, Tensor]:
+            one = GappedRow(row, ~row.isnan(), key_to_seed(seed, _STREAM, number[0]), c)
             return _fill_row(model, sampler, one, settings, prior, chunk_size)
 
-        found = in_batches(model, gapped, compute, numbers=numbers, batch_size=1, report=report)
+        found = in_batches(
+            model, gapped, compute, conditions=[condition], numbers=numbers, batch_size=1, report=report
+        )
     _warn_if_few(found["effective_samples"], settings, numbers)
     return Imputed(**found)
 
@@ -177,7 +181,7 @@ def _fill_row(
     sampler: ImportanceSampler,
     row: GappedRow,
     settings: ImputationSettings,
-    prior: Tensor,
+    prior: PriorDraws,
     chunk_size: int,
 ) -> dict[str, Tensor]:
     """The fields of `Imputed` for one row, each with an axis of length 1 first."""
@@ -283,25 +287,41 @@ class GappedRow(ShowsShapes):
         x: (1, *event), checked.
         observed: (1, *event), bool.
         seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
+        condition: (1, column), checked; None for a model without one.
     """
 
     x: Tensor
     observed: Tensor
     seed: int
+    condition: Tensor | None = None
 
     def generator(self, *key: int) -> torch.Generator:
         """A source of noise of its own."""
         return keyed_generator(self.seed, *key, device=self.x.device)
 
 
-def prior_draws(model: DiscreteVAE, seed: int) -> Tensor:
-    """What the decoder makes of draws from the prior, of which some start as fills, (draw, *parameter_shape).
+PriorDraws: TypeAlias = Callable[[GappedRow], Tensor]
+"""What the decoder makes of draws from the prior under the condition of a row, (draw, *parameter_shape)."""
+
+
+def prior_draws(model: DiscreteVAE, seed: int) -> PriorDraws:
+    """Draws from the prior, of which some start as fills: the same z and zeta for every row.
 
     Chains need not have forgotten their start: whatever fills a gap, the weights are right.
     """
     noise = keyed_generator(seed, _STREAM, _PRIOR, device=model.prior.bias.device)
-    drawn = model.sample(_PRIOR_DRAWS, num_sweeps=_PRIOR_SWEEPS, generator=noise)
-    return model.parameters_of(model.hierarchy.decoder_input(drawn.zeta, drawn.h))
+    unknown = None if model.condition is None else model.condition.unknown
+    drawn = model.sample(_PRIOR_DRAWS, condition=unknown, num_sweeps=_PRIOR_SWEEPS, generator=noise)
+    if model.condition is None:
+        parameters = model.parameters_of(model.hierarchy.decoder_input(drawn.zeta, drawn.h))
+        return lambda row: parameters
+
+    def under(row: GappedRow) -> Tensor:
+        zeta = model.with_condition(drawn.zeta, row.condition)
+        h = model.hierarchy.sample(zeta, generator=row.generator(_LAYERS))
+        return model.parameters_of(model.hierarchy.decoder_input(zeta, h))
+
+    return under
 
 
 class Partition:
@@ -416,7 +436,7 @@ class Proposals:
         model: DiscreteVAE,
         sampler: ImportanceSampler,
         row: GappedRow,
-        prior: Tensor,
+        prior: PriorDraws,
         *,
         num_rounds: int,
         num_fills: int,
@@ -425,21 +445,22 @@ class Proposals:
         self.likelihood = model.likelihood
         self._num_rounds, self._num_fills = num_rounds, num_fills
         self._partition: Partition | None = None
-        self.features = model.read(row.x, row.observed)
+        self.features = model.read(row.x, row.observed, row.condition)
 
     def draw(self, num_samples: int, chunk_size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all rounds that count.
 
         Returns:
-            Log-weights, (draw,) float64, nats; what the decoder makes of the draws, (draw, *parameter_shape); and the
+            Log-weights, (draw,) float64, nats, whose sum estimates p(x_observed), or, of one round, the mean; what the decoder makes of the draws, (draw, *parameter_shape); and the
             expected statistics of the likelihood there, (draw, *statistic_shape).
         """
-        per_round = -(-num_samples // self._num_rounds)
+        per_round, row = -(-num_samples // self._num_rounds), self._row
         found, rows, width = _Found(self.likelihood), None, 1
         for number in range(self._num_rounds):
             if number:
                 rows = self._filled(number, self._picked(number, found))
-                features, width = self._model.read(rows, None), len(rows)
+                width, c = len(rows), row.condition
+                features = self._model.read(rows, None, None if c is None else c.expand(width, -1))
                 self.features = features if number == 1 else torch.cat([self.features, features])
             count = -(-per_round // width)
             drawn = list(self.propose((_ROUNDS, number), self.features[-width:], count, chunk_size))
@@ -470,13 +491,14 @@ class Proposals:
         picked = found.pick(self._num_fills, row.generator(_PICKS, number))
         if number > 1:
             return picked
-        size = (len(self._prior), *row.x.shape[1:])
+        prior = self._prior(row)
+        size = (len(prior), *row.x.shape[1:])
         x, observed = row.x.expand(size), row.observed.expand(size)
-        log_prob = self.likelihood.log_prob(self._prior, x, observed)
+        log_prob = self.likelihood.log_prob(prior, x, observed)
         powers = torch.linspace(0, 1, _STARTS * self._num_fills, device=log_prob.device)
         logits = log_prob.double()[:, None] * powers
         starts = (logits + _gumbel(tuple(logits.shape), row.generator(_PICKS, 0))).argmax(0)
-        exposed = self.likelihood.at_exposure(self._prior, x, observed)
+        exposed = self.likelihood.at_exposure(prior, x, observed)
         return torch.cat([picked, exposed[starts]])
 
     def _filled(self, number: int, latents: Tensor) -> Tensor:

@@ -78,6 +78,11 @@ class ConditionEmbedding(nn.Module):
                 raise InvalidInputError(argument, error.rule, error.received, error.repair) from None
         return c.to(torch.promote_types(self.missing.dtype, torch.float32)).expand(num_rows, -1)
 
+    @property
+    def unknown(self) -> Tensor:
+        """A condition of which every column is missing, (1, column)."""
+        return self.missing.new_full((1, len(self.names)), torch.nan)
+
     @torch.no_grad()
     def initialize_(self, condition: Tensor) -> None:
         """Take the statistics of r from the condition of the training data, (example, column)."""
