@@ -82,6 +82,7 @@ def evolution_table(
     num_sweeps: int = 100,
     num_draws: int = 5,
     num_chains: int | None = None,
+    condition: Tensor | None = None,
     seed: int = 0,
 ) -> EvolutionTable:
     """Decode what the chains of a model's prior visit.
@@ -101,6 +102,7 @@ def evolution_table(
         num_sweeps: Sweeps before each row.
         num_draws: Draws per state.
         num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
+        condition: c of p(x | c), (chain, column), or (1, column) for all, of a model that has one.
         seed: Seed of zeta and of the continuous layers; the chains have their own.
 
     Raises:
@@ -117,6 +119,8 @@ def evolution_table(
     shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
     check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
 
+    c = model.check_condition(condition, shown)
+    c = c if c is None else c.repeat_interleave(num_draws, 0)
     states, means = [], []
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:shown]
@@ -124,9 +128,10 @@ def evolution_table(
         # as in the paper, draws that differ in continuous layers share zeta too
         own = 1 if model.hierarchy.num_layers else num_draws
         zeta = model.smoothing.sample_zeta(z[:, None].expand(-1, own, -1), generator=generator)
-        zeta = zeta.expand(-1, num_draws, -1)
+        zeta = zeta.expand(-1, num_draws, -1).flatten(0, 1)
         states.append(z.cpu())
-        means.append(model.decode(zeta, generator=generator).flatten(2).cpu())
+        mean = model.decode(zeta, condition=c, generator=generator)
+        means.append(mean.flatten(1).unflatten(0, (shown, num_draws)).cpu())
     varies = "their continuous layers" if model.hierarchy.num_layers else "their draw of ζ"
     return EvolutionTable(torch.stack(means), torch.stack(states), num_sweeps, varies)
 
@@ -160,8 +165,10 @@ def make_evolution(request: FigureRequest, chains: Sampler | None = None, **size
     """The figure of a run, in the sizes of `evolution_table`; without chains those of training go on."""
     run = request.run
     model, image_shape = run.loaded.model, run.recorded.image_shape
-    table = evolution_table(model, chains or run.loaded.chains, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
-    return Drawing(table, draw_evolution(table, image_shape, grayscale=run.grayscale), run.loaded.note)
+    chains = chains or run.loaded.chains
+    c = run.condition_of_samples(sizes.get("num_chains") or min(DEFAULT_CHAINS, chains.num_chains))
+    table = evolution_table(model, chains, condition=c, seed=request.seed, **sizes)  # pyright: ignore[reportArgumentType]
+    return Drawing(table, draw_evolution(table, image_shape, grayscale=run.grayscale), run.note)
 
 
 # Draws of x along the chains of a model's prior.
@@ -179,6 +186,7 @@ def generated_examples(
     num_rows: int = 20,
     num_sweeps: int = 100,
     num_chains: int | None = None,
+    condition: Tensor | None = None,
     seed: int = 0,
 ) -> Tensor:
     """Draw examples from the generative model, the noise of its likelihood included: (row, chain, feature) on the CPU.
@@ -187,13 +195,13 @@ def generated_examples(
     """
     used = chains.num_chains if num_chains is None else num_chains
     check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
-    rows = []
+    rows, c = [], model.check_condition(condition, used)
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:used].to(model.dtype)
         generator = keyed_generator(seed, _GENERATED_STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
         with eval_mode(model) as still:
-            zeta = still.with_condition(zeta, None)  # a condition would be needed for each row
+            zeta = still.with_condition(zeta, c)
             h = still.hierarchy.sample(zeta, generator=generator)
             parameters = still.decoder(still.hierarchy.decoder_input(zeta, h))
         rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
@@ -358,10 +366,11 @@ def make_feature_statistics(
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
-    table = feature_statistics_table(
-        run.dataset.test[:], generated_examples(run.loaded.model, chains, **sizes)
+    drawn = generated_examples(
+        run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes
     )
-    return Drawing(table, draw_feature_statistics(table, name=run.title), run.loaded.note)
+    table = feature_statistics_table(run.dataset.test[:], drawn)
+    return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 
 
 def _range(found: Comparison) -> tuple[float, float]:
@@ -436,7 +445,12 @@ class ReconstructionTable:
 
 
 def reconstructions_table(
-    model: DiscreteVAE, x: Tensor, *, num_examples: int | None = None, seed: int = 0
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    num_examples: int | None = None,
+    condition: Tensor | None = None,
+    seed: int = 0,
 ) -> ReconstructionTable:
     """Encode examples and decode them again.
 
@@ -445,6 +459,7 @@ def reconstructions_table(
         x: (example, feature) or (example, *event), for example the test part of a data set.
         num_examples: How many of them to take, evenly spaced, so that sorted data show all of their kinds;
             None means 100, or all where there are fewer.
+        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
         seed: Seed of the posterior's noise.
     """
     count = min(_DEFAULT_EXAMPLES, len(x)) if num_examples is None else num_examples
@@ -452,10 +467,10 @@ def reconstructions_table(
         rule = f"must be at most {len(x)}, the number of examples in x"
         raise InvalidInputError("num_examples", rule, count, "Ask for fewer, or give more.")
     indices = torch.arange(count) * len(x) // count
-    examples = x[indices.to(x.device)]
-    means = model.reconstruct(
-        examples, generator=keyed_generator(seed, _RECONSTRUCTIONS_STREAM, device=x.device)
-    )
+    examples, c = x[indices.to(x.device)], model.check_condition(condition, len(x))
+    c = c if c is None else c[indices.to(c.device)]
+    noise = keyed_generator(seed, _RECONSTRUCTIONS_STREAM, device=x.device)
+    means = model.reconstruct(examples, condition=c, generator=noise)
     return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
 
 
@@ -487,5 +502,7 @@ def make_reconstructions(request: FigureRequest) -> Drawing:
     model, dataset = run.loaded.model, run.dataset
     shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
     x = dataset.test[:].to(model.prior.bias.device)
-    table = reconstructions_table(model, x, num_examples=shown, seed=request.seed)
-    return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.loaded.note)
+    table = reconstructions_table(
+        model, x, num_examples=shown, condition=run.condition_of("test"), seed=request.seed
+    )
+    return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.note)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import textwrap
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.data.rows import load_data
-from discrete_vae.data.splits import DataMetadata
+from discrete_vae.data.splits import DataMetadata, fixed_permutation
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.runs.output import OutputFile, write_columns
 from discrete_vae.system import check_memory
@@ -386,6 +387,9 @@ class Drawing:
     note: str | None = None
 
 
+_CONDITIONS = 0x636F6E64
+
+
 class FigureRun:
     """A run that a figure is drawn of; model and data are loaded once, when a figure wants them."""
 
@@ -404,6 +408,52 @@ class FigureRun:
     def dataset(self) -> DataSplits:
         """The data of the run's config."""
         return load_data(self.loaded.config, self._data_dir)
+
+    def condition_of(self, part: str, indices: np.ndarray | None = None) -> Tensor | None:
+        """c of p(x | c) of examples of a part, (example, column); None for a model or data without one."""
+        model = self.loaded.model
+        known = None if model.condition is None else self.dataset.conditions.get(part)
+        if known is None:
+            return None
+        return (known if indices is None else known[torch.from_numpy(indices)]).to(model.prior.bias.device)
+
+    def condition_of_samples(self, count: int) -> Tensor | None:
+        """c for draws of the prior, that of training examples of a fixed random choice, (draw, column).
+
+        Where these are not at hand every column is missing. None for a model without a condition.
+
+        Warns:
+            UserWarning: If every column is missing.
+        """
+        model = self.loaded.model
+        if model.condition is None:
+            return None
+        if not self._has_conditions:
+            text = "samples are drawn with every column of the condition missing: the run's data are not at hand."
+            warnings.warn(text, stacklevel=2)
+            return model.condition.unknown
+        chosen = fixed_permutation(len(self.dataset.train), 0, _CONDITIONS)
+        return self.condition_of("train", np.resize(chosen, count))
+
+    @cached_property
+    def _has_conditions(self) -> bool:
+        """Whether the training examples and their conditions are at hand."""
+        try:
+            return "train" in self.dataset.conditions
+        except InvalidInputError:
+            return False
+
+    @property
+    def note(self) -> str | None:
+        """What readers must know of the run: the condition of its model, and the note of `LoadedRun`."""
+        condition = self.loaded.model.condition
+        if condition is None:
+            return self.loaded.note
+        names, given = ", ".join(condition.names), "those of training examples chosen at random"
+        text = f"A model of p(x | c), with c the columns {names}: the prior, and so what a code stands for, does not "
+        text += "depend on c. Examples are read with their own c; samples are decoded with "
+        text += f"{given if self._has_conditions else 'all of its columns missing'}."
+        return " ".join([text, *filter(None, [self.loaded.note])])
 
     @cached_property
     def recorded(self) -> DataMetadata:

@@ -45,12 +45,14 @@ _MOST_DOTS = 400
 def samples(source: ReportSource) -> Section:
     """Pictures along the chains, and how features of samples compare with those of test data."""
     features, chains = source.dataset.num_features, source.loaded.chains
+    used = min(_MOST_CHAINS, num_chains_that_fit(chains.num_chains, features, _ROWS))
     drawn = generated_examples(
         source.model,
         chains,
         num_rows=_ROWS,
         num_sweeps=_SAMPLES_SWEEPS,
-        num_chains=min(_MOST_CHAINS, num_chains_that_fit(chains.num_chains, features, _ROWS)),
+        num_chains=used,
+        condition=source.condition_of_samples(used),
         seed=source.seed,
     )
     found = feature_statistics_table(source.dataset.test[:], drawn)
@@ -73,13 +75,15 @@ def samples(source: ReportSource) -> Section:
 
 
 def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any]:
+    shown = min(_CHAINS, source.loaded.chains.num_chains)
     table = evolution_table(
         source.model,
         source.loaded.chains,
         num_rows=_COLUMNS,
         num_sweeps=_SAMPLES_SWEEPS,
         num_draws=1,
-        num_chains=min(_CHAINS, source.loaded.chains.num_chains),
+        num_chains=shown,
+        condition=source.condition_of_samples(shown),
         seed=source.seed,
     )
     images = source.image_gray(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
@@ -113,7 +117,7 @@ _POOR = 0.1  # of the variance
 def reconstructions(source: ReportSource) -> Section:
     """Pairs of an example and its reconstruction; of a table the features that are told best and worst."""
     x = source.test[:_MEASURED]
-    means = _reconstructed(source, x)
+    means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
     share, of_feature = explained(x.double().cpu(), means)
     text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples."
     values: dict[str, Any] = {"pictures": [], "features": []}
@@ -146,11 +150,13 @@ def explained(x: Tensor, means: Tensor) -> tuple[float, Tensor]:
     return (1 - float(error.sum()) / total if total > 0 else 0.0), share
 
 
-def _reconstructed(source: ReportSource, x: Tensor) -> Tensor:
+def _reconstructed(source: ReportSource, x: Tensor, condition: Tensor | None) -> Tensor:
     parts = []
     for first in range(0, len(x), _BATCH):
         generator = keyed_generator(source.seed, _STREAM, first, device=x.device)
-        parts.append(source.model.reconstruct(x[first : first + _BATCH], generator=generator).flatten(1))
+        c = None if condition is None else condition[first : first + _BATCH]
+        found = source.model.reconstruct(x[first : first + _BATCH], condition=c, generator=generator)
+        parts.append(found.flatten(1))
     return torch.cat(parts).double().cpu()
 
 
@@ -177,7 +183,10 @@ _WEAK = 0.01  # of the strongest unit
 def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
     scale = _scale(source)
-    effects = flip_effects(source.model, source.train[:_FLIPPED], scale=scale, seed=source.seed)
+    c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
+    effects = flip_effects(
+        source.model, source.train[:_FLIPPED], condition=c, scale=scale, seed=source.seed
+    )
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."

@@ -117,11 +117,20 @@ class ReportSource(FigureRun):
         return rows.to(self.device)
 
     @cached_property
+    def test_indices(self) -> np.ndarray:
+        """Numbers of the test examples that are looked at, (example,) int64."""
+        count = len(self.dataset.test)
+        return subset_indices(count, min(count, self.num_examples))
+
+    @cached_property
     def test(self) -> Tensor:
         """Test examples, (example, feature)."""
-        count = len(self.dataset.test)
-        chosen = subset_indices(count, min(count, self.num_examples))
-        return self.dataset.test[torch.from_numpy(chosen)].to(self.device)
+        return self.dataset.test[torch.from_numpy(self.test_indices)].to(self.device)
+
+    @cached_property
+    def train_condition(self) -> Tensor | None:
+        """c of `train`; None for a model without a condition."""
+        return self.condition_of("train", self.indices)
 
     @cached_property
     def labels(self) -> np.ndarray | None:
@@ -136,12 +145,13 @@ class ReportSource(FigureRun):
     @cached_property
     def codes(self) -> Encoding:
         """Codes of `train`, one draw of the posterior each."""
-        return self.model.encode(self.train, generator=keyed_generator(self.seed, _CODES, device=self.device))
+        noise = keyed_generator(self.seed, _CODES, device=self.device)
+        return self.model.encode(self.train, condition=self.train_condition, generator=noise)
 
     @cached_property
     def usage(self) -> LatentUsage:
         """Activity and information of each latent over `train`."""
-        return latent_usage(self.model, self.train, seed=self.seed)
+        return latent_usage(self.model, self.train, condition=self.train_condition, seed=self.seed)
 
     @cached_property
     def modes(self) -> PriorModes:
