@@ -11,6 +11,7 @@ import torch
 import discrete_vae as dv
 from discrete_vae import (
     RBM,
+    BlockGibbs,
     DiscreteVAE,
     HierarchicalPosterior,
     SpikeExponential,
@@ -39,6 +40,7 @@ from discrete_vae.config import (
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.evaluation.latents import flip_effects, latent_usage
+from discrete_vae.figures import evolution_table, generated_examples, reconstructions_table
 from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.inference.generate import PriorStates, generate
@@ -218,6 +220,28 @@ def test_generated_rows_follow_the_condition():
         off = torch.from_numpy(found.x).mean(0) - mean.mean(0)
         # two estimates of the same means: alpha below 1e-4 with 4 features of standard deviation at most 1/2 each
         assert float(off.abs().max()) < 4.6 * 0.5 * (2 / 4000) ** 0.5
+
+
+@pytest.mark.parametrize("hierarchy", [NoHierarchyConfig(), LAYERS], ids=["no layers", "layers"])
+def test_tables_of_pictures_are_under_the_condition_of_each_chain_and_example(hierarchy):
+    model = made(hierarchy=hierarchy)
+    sizes = {"num_rows": 2, "num_sweeps": 3, "num_chains": 12}
+
+    def chains():
+        return BlockGibbs(model.prior, 12, seed=0)
+
+    calls = [
+        lambda c: evolution_table(model, chains(), num_draws=3, condition=c, **sizes).means.transpose(0, 1),
+        lambda c: generated_examples(model, chains(), condition=c, **sizes).transpose(0, 1),
+        lambda c: reconstructions_table(model, ROWS, condition=c).means,
+    ]
+    for call in calls:
+        own, of_first = call(GIVEN), call(GIVEN[:1])
+        torch.testing.assert_close(own[::3], of_first[::3])  # those whose own c that is
+        assert not torch.allclose(own[1::3], of_first[1::3], atol=0.01)
+        with pytest.raises(InvalidInputError) as found:
+            call(None)
+        assert found.value.argument == "condition"
 
 
 def test_saved_models_keep_their_condition(tmp_path):

@@ -663,12 +663,15 @@ class DiscreteVAE(nn.Module):
         zeta: Tensor,
         h: Tensor | None,
         condition: Tensor | None,
-        statistic: Statistic,
+        statistic: Statistic | Literal["expected"],
         generator: torch.Generator | None,
         *,
         rows: tuple[Tensor, Tensor | None] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """A statistic of p(x | zeta, h), (..., *event), at the exposure of rows; and h, drawn if there is none."""
+        """A statistic of p(x | zeta, h), (..., *event), at the exposure of rows; and h, drawn if there is none.
+
+        "expected" is E[T(x) | zeta, h], (..., *statistic_shape), see `Likelihood.expected_statistics`.
+        """
         check_finite_weights("model", self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
@@ -680,6 +683,8 @@ class DiscreteVAE(nn.Module):
                 parameters = likelihood.at_exposure(parameters, *rows)
             if statistic == "mean":
                 x = likelihood.mean(parameters)
+            elif statistic == "expected":
+                x = likelihood.expected_statistics(parameters)
             else:  # a bit or a code hides what is not finite
                 self._check_finite("the decoder's output", parameters)
                 sampled = statistic == "sample"

@@ -268,7 +268,7 @@ def test_seeds_reproduce_of_reconstructions(model, x):
 
 
 def test_means_belong_to_their_examples(model, x, monkeypatch):
-    monkeypatch.setattr(model, "reconstruct", lambda x, generator: 1 - x)
+    monkeypatch.setattr(model, "reconstruct", lambda x, condition, generator: 1 - x)
     table = reconstructions_table(model, x, num_examples=17)
     assert torch.equal(table.means, 1 - table.examples)
 
@@ -294,7 +294,7 @@ def test_each_strip_of_a_narrow_table_has_its_label(num_features):
 
 
 def test_the_upper_one_of_a_pair_is_the_input(model, monkeypatch, tmp_path, read_picture):
-    monkeypatch.setattr(model, "reconstruct", lambda x, generator: 1 - x)
+    monkeypatch.setattr(model, "reconstruct", lambda x, condition, generator: 1 - x)
     table = reconstructions_table(model, torch.ones(1, 12))
     save_figure(draw_reconstructions(table, (3, 4)), tmp_path / "a.png")
     ink = (read_picture(tmp_path / "a.png") == 0).all(-1).sum(1)  # a row of pixels; labels add a few

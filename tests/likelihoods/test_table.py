@@ -20,6 +20,7 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.latents import flip_effects
 from discrete_vae.inference import ImputationSettings, denoise_rows, impute, reconstruct_rows
 from discrete_vae.likelihoods.table import (
     CategoryLikelihood,
@@ -81,9 +82,42 @@ def table():
     return likelihood
 
 
+def test_statistics_know_their_columns_and_codes(table):
+    x = rows(50)
+    expected = [
+        x[:, place] if code is None else (x[:, place] == code).float()
+        for place, code in table.statistic_columns
+    ]
+    torch.testing.assert_close(table.statistics(x), torch.stack(expected, 1))
+    assert len(expected) == table.statistic_shape[0]
+
+
 def outputs(likelihood, number, seed=1):
     generator = torch.Generator().manual_seed(seed)
     return 0.5 * torch.randn(number, *likelihood.parameter_shape, generator=generator)
+
+
+def test_flips_change_the_probabilities_of_words_as_they_change_the_mean_code():
+    config = ModelConfig(
+        num_features=NUMBER,
+        prior=RBMConfig(num_left=2, num_right=2),
+        likelihood=TableLikelihoodConfig(columns=COLUMNS),
+    )
+    torch.manual_seed(0)
+    model, x = DiscreteVAE.from_config(config).eval(), rows(30)
+    model.initialize_(x)
+    with torch.no_grad():
+        for parameter in model.decoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    columns = model.likelihood.statistic_columns
+    of_statistics, of_means = (flip_effects(model, x, statistics=each).change for each in (True, False))
+    for column in (2, 4, 7):
+        own = [(place, code) for place, (each, code) in enumerate(columns) if each == column]
+        change = of_statistics[:, [place for place, _ in own]]
+        assert float(change.abs().max()) > 0.01
+        torch.testing.assert_close(change.sum(1), torch.zeros(4, dtype=torch.float64), atol=1e-6, rtol=0)
+        of_code = change @ torch.tensor([code for _, code in own], dtype=torch.float64)
+        torch.testing.assert_close(of_code, of_means[:, column], atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from discrete_vae.cli import main
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.report import make_report
 from discrete_vae.report.make import SECTIONS
@@ -189,3 +190,41 @@ def test_one_test_example_will_do(tmp_path):
     np.savez(tmp_path / "few.npz", **{name: values.astype(float) for name, values in bits.items()})
     page = page_of(trained(tmp_path, "--data", tmp_path / "few.npz"))
     assert "Reconstructions" in page.said
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory):
+    """A run of a table of words, conditioned on two of its columns, and the table."""
+    random = np.random.default_rng(0)
+    kind, clinic = random.integers(0, 3, 120), random.integers(0, 2, 120)
+    columns = [
+        np.where(random.random(120) < 0.9, np.array(["cat", "dog", "newt"])[kind], ""),
+        (3 * kind + 10 * clinic + random.normal(size=120)).round(2).astype(str),
+        np.where(kind > 0, "yes", "no"),
+        np.where(clinic > 0, "north", "south"),
+        random.normal(size=120).round(2).astype(str),
+    ]
+    lines = map(",".join, zip(*columns, strict=True))
+    file = tmp_path_factory.mktemp("words") / "pets.csv"
+    file.write_text("\n".join(["pet,weight,fed,clinic,year", *lines]) + "\n")
+    return trained(file.parent, "--data", file, "--data.condition", "clinic", "year"), file
+
+
+def test_a_table_of_words_is_told_in_words_and_its_condition_by_name(words, table_page):
+    run, _ = words
+    page = page_of(run)
+    assert {"pet = cat", "pet = dog", "pet = newt", "fed = yes", "weight"} <= set(page.words)
+    assert "pet" not in page.words  # a mean of codes
+    assert not {"clinic", "clinic = north"} & set(page.words)
+    assert "clinic, year" in page.said
+    assert "p(x | c)" not in table_page.said
+
+
+def test_every_verb_that_draws_takes_a_run_with_a_condition(words):
+    run, file = words
+    assert main(["sample", str(run), "--num-rows", "2", "--num-sweeps", "2"]) == 0
+    for name in ("evolution", "feature-statistics", "reconstructions"):
+        assert main(["figure", name, str(run)]) == 0
+    out = file.with_name("filled.csv")
+    assert main(["impute", str(run), "--data", str(file), "--out", str(out), "--num-samples", "100"]) == 0
+    assert not any(line.startswith(",") for line in out.read_text().splitlines())

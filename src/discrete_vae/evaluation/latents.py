@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -130,6 +131,7 @@ def flip_effects(
     *,
     condition: Tensor | None = None,
     scale: Tensor | None = None,
+    statistics: bool = False,
     seed: int = 0,
     report: Callable[[int], None] | None = None,
 ) -> FlipEffects:
@@ -144,18 +146,24 @@ def flip_effects(
         x: (example, feature) or in the event's shape; some hundred examples suffice.
         condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
         scale: Unit of change, (feature,), positive; None is 1. The standard deviations of real features, for example.
+        statistics: Changes of E[T(x)] in place of E[x], see `Likelihood.statistics`, for values that are codes; a
+            statistic then stands wherever a feature does.
         seed: Seed of all noise.
         report: Called after each unit with the number done.
     """
     device, num_codes = check_examples("x", x).device, len(x)
-    unit = torch.ones(model.likelihood.num_features, dtype=torch.float64, device=device)
+    shape = model.likelihood.statistic_shape if statistics else model.likelihood.event_shape
+    unit = torch.ones(math.prod(shape), dtype=torch.float64, device=device)
     if scale is not None:
-        unit = check_tensor("scale", scale, (model.likelihood.num_features,)).to(unit)
+        unit = check_tensor("scale", scale, (math.prod(shape),)).to(unit)
+    c = model.check_condition(condition, num_codes)
     code = model.encode(x, condition=condition, generator=keyed_generator(seed, _CODES, device=device))
 
     def decoded(zeta: Tensor) -> Tensor:
         layers = keyed_generator(seed, _LAYERS, device=device)
-        return model.decode(zeta, condition=condition, generator=layers).flatten(1).double() / unit
+        zeta = zeta.to(model.dtype)
+        found, _ = model._decode(zeta, None, c, "expected" if statistics else "mean", layers)
+        return found.flatten(1).double() / unit
 
     before = decoded(code.zeta)
     rows = []

@@ -366,9 +366,7 @@ def make_feature_statistics(
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
-    drawn = generated_examples(
-        run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes
-    )
+    drawn = generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
     table = feature_statistics_table(run.dataset.test[:], drawn)
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 

@@ -27,7 +27,16 @@ from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
-_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _DRAWS, _VALUES = 0, 1, 2, 3, 4, 5, 10, 11  # keys of a row's noise
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _DRAWS, _VALUES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    10,
+    11,
+)  # keys of a row's noise
 _PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
@@ -451,8 +460,9 @@ class Proposals:
         """Draws of all rounds that count.
 
         Returns:
-            Log-weights, (draw,) float64, nats, whose sum estimates p(x_observed), or, of one round, the mean; what the decoder makes of the draws, (draw, *parameter_shape); and the
-            expected statistics of the likelihood there, (draw, *statistic_shape).
+            Log-weights, (draw,) float64, nats, whose sum, of one round whose mean, estimates p(x_observed); what the
+            decoder makes of the draws, (draw, *parameter_shape); and the expected statistics of the likelihood there,
+            (draw, *statistic_shape).
         """
         per_round, row = -(-num_samples // self._num_rounds), self._row
         found, rows, width = _Found(self.likelihood), None, 1

@@ -393,6 +393,17 @@ class TableLikelihood(Likelihood):
     def statistic_shape(self) -> tuple[int, ...]:
         return (sum(math.prod(kind.statistic_shape) for kind in self.kinds),)
 
+    @property
+    def statistic_columns(self) -> list[tuple[int, int | None]]:
+        """The column of each statistic, and the code that it is 1 at; None where it is the value itself."""
+        found: list[tuple[int, int | None]] = []
+        widths = [kind.num_features for kind in self.kinds]
+        for kind, places in zip(self.kinds, self.by_kind.split(widths), strict=True):
+            is_code = kind.statistic_shape != kind.event_shape
+            codes = range(kind.statistic_shape[0]) if is_code else (None,)
+            found += [(place, code) for code in codes for place in places.tolist()]
+        return found
+
     def statistics(self, x: Tensor) -> Tensor:
         """Those of the kinds, one after the other, (..., statistic)."""
         return self._in_a_row([kind.statistics(own) for kind, own, _ in self._of(x, None)])

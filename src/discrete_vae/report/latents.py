@@ -55,7 +55,8 @@ def samples(source: ReportSource) -> Section:
         condition=source.condition_of_samples(used),
         seed=source.seed,
     )
-    found = feature_statistics_table(source.dataset.test[:], drawn)
+    drawn = source.shown(drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
+    found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn)
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
     text = (
@@ -118,7 +119,7 @@ def reconstructions(source: ReportSource) -> Section:
     """Pairs of an example and its reconstruction; of a table the features that are told best and worst."""
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
-    share, of_feature = explained(x.double().cpu(), means)
+    share, of_feature = explained(source.shown(x).double().cpu(), means)
     text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples."
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
@@ -150,13 +151,19 @@ def explained(x: Tensor, means: Tensor) -> tuple[float, Tensor]:
     return (1 - float(error.sum()) / total if total > 0 else 0.0), share
 
 
+@torch.no_grad()
 def _reconstructed(source: ReportSource, x: Tensor, condition: Tensor | None) -> Tensor:
     parts = []
     for first in range(0, len(x), _BATCH):
         generator = keyed_generator(source.seed, _STREAM, first, device=x.device)
         c = None if condition is None else condition[first : first + _BATCH]
-        found = source.model.reconstruct(x[first : first + _BATCH], condition=c, generator=generator)
-        parts.append(found.flatten(1))
+        rows, model = x[first : first + _BATCH], source.model
+        if source.shown_places is None:
+            parts.append(model.reconstruct(rows, condition=c, generator=generator).flatten(1))
+            continue
+        drawn, read = model.encode(rows, condition=c, generator=generator), model.preprocess(rows)
+        given = drawn.zeta, drawn.h, model.check_condition(c, len(rows))
+        parts.append(model._decode(*given, "expected", generator, rows=read)[0][:, source.shown_places])
     return torch.cat(parts).double().cpu()
 
 
@@ -185,7 +192,12 @@ def traversals(source: ReportSource) -> Section:
     scale = _scale(source)
     c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
     effects = flip_effects(
-        source.model, source.train[:_FLIPPED], condition=c, scale=scale, seed=source.seed
+        source.model,
+        source.train[:_FLIPPED],
+        condition=c,
+        scale=scale,
+        statistics=source.shown_places is not None,
+        seed=source.seed,
     )
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
@@ -216,8 +228,15 @@ def _scale(source: ReportSource) -> Tensor | None:
     summary = source.dataset.summaries["train"]
     if summary.low >= 0 and summary.high <= 1:
         return None
-    deviation = feature_moments(source.dataset.train).variance.sqrt()
-    return torch.where(deviation > 0, deviation, 1.0).to(source.device)
+    places = source.shown_places
+    x = source.dataset.train if places is None else source.shown(source.dataset.train[:])
+    deviation = feature_moments(x).variance.sqrt()
+    deviation = torch.where(deviation > 0, deviation, 1.0).to(source.device)
+    if places is None:
+        return deviation
+    of_all = deviation.new_ones(math.prod(source.model.likelihood.statistic_shape))
+    of_all[places] = deviation
+    return of_all
 
 
 def _change_picture(effects: FlipEffects, unit: int, most: float, shape: tuple[int, int]) -> Picture:
@@ -228,6 +247,7 @@ def _change_picture(effects: FlipEffects, unit: int, most: float, shape: tuple[i
 
 def _most_changed(source: ReportSource, effects: FlipEffects, unit: int) -> list[tuple[str, float]]:
     change = effects.change[unit]
+    change = change if source.shown_places is None else change[source.shown_places]
     top = change.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
     return [(source.feature_names[feature], float(change[feature])) for feature in top]
 
@@ -358,7 +378,7 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
 
 def _features(source: ReportSource, members: np.ndarray) -> list[tuple[str, float, float, float]]:
     """The features whose mean over a mode differs most from that over all: name, both means, standard deviations."""
-    x = source.train.double().cpu()
+    x = source.shown(source.train).double().cpu()
     mean, own = x.nanmean(0), x[torch.from_numpy(members)].nanmean(0)
     deviation = (x - mean).square().nanmean(0).sqrt()
     change = ((own - mean) / torch.where(deviation > 0, deviation, 1.0)).nan_to_num()

@@ -7,23 +7,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import BinaryColumnConfig, ExperimentConfig, TableLikelihoodConfig
 from discrete_vae.data.rows import labels_of_part, read_label_file
 from discrete_vae.data.splits import fixed_permutation, subset_indices
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
 from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
+from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
 from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from discrete_vae.config.columns import ColumnConfig
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
 _SETTLING = 100  # sweeps of the chains of training before anything is made of them
@@ -71,9 +75,59 @@ class ReportSource(FigureRun):
         return grayscale_for(self.dataset.test[:], per_feature=False)
 
     @cached_property
+    def shown_places(self) -> list[int] | None:
+        """Places of what is shown of a table among the statistics of its likelihood; None for other data.
+
+        A column of codes has a statistic for each of its words, and none where a column of its kind has more.
+        """
+        columns = self._columns
+        if columns is None:
+            return None
+        return [
+            place
+            for place, (column, code) in enumerate(self._statistics)
+            if code is None or code < len(columns[column].values)  # pyright: ignore[reportAttributeAccessIssue]
+        ]
+
+    @property
+    def _columns(self) -> tuple[ColumnConfig, ...] | None:
+        likelihood = self.config.model.likelihood
+        return likelihood.columns if isinstance(likelihood, TableLikelihoodConfig) else None
+
+    @property
+    def _statistics(self) -> list[tuple[int, int | None]]:
+        likelihood = self.model.likelihood
+        return likelihood.statistic_columns if isinstance(likelihood, TableLikelihood) else []
+
+    @cached_property
     def feature_names(self) -> tuple[str, ...]:
-        given = self.dataset.description.columns
-        return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
+        """Names of what `shown` gives: of a word of a table its column and the word."""
+        columns = self._columns
+        if columns is None or self.shown_places is None:
+            given = self.dataset.description.columns
+            return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
+        names = []
+        for column, code in (self._statistics[place] for place in self.shown_places):
+            of, word = columns[column], code
+            if isinstance(of, BinaryColumnConfig):
+                word = 1
+            names.append(of.name if word is None else f"{of.name} = {of.values[word]}")  # pyright: ignore[reportAttributeAccessIssue]
+        return tuple(names)
+
+    def shown(self, x: Tensor) -> Tensor:
+        """Examples as sections show them, (example, shown): of a column of words 1 at its word and 0 at the others.
+
+        NaN stays. Data other than a table of columns stay as they are.
+        """
+        if self.shown_places is None:
+            return x
+        found = []
+        for column, code in (self._statistics[place] for place in self.shown_places):
+            values = x[:, column]
+            if code is not None:
+                values = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
+            found.append(values)
+        return torch.stack(found, 1)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
