@@ -40,14 +40,16 @@ from discrete_vae.config import (
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.evaluation.latents import flip_effects, latent_usage
-from discrete_vae.figures import evolution_table, generated_examples, reconstructions_table
+from discrete_vae.figures import FigureRun, evolution_table, generated_examples, reconstructions_table
 from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.inference.generate import PriorStates, generate
 from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.load import LoadedRun
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.objectives.gradients import DisARM
+from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.refit import refit_posterior
 from tests.test_condition_exact import COLUMNS, NAN, NUM_FEATURES, X
 from tests.training.tiny import QuietProgress
@@ -242,6 +244,16 @@ def test_tables_of_pictures_are_under_the_condition_of_each_chain_and_example(hi
         with pytest.raises(InvalidInputError) as found:
             call(None)
         assert found.value.argument == "condition"
+
+
+def test_samples_of_a_run_without_its_data_have_every_column_missing(tmp_path):
+    model = made()
+    loaded = LoadedRun(dv.load_experiment("digits"), model, BlockGibbs(model.prior, 3), 5)  # other data
+    with pytest.warns(UserWarning, match="every column"):
+        c = FigureRun(RunDirectory(tmp_path), lambda: loaded).condition_of_samples(7)
+    assert c is not None
+    assert bool(c.isnan().all())
+    assert model.sample(7, num_sweeps=1, condition=c).mean.shape == (7, NUM_FEATURES)
 
 
 def test_saved_models_keep_their_condition(tmp_path):
