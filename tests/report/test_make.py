@@ -1,6 +1,7 @@
 """The page about a run: what it says is what the run's files say, and it needs nothing but itself."""
 
 import base64
+import html
 import io
 import itertools
 import json
@@ -211,13 +212,18 @@ def words(tmp_path_factory):
 
 
 def test_a_table_of_words_is_told_in_words_and_its_condition_by_name(words, table_page):
-    run, _ = words
+    run, file = words
     page = page_of(run)
     assert {"pet = cat", "pet = dog", "pet = newt", "fed = yes", "weight"} <= set(page.words)
     assert "pet" not in page.words  # a mean of codes
     assert not {"clinic", "clinic = north"} & set(page.words)
     assert "clinic, year" in page.said
     assert "p(x | c)" not in table_page.said
+    (command,) = re.findall("dvae (train .*)", page.text)
+    assert "--data.condition clinic year" in command
+    again = file.with_name("again")
+    assert main([*shlex.split(html.unescape(command)), "--run-dir", str(again)]) == 0
+    assert (again / "config.json").read_bytes() == (run / "config.json").read_bytes()
 
 
 def test_every_verb_that_draws_takes_a_run_with_a_condition(words):

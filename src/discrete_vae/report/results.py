@@ -321,6 +321,9 @@ def train_command(source: ReportSource) -> list[str] | None:
         kind = config.model.likelihood.kind
         base = own_experiment_of(source.dataset, Path(config.data.path), likelihood=kind, size=config.size)
         start = ["--data", str(config.data.path)]
+        # the file tells the kinds of these columns too
+        model = base.model.model_copy(update={"condition": config.model.condition})
+        base = base.model_copy(update={"model": model})
     else:
         return None
     overrides = differences(base, config)
