@@ -77,7 +77,7 @@ class SparseRows:
         """The same rows, whose dense tensors are wanted on another device."""
         return SparseRows(self.matrix, device)
 
-    def columns(self, places: Sequence[int]) -> SparseRows:
+    def columns(self, places: Sequence[int] | slice) -> SparseRows:
         """Some of the features, in the order given."""
         return SparseRows(self.matrix[:, places].tocsr(), self.device)
 

@@ -133,8 +133,8 @@ def count_moments(
     x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
     parts = []
     for first in range(0, x.shape[1], _COLUMNS):
-        places = range(x.shape[1])[first : first + _COLUMNS]
-        rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, first : first + _COLUMNS]
+        places = slice(first, first + _COLUMNS)
+        rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, places]
         rows = rows.to("cpu", torch.float64)
         seen = None if observed is None else observed[:, first : first + _COLUMNS].cpu()
         parts.append(_count_moments(rows, seen, scale, _ROUNDS if zero_inflated else 0))
