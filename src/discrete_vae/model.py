@@ -18,6 +18,7 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import (
     check_binary,
     check_finite,
+    check_number,
     check_positive_int,
     check_tensor,
     values_are_known,
@@ -50,7 +51,14 @@ from discrete_vae.objectives.elbo import (
     weighs_binary_latents,
 )
 from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
-from discrete_vae.objectives.importance import ImportanceSampler, LogLikelihood, importance_weighted
+from discrete_vae.objectives.importance import (
+    ClassProbabilities,
+    ImportanceSampler,
+    LogLikelihood,
+    class_probabilities,
+    importance_weighted,
+)
+from discrete_vae.objectives.labels import UNKNOWN, check_labels
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
@@ -111,6 +119,10 @@ class DiscreteVAE(nn.Module):
     With a condition c it is p(x, h, zeta, z | c) = p(z) r(zeta|z) p(h|zeta,c) p(x|zeta,h,c), and q(z, zeta, h | x, c).
     The prior does not read c, so codes mean the same for every c. Networks read e(c), the condition's features, behind
     x's features and behind zeta, see `discrete_vae.nets.condition`.
+
+    With classes, a label y that is known of some examples is e_y, one-hot, in the prior's first units; of others it is
+    summed over, see `discrete_vae.objectives.labels`. The posterior says how many classes there are. A function that
+    has no argument for labels, and does not say what it does without, refuses such a model.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
@@ -239,15 +251,21 @@ class DiscreteVAE(nn.Module):
             read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
             condition = ConditionEmbedding(config.condition) if config.condition else None
             of_condition = 0 if condition is None else condition.num_features
-            num_features = _count_features(read, shape) + of_condition
+            num_features = config.num_classes + _count_features(read, shape) + of_condition
             num_latents = prior.num_units + of_condition
             hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)
-            groups = color_groups(prior) if config.posterior.groups == "colors" else config.posterior.groups
+            groups = config.posterior.groups
+            if groups == "colors":
+                of_colors = [
+                    [unit for unit in group if unit >= config.num_classes] for group in color_groups(prior)
+                ]
+                groups = [group for group in of_colors if group]
             posterior = instantiate(
                 config.posterior.model_copy(update={"groups": groups}),
                 num_features=num_features,
                 num_units=prior.num_units,
                 smoothing=smoothing,
+                num_classes=config.num_classes,
             )
             if decoder is None:
                 decoder = instantiate(
@@ -315,6 +333,7 @@ class DiscreteVAE(nn.Module):
         what a transformation that depends on x adds; of a condition nothing is used. Only for a model that has not been
         trained.
         """
+        self._refuse_classes("an independent start")
         start = self.likelihood.fit_marginals_(*self._fitted(x, observed))
         self._initialize_condition_(condition, len(x))
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
@@ -355,10 +374,14 @@ class DiscreteVAE(nn.Module):
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
+        label_weight: float = 1.0,
         num_importance_samples: int = 1,
         generator: torch.Generator | None = None,
     ) -> Elbo:
         """One-sample estimates of the evidence lower bound; value and gradient are unbiased given log Z.
+
+        For a model with classes it is a bound of log p(x, y) where the label y is known, else of log sum_y p(x, y).
 
         Several importance samples give a higher bound, see `discrete_vae.objectives.importance`. They are of the
         Gaussian layers, if there are any; else of zeta, from which z is summed out.
@@ -373,8 +396,11 @@ class DiscreteVAE(nn.Module):
             observed: (batch, *event) bool, False where an entry is unobserved, whatever x holds there.
             condition: c of p(x | c), (batch, column), or (1, column) for all examples, as `ConditionEmbedding.check`
                 wants it: with NaN for what is missing. A model has it if and only if it has `ModelConfig.condition`.
+            labels: Of a model with classes, (batch,) integers, -1 for a label that is not known; None knows none.
+            label_weight: Weight of -log q(y | x), of each known label, in the loss. The value is without it, but its
+                gradient, as that of the loss, is with it: 0 leaves the gradient of the bound.
             num_importance_samples: k, for each draw of the binary latents; more than 1 needs Gaussian layers, or a
-                transformation without a spike.
+                transformation without a spike, and a model without classes.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
@@ -388,7 +414,16 @@ class DiscreteVAE(nn.Module):
         check_positive_int("num_importance_samples", num_importance_samples)
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
         c = self.check_condition(condition, len(x))
-        batch = Batch(x, observed, gradient, num_importance_samples, generator=generator, condition=c)
+        batch = Batch(
+            x,
+            observed,
+            gradient,
+            num_importance_samples,
+            generator=generator,
+            condition=c,
+            labels=self._labels_of(labels, len(x)),
+            label_weight=check_number("label_weight", label_weight, at_least=0, repair="Give 0 for none."),
+        )
         terms = loss_terms(self, batch)
         self._check_terms_finite(*terms)
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
@@ -451,6 +486,7 @@ class DiscreteVAE(nn.Module):
         log_partition: Tensor | SupportsFloat | None = None,
         observed: Tensor | None = None,
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
         chunk_size: int = 100,
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
@@ -458,7 +494,8 @@ class DiscreteVAE(nn.Module):
         """Estimate log p(x), or log p(x | c), by importance sampling from the posterior, zeta sampled as in training.
 
         The networks use their running statistics, whatever mode the module is in. Of an example with unobserved
-        entries it is the probability of those observed.
+        entries it is the probability of those observed. For a model with classes it is log p(x, y) where the label y is
+        known, else log sum_y p(x, y), of which a sample is one draw for each class.
 
         Source: Rolfe 2017, section results (10^4 samples).
 
@@ -468,6 +505,7 @@ class DiscreteVAE(nn.Module):
             log_partition: log Z of the prior, nats; None enumerates it where `elbo` does.
             observed: As in `elbo`.
             condition: As in `elbo`.
+            labels: As in `elbo`.
             chunk_size: Samples that are in memory at a time.
             keys: One per example, from `discrete_vae.rng.key_to_seed`: its noise then depends on its key alone.
             generator: Source of the noise where there are no keys; None means torch's global generator.
@@ -478,13 +516,53 @@ class DiscreteVAE(nn.Module):
         Raises:
             InvalidInputError: If x is no draw of the likelihood, or an argument breaks its rule.
         """
-        check_positive_int("num_samples", num_samples)
-        check_positive_int("chunk_size", chunk_size)
-        if keys is not None and (len(keys) != len(x) or generator is not None):
-            rule = f"must be one for each of the {len(x)} examples, without a generator"
-            raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
+        _check_sampling(x, num_samples, chunk_size, keys, generator)
         with self.importance_sampler(log_partition) as sampler:
             weights = sampler.log_weights(
+                x,
+                num_samples,
+                chunk_size,
+                observed=observed,
+                condition=condition,
+                labels=labels,
+                keys=keys,
+                generator=generator,
+            )
+        return importance_weighted(weights)
+
+    @torch.no_grad()
+    def predict(
+        self,
+        x: Tensor,
+        num_samples: int = 100,
+        *,
+        observed: Tensor | None = None,
+        condition: Tensor | None = None,
+        chunk_size: int = 100,
+        keys: Sequence[int] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> ClassProbabilities:
+        """Estimate p(y | x) of each class y by importance sampling of p(x, y), in which log Z cancels.
+
+        The arguments are those of `log_likelihood`; samples are per example and class.
+
+        Returns:
+            The probabilities with their standard errors, (batch, class), and q(y | x), which costs no sampling.
+
+        Raises:
+            InvalidInputError: If the model has no classes, or an argument breaks its rule.
+
+        Examples:
+            >>> from discrete_vae.config import ModelConfig, RBMConfig
+            >>> prior = RBMConfig(num_left=5, num_right=2)
+            >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, num_classes=3))
+            >>> model.predict(torch.zeros(5, 6)).value.shape
+            torch.Size([5, 3])
+        """
+        _check_sampling(x, num_samples, chunk_size, keys, generator)
+        self.check_labels(None, len(x))
+        with self.importance_sampler(0.0) as sampler:
+            weights = sampler.log_weights_of_classes(
                 x,
                 num_samples,
                 chunk_size,
@@ -493,7 +571,10 @@ class DiscreteVAE(nn.Module):
                 keys=keys,
                 generator=generator,
             )
-        return importance_weighted(weights)
+        x, observed = self.preprocess(x, observed)
+        with eval_mode(self) as model:
+            features = model.features_of(x, observed, self.check_condition(condition, len(x)))
+            return class_probabilities(weights, model.posterior.log_prob_of_classes(features))
 
     @contextmanager
     def importance_sampler(self, log_partition: Tensor | SupportsFloat | None) -> Iterator[ImportanceSampler]:
@@ -520,11 +601,13 @@ class DiscreteVAE(nn.Module):
         *,
         observed: Tensor | None = None,
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Encoding:
-        """Draw z, zeta and h from the posterior, with running statistics, for x, observed, condition as in `elbo`.
+        """Draw z, zeta and h from the posterior, with running statistics, for x and what comes with it as in `elbo`.
 
+        A label that is not known is drawn too, from q(y | x), and stands in the first units.
         A seed, an integer from 0 to 2^64 - 1, is short for a generator with that seed. Without either torch's global
         generator is the source of the noise, so each call differs.
 
@@ -535,7 +618,12 @@ class DiscreteVAE(nn.Module):
         generator = resolve_generator(seed, generator, x.device)
         c = self.check_condition(condition, len(x))
         with eval_mode(self) as model:
-            features = model.read(x, observed, c)
+            features = model.features_of(x, observed, c)
+            y = self._labels_of(labels, len(x))
+            if y is not None:
+                law = model.posterior.log_prob_of_classes(features).exp()
+                drawn = torch.multinomial(law, 1, generator=generator)[:, 0]
+                features = model.with_label(features, torch.where(y == UNKNOWN, drawn, y))
             sample = model.posterior.rsample(features, generator=generator)
             self._check_finite("the posterior network's logits", sample.logits)
             zeta = model.hierarchy.with_condition(sample.zeta, features)
@@ -613,6 +701,7 @@ class DiscreteVAE(nn.Module):
         z: Tensor | None = None,
         zeta: Tensor | None = None,
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
         num_sweeps: int = 1000,
         seed: int | None = None,
         generator: torch.Generator | None = None,
@@ -620,11 +709,13 @@ class DiscreteVAE(nn.Module):
         """Draw from the generative model, all of z, zeta and h by one source of noise.
 
         Args:
-            n: Number of draws; may be left out where z is given.
+            n: Number of draws; may be left out where z or labels are given.
             z: States of the prior to decode, (n, unit), from chains of your own. None starts n independent chains
                 at fair coins and sweeps them; for trained priors with distinct modes that is not an exact draw.
             zeta: Smoothed states to decode, (n, unit), which belong to the given z; None draws them from r(zeta|z).
             condition: As in `elbo`, (n, column), or (1, column) for all draws. z and zeta do not depend on it.
+            labels: Of a model with classes, (n,) integers: draws of p(x | y), by chains whose first units are clamped;
+                -1 leaves them free. Without z.
             num_sweeps: Sweeps of these chains.
             seed: As in `encode`.
             generator: Source of all noise.
@@ -647,8 +738,13 @@ class DiscreteVAE(nn.Module):
         if z is None:
             if zeta is not None:
                 raise InvalidInputError("z", "must be given with zeta", "None", "Give what is behind zeta.")
+            n = len(labels) if n is None and isinstance(labels, Tensor) else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
+            if labels is not None:
+                chains = self._clamped(chains, self.check_labels(labels, chains.num_chains))
             z = chains.step(num_sweeps)
+        elif labels is not None:
+            raise InvalidInputError("labels", "must be left out with z", "both", "Clamp the chains of z.")
         rows = "sample" if n is None else check_positive_int("n", n)
         z = check_binary("z", check_tensor("z", z, (rows, self.prior.num_units))).to(self.dtype)
         if zeta is None:
@@ -657,6 +753,14 @@ class DiscreteVAE(nn.Module):
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
         mean, h = self._decode(zeta, None, self.check_condition(condition, len(zeta)), "mean", generator)
         return ModelSample(mean, z, zeta, h)
+
+    def _clamped(self, chains: BlockGibbs, labels: Tensor) -> BlockGibbs:
+        """The same chains, at their start, with the units of a label fixed where it is known."""
+        start = self.with_label(chains.z[:, self.posterior.num_classes :], labels.clamp(min=0))
+        fixed = torch.zeros_like(start, dtype=torch.bool)
+        fixed[:, : self.posterior.num_classes] = (labels != UNKNOWN)[:, None]
+        start = torch.where(fixed, start, chains.z)
+        return BlockGibbs(self.prior, chains.num_chains, seed=chains.seed, start=start, clamped=fixed)
 
     def _decode(
         self,
@@ -829,8 +933,36 @@ class DiscreteVAE(nn.Module):
             return zeta
         return self.hierarchy.with_condition(zeta, self.condition(condition))
 
+    def check_labels(self, labels: object, num_rows: int) -> Tensor:
+        """Check labels of a model with classes, see `discrete_vae.objectives.labels`; (row,) int64, -1 for unknown."""
+        if not self.posterior.num_classes:
+            repair = "Build the model with ModelConfig.num_classes."
+            raise InvalidInputError("model", "must have classes of labels", "a model without", repair)
+        return check_labels(labels, num_rows, self.posterior.num_classes, like=self.prior.bias)
+
+    def _labels_of(self, labels: object, num_rows: int) -> Tensor | None:
+        """Checked labels; None for a model without classes, which has none."""
+        has_none = labels is None and not self.posterior.num_classes
+        return None if has_none else self.check_labels(labels, num_rows)
+
+    def _refuse_classes(self, what: str) -> None:
+        """Refuse a model with classes for what does not know of labels."""
+        if self.posterior.num_classes:
+            rule, repair = f"must have no classes for {what}", "Take elbo, log_likelihood, predict or encode."
+            raise InvalidInputError("model", rule, f"{self.posterior.num_classes} classes", repair)
+
+    def with_label(self, features: Tensor, labels: Tensor) -> Tensor:
+        """[e_y, features], (row, class + feature), of rows and their labels, (row,), all known."""
+        of_label = torch.nn.functional.one_hot(labels, self.posterior.num_classes)
+        return torch.cat([of_label.to(features.dtype), features], -1)
+
     def read(self, x: Tensor, observed: Tensor | None, condition: Tensor | None = None) -> Tensor:
-        """Encode a checked batch as the posterior and the Gaussian layers read it, (batch, feature).
+        """`features_of` a model without classes, as its posterior and its Gaussian layers read them."""
+        self._refuse_classes("what reads x without a label")
+        return self.features_of(x, observed, condition)
+
+    def features_of(self, x: Tensor, observed: Tensor | None, condition: Tensor | None = None) -> Tensor:
+        """Encode a checked batch, (batch, feature): all that the posterior reads but e_y, see `with_label`.
 
         A model with a condition has e(c) behind the encoder's features.
         """
@@ -844,9 +976,10 @@ class DiscreteVAE(nn.Module):
                 mask = (~observed if gaps else observed).to(x.dtype)
             given = torch.cat([given, mask], dim=1)
         features = self.encoder(given.to(self.dtype))
+        size = self.posterior.num_features - self.posterior.num_classes
         if self.condition is None or condition is None:
-            return check_tensor("the encoder's output", features, (len(x), self.posterior.num_features))
-        size = self.posterior.num_features - self.condition.num_features
+            return check_tensor("the encoder's output", features, (len(x), size))
+        size -= self.condition.num_features
         check_tensor("the encoder's output", features, (len(x), size))
         of_condition = self.condition(condition)
         return torch.cat([features.to(of_condition.dtype), of_condition], -1)
@@ -869,6 +1002,21 @@ class DiscreteVAE(nn.Module):
             total = float(sum(each.detach().sum() for each in terms))
             if not math.isfinite(total):
                 check_finite_weights("model", self)
+
+
+def _check_sampling(
+    x: Tensor,
+    num_samples: int,
+    chunk_size: int,
+    keys: Sequence[int] | None,
+    generator: torch.Generator | None,
+) -> None:
+    """Check the arguments of importance sampling that do not depend on the model."""
+    check_positive_int("num_samples", num_samples)
+    check_positive_int("chunk_size", chunk_size)
+    if keys is not None and (len(keys) != len(x) or generator is not None):
+        rule = f"must be one for each of the {len(x)} examples, without a generator"
+        raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
 
 
 def check_statistic(statistic: object) -> None:

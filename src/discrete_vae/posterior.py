@@ -22,7 +22,7 @@ from discrete_vae.nets.mlp import MLP, L1BatchNorm, NetworkFactory, normalized
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import open_uniform
-from discrete_vae.smoothing.base import InputDependentSmoothing, SmoothedDraw, Smoothing
+from discrete_vae.smoothing.base import CERTAIN, InputDependentSmoothing, SmoothedDraw, Smoothing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -220,9 +220,11 @@ class Posterior(nn.Module, ABC):
 
     Attributes:
         num_units: Units of the prior.
+        num_classes: K, of a label y whose units are the prior's first K; 0 for a model without.
     """
 
     group_of_unit: Tensor
+    num_classes: int = 0
 
     def __init__(self, num_features: int, group_of_unit: Tensor, smoothing: Smoothing) -> None:
         super().__init__()
@@ -236,6 +238,10 @@ class Posterior(nn.Module, ABC):
     def num_groups(self) -> int:
         """Groups of units."""
         return int(self.group_of_unit.max()) + 1
+
+    def log_prob_of_classes(self, features: Tensor) -> Tensor:
+        """log q(y | x), (batch, class), nats, of features without e_y; needed where there are classes."""
+        raise NotImplementedError
 
     @abstractmethod
     def rsample(
@@ -288,6 +294,21 @@ class ParameterNetwork(nn.Module):
         return normalized(self.network, self.norm, features).chunk(self.num_parameters, -1)
 
 
+class GivenLabel(nn.Module):
+    """Logits of the units of a label that is given, which leave no other state than e_y.
+
+    So these units have no entropy, no gradient reaches their logits, and zeta is from r(zeta | e_y).
+    """
+
+    def __init__(self, num_classes: int) -> None:
+        super().__init__()
+        self.num_classes = num_classes
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(..., class), of features (..., feature) that begin with e_y."""
+        return (features[..., : self.num_classes] - 0.5) * (2 * CERTAIN)
+
+
 class HierarchicalPosterior(Posterior):
     """q(z, zeta | x) = prod_j r(zeta_j | z_j) q(z_j | zeta_<j, x), each q(z_j | .) a factorial Bernoulli.
 
@@ -296,18 +317,25 @@ class HierarchicalPosterior(Posterior):
     posterior. A transformation that depends on x gets its parameters from one more network, of the features alone, for
     all units.
 
+    With classes it is q(y | x) q(z, zeta | x, y): the units of the label are a group before the others, given by e_y,
+    which stands in front of the features, see `discrete_vae.objectives.labels`.
+
     Source: Rolfe 2017, eq. approx-post-dist, section architecture; the paper's networks have two hidden layers of
     2000 units.
 
     Args:
         num_features: Length of the last axis of the features.
         groups: The unit indices of each group, in the order of sampling; or the number of groups, which then
-            divide num_units units in order.
+            divide num_units units in order. Those of a label are not among them.
         hidden: Widths of the hidden layers of each network; empty makes the logits linear.
         smoothing: The transformation r(zeta|z); it becomes a part of this module.
         num_units: Needed only where groups is a number.
         network: Makes the network of each group, and that of a transformation's parameters, in place of the MLPs that
             hidden describes.
+        num_classes: K, of a label whose units are the prior's first K; 0 is no label.
+
+    Attributes:
+        class_network: Of a label, log q(y | x) up to a constant, (batch, class), of the features without e_y.
 
     Raises:
         InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
@@ -332,14 +360,17 @@ class HierarchicalPosterior(Posterior):
         *,
         num_units: int | None = None,
         network: NetworkFactory | None = None,
+        num_classes: int = 0,
     ) -> None:
         check_positive_int("num_features", num_features)
         if isinstance(groups, int):
             if num_units is None:
                 rule, repair = "must list the units where num_units is not given", "Give num_units too."
                 raise InvalidInputError("groups", rule, groups, repair)
-            groups = contiguous_groups(num_units, groups)
-        groups = check_groups(groups)
+            others = contiguous_groups(num_units - num_classes, groups)
+            groups = [[unit + num_classes for unit in group] for group in others]
+        groups = check_groups([range(num_classes), *groups] if num_classes else groups)
+        given, first = ([GivenLabel(num_classes)], 1) if num_classes else ([], 0)
         sizes = [len(group) for group in groups]
         if num_units is not None and num_units != sum(sizes):
             repair = "Let the groups cover every unit of the prior."
@@ -351,18 +382,26 @@ class HierarchicalPosterior(Posterior):
         )
         super().__init__(num_features, position[to_prior_order], smoothing)
         self.groups = groups
-        self._sizes = sizes
+        self._sizes, self.num_classes = sizes, num_classes
         self._in_order = order.tolist() == list(range(len(order)))
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
         self.register_buffer("_by_group", order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
-        self.networks = nn.ModuleList(
-            make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes)
-        )
-        self.norms = nn.ModuleList(L1BatchNorm(size, bounded=True) for size in sizes)
+        networks = [
+            make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes[first:], first)
+        ]
+        norms = [L1BatchNorm(size, bounded=True) for size in sizes[first:]]
+        self.networks = nn.ModuleList([*given, *networks])
+        self.norms = nn.ModuleList([*(nn.Identity() for _ in given), *norms])
         if isinstance(smoothing, InputDependentSmoothing):
             num_parameters = len(smoothing.parameter_names)
             self.parameter_network = ParameterNetwork(num_features, len(order), num_parameters, make)
+        if num_classes:
+            of_classes = partial(MLP, hidden=hidden) if network is None else network
+            self.class_network = of_classes([num_features - num_classes], num_classes)
+
+    def log_prob_of_classes(self, features: Tensor) -> Tensor:
+        return torch.log_softmax(self._widened(self.class_network(features)), -1)
 
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None

@@ -476,6 +476,12 @@ class ModelConfig(Record):
         default=(),
         description="Columns c of a model of p(x | c); all read them but the prior of the binary latents.",
     )
+    num_classes: int = Field(
+        default=0,
+        ge=0,
+        description="Classes of a label that is known of some examples: the prior's first units, one for each class; 0 "
+        "is no label.",
+    )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
     encoder: EncoderConfig = FlattenEncoderConfig()
@@ -490,6 +496,13 @@ class ModelConfig(Record):
             received = "neither" if self.num_features is None else "both"
             repair = "For example num_features=784, or event_shape=(1, 28, 28)."
             raise InvalidInputError("num_features", "or event_shape must be given", received, repair)
+        return self
+
+    @model_validator(mode="after")
+    def _has_units_for_labels(self) -> Self:
+        if self.num_classes and not 2 <= self.num_classes < self.prior.num_units:
+            rule = f"must be 0, or at least 2 and less than the prior's {self.prior.num_units} units"
+            raise InvalidInputError("num_classes", rule, self.num_classes, "Give the prior more units.")
         return self
 
     @property

@@ -342,6 +342,12 @@ class TrainingConfig(Record):
         lt=1.0,
         description="Share of the run after which importance samples are taken; before it is the ELBO.",
     )
+    label_weight: Factor = Field(
+        default=1.0,
+        ge=0,
+        description="Weight in the loss of the mean of -log q(y | x) over the examples whose label is known, for a "
+        "model with classes.",
+    )
     warm_up: WarmUpConfig = WarmUpConfig()
     beta_bound: BetaBoundConfig = BetaBoundConfig()
     schedule_unit: Literal["epoch", "run"] = Field(

@@ -9,6 +9,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.objectives.labels import UNKNOWN, check_labels
 from discrete_vae.rng import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.
@@ -120,9 +121,11 @@ class TrainingBatches:
         seed: Seed of the order and of the binarization.
         device: Where the batches are wanted; the training part is moved there once.
         share: The rows of each batch that are wanted; None means all.
+        num_classes: Classes of the labels of the training part, for a model that has them; 0 reads no labels.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
+        examples_per_label: Examples of the training part for each one whose label is known; 0 if none is.
 
     Examples:
         >>> from discrete_vae.data.datasets import load_dataset
@@ -139,6 +142,7 @@ class TrainingBatches:
         seed: int,
         device: torch.device | str = "cpu",
         share: slice | None = None,
+        num_classes: int = 0,
     ) -> None:
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size
@@ -149,6 +153,14 @@ class TrainingBatches:
         self._weights = dataset.weights.get("train")
         condition = dataset.conditions.get("train")
         self._condition = None if condition is None else condition.to(device)
+        self._labels, self.examples_per_label = None, 0.0
+        if num_classes:
+            labels = dataset.labels.get("train")
+            self._labels = check_labels(
+                labels, len(dataset.train), num_classes, like=torch.empty(0, device=device)
+            )
+            known = int((self._labels != UNKNOWN).sum())
+            self.examples_per_label = len(self._labels) / known if known else 0.0
         self._share = slice(None) if share is None else share
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)
@@ -180,6 +192,10 @@ class TrainingBatches:
     def condition(self, step: int) -> Tensor | None:
         """The condition of the examples of a step, (batch, column) float32; None for data without one."""
         return None if self._condition is None else self._condition[self.indices(step)[self._share]]
+
+    def labels(self, step: int) -> Tensor | None:
+        """The labels of the examples of a step, (batch,) int64, -1 for unknown; None for a model without classes."""
+        return None if self._labels is None else self._labels[self.indices(step)[self._share]]
 
 
 def _steps_per_epoch(num_examples: int, batch_size: int) -> int:

@@ -213,6 +213,7 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
     floats = _LIVE * max([*widths, math.prod(model.likelihood.parameter_shape) + model.prior.num_units])
     # each network beside the features has its inputs in a row
     floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
+    floats *= max(1, model.posterior.num_classes)  # a sample without a label is a draw of each class
     return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
 
 

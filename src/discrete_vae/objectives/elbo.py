@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
 
 import torch
@@ -21,8 +21,9 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_log_partition, check_number, check_unit_interval
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import mean_and_entropy
+from discrete_vae.numerics import mean_and_entropy, replace_gradient
 from discrete_vae.objectives.importance import partial_bound, relaxed_bound
+from discrete_vae.objectives.labels import UNKNOWN, rows_of_labels
 from discrete_vae.posterior import LatentGroup, PosteriorSample
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing
@@ -160,6 +161,8 @@ class Batch(ShowsShapes):
             function of it.
         generator: Source of the noise; None means torch's global generator.
         condition: c of p(x | c), (batch, column), as `DiscreteVAE.check_condition` gives it; None for a model without.
+        labels: (batch,) int64, as `DiscreteVAE.check_labels` gives it; None for a model without classes.
+        label_weight: Weight of -log q(y | x) of known labels in the loss, see `objectives.labels`.
     """
 
     x: Tensor
@@ -169,6 +172,8 @@ class Batch(ShowsShapes):
     discrete_weight: Tensor | float = 1.0
     generator: torch.Generator | None = None
     condition: Tensor | None = None
+    labels: Tensor | None = None
+    label_weight: float = 1.0
 
 
 def weighs_binary_latents(model: DiscreteVAE) -> bool:
@@ -177,7 +182,9 @@ def weighs_binary_latents(model: DiscreteVAE) -> bool:
 
 
 def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
-    """Evaluate the terms at draws from the posterior; looks at no value, so that a step can be recorded."""
+    """Evaluate the terms at draws from the posterior; without labels it looks at no value, so it can be recorded."""
+    if batch.labels is not None:
+        return _terms_over_labels(model, batch, batch.labels)
     features, count = model.read(batch.x, batch.observed, batch.condition), batch.num_importance_samples
     smoothing = model.posterior.smoothing
     if count == 1 or not weighs_binary_latents(model):
@@ -195,6 +202,32 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
     )
     continuous = torch.zeros_like(relative)
     return LossTerms(reconstruction, _with_gradient_of_log_z(relative, batch), continuous)
+
+
+def _terms_over_labels(model: DiscreteVAE, batch: Batch, labels: Tensor) -> LossTerms:
+    """The terms of L(x, y) of examples whose label is known, and of U(x) of others, see `objectives.labels`."""
+    if batch.num_importance_samples > 1:
+        rule, repair = "must be 1 for a model with classes", "Leave it out."
+        raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
+    of_x = model.features_of(batch.x, batch.observed, batch.condition)
+    log_q = model.posterior.log_prob_of_classes(of_x)
+    example, label = rows_of_labels(labels, model.posterior.num_classes)
+    observed = None if batch.observed is None else batch.observed[example]
+    rows = replace(batch, x=batch.x[example], observed=observed, labels=None)
+    features = model.with_label(of_x[example], label)
+    sample = model.posterior.rsample(features, generator=batch.generator)
+    terms = loss_terms_at(model, sample, features, rows)
+    known = labels != UNKNOWN
+    log_weight = log_q[example, label].masked_fill(known[example], 0)
+    terms = terms._replace(kl_relative=terms.kl_relative + log_weight.to(terms.kl_relative.dtype))
+
+    def summed(term: Tensor) -> Tensor:
+        return term.new_zeros(len(labels)).index_add(0, example, log_weight.exp().to(term.dtype) * term)
+
+    reconstruction, relative, continuous = map(summed, terms)
+    of_known = log_q.gather(1, labels.clamp(min=0)[:, None])[:, 0].masked_fill(~known, 0)
+    surrogate = reconstruction + batch.label_weight * of_known.to(reconstruction.dtype)
+    return LossTerms(replace_gradient(reconstruction, surrogate), relative, continuous)
 
 
 def loss_terms_at(model: DiscreteVAE, sample: PosteriorSample, features: Tensor, batch: Batch) -> LossTerms:

@@ -157,6 +157,9 @@ class GradientEstimator(nn.Module, ABC):
     takes_importance_samples: ClassVar[bool] = False
     """True for one that takes bounds with several importance samples, see `objectives.importance`."""
 
+    takes_labels: ClassVar[bool] = False
+    """True for one that takes models with classes, see `objectives.labels`."""
+
     group_of_unit: Tensor
 
     def __init__(self, *, group_of_unit: Tensor, num_features: int) -> None:
@@ -188,6 +191,9 @@ class GradientEstimator(nn.Module, ABC):
             rule = f"must be 1 with {type(self).__name__}, whose loss is that of single draws"
             repair = "Leave it out, or take the reparameterized gradient."
             raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
+        if model.posterior.num_classes and not self.takes_labels:
+            rule, repair = "must be reparameterized for a model with classes", "Take Reparameterized."
+            raise InvalidInputError("gradient", rule, type(self).__name__, repair)
         return self._estimate(model, batch, grad_outputs)
 
     @abstractmethod
@@ -201,7 +207,7 @@ class Reparameterized(GradientEstimator):
     Source: Rolfe 2017, eqs. discrete-VAE-approx-zeta, J-term-gradient and J-gradient-z-0; see `kl_to_boltzmann`.
     """
 
-    takes_importance_samples = True
+    takes_importance_samples = takes_labels = True
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
         return GradientEstimate(*loss_terms(model, batch), None, grad_outputs, batch.num_importance_samples)

@@ -16,9 +16,10 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.kernels.importance import Draws, compiled_draws, draw, joined
 from discrete_vae.numerics import bernoulli_entropy, replace_gradient, softplus
+from discrete_vae.objectives.labels import rows_of_labels
 from discrete_vae.posterior import PosteriorSample
 from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import draw_key, generator_of
+from discrete_vae.rng import draw_key, generator_of, key_to_seed
 
 if TYPE_CHECKING:
     from discrete_vae.model import DiscreteVAE
@@ -72,6 +73,43 @@ def importance_weighted(log_weights: Tensor) -> LogLikelihood:
     return LogLikelihood(value, std_error, ess, doubling_gain, num_samples)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassProbabilities(ShowsShapes):
+    """Estimates of p(y | x), one row per example.
+
+    Attributes:
+        value: (batch, class), rows of sum 1; consistent.
+        std_error: Monte-Carlo standard error of value by the delta method, (batch, class); NaN of one sample, and too
+            small where ess is.
+        ess: Effective number of samples of log p(x, y), (batch, class), between 1 and their number.
+        approximate: q(y | x), by which the encoder classifies without sampling, (batch, class).
+    """
+
+    value: Tensor
+    std_error: Tensor
+    ess: Tensor
+    approximate: Tensor
+
+
+def class_probabilities(log_weights: Tensor, log_q: Tensor) -> ClassProbabilities:
+    """Estimate p(y | x) from importance weights for p(x, y), independent between classes.
+
+    With W_y the mean weight and s_y its relative standard error, p_y = W_y / sum W and
+    var p_y = p_y^2 sum_k (1[k = y] - p_k)^2 s_k^2.
+
+    Args:
+        log_weights: (sample, batch, class), nats, up to a constant of each example.
+        log_q: log q(y | x), (batch, class), nats.
+    """
+    shape = check_tensor("log_weights", log_weights, ("sample", "batch", "class")).shape[1:]
+    found = importance_weighted(log_weights.flatten(1))
+    value = torch.softmax(found.value.view(shape), -1)
+    jacobian = torch.eye(shape[-1], dtype=value.dtype, device=value.device) - value[:, None, :]
+    variance = jacobian.square() @ found.std_error.view(shape).square()[..., None]
+    std_error = value * variance[..., 0].sqrt()
+    return ClassProbabilities(value, std_error, found.ess.view(shape), log_q.exp())
+
+
 # Weights of draws from a model's posterior.
 
 
@@ -107,17 +145,66 @@ class ImportanceSampler:
         *,
         observed: Tensor | None = None,
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
         keys: Sequence[int] | None = None,
         generator: torch.Generator | None = None,
     ) -> Tensor:
         """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior, (sample, example), float64, nats.
 
         The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
+        Where a label is not known a sample is one draw of each class, whose weights are added.
         """
+        if self._model.posterior.num_classes:
+            of_classes = self.log_weights_of_classes(
+                x,
+                num_samples,
+                chunk_size,
+                observed=observed,
+                condition=condition,
+                labels=labels,
+                keys=keys,
+                generator=generator,
+            )
+            return torch.logsumexp(of_classes, -1)
+        if labels is not None:
+            self._model.check_labels(labels, len(x))  # refuses
         x, observed = self._model.preprocess(check_examples("x", x), observed, exact=True)
         features = self._model.read(x, observed, self._model.check_condition(condition, len(x)))
         chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
         return torch.cat([chunk.log_weights for chunk in chunks])
+
+    def log_weights_of_classes(
+        self,
+        x: Tensor,
+        num_samples: int,
+        chunk_size: int,
+        *,
+        observed: Tensor | None = None,
+        condition: Tensor | None = None,
+        labels: Tensor | None = None,
+        keys: Sequence[int] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Tensor:
+        """`log_weights` for p(x, y) of each class y, (sample, example, class); -inf where a known label excludes it.
+
+        Draws of different classes are independent.
+        """
+        model, num_classes = self._model, self._model.posterior.num_classes
+        c = model.check_condition(condition, len(x))
+        example, label = rows_of_labels(model.check_labels(labels, len(x)), num_classes)
+        x, observed = model.preprocess(check_examples("x", x), observed, exact=True)
+        of_rows = model.with_label(model.features_of(x, observed, c)[example], label)
+        observed = None if observed is None else observed[example]
+        if keys is not None:
+            pairs = zip(example.tolist(), label.tolist(), strict=True)
+            keys = [key_to_seed(keys[row], y) for row, y in pairs]
+        chunks = self.draws(
+            of_rows, x[example], observed, num_samples, chunk_size, keys=keys, generator=generator
+        )
+        found = torch.cat([chunk.log_weights for chunk in chunks])
+        of_classes = found.new_full((num_samples, len(x), num_classes), -math.inf)
+        of_classes[:, example, label] = found
+        return of_classes
 
     def draws(
         self,

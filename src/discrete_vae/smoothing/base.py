@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from discrete_vae.smoothing.spike import SharpLimit
 
 
-_CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
+CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -158,7 +158,7 @@ class Smoothing(nn.Module, ABC):
 
         It carries the gradient for the transformation's parameters.
         """
-        return self._icdf(rho, (z - 0.5) * (2 * _CERTAIN), *parameters)
+        return self._icdf(rho, (z - 0.5) * (2 * CERTAIN), *parameters)
 
     def _bounded_parameter(self) -> Tensor | None:
         """The one scalar parameter that a law may have for all units, kept inside its bounds."""

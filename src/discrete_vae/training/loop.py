@@ -105,7 +105,9 @@ def run_steps(
     settings = config.training
     dataset = training_subset(dataset, settings)
     size, share = settings.batch_size, own_share(settings.batch_size)
-    batches = TrainingBatches(dataset, size, seed=config.seed, device=device, share=share)
+    batches = TrainingBatches(
+        dataset, size, seed=config.seed, device=device, share=share, num_classes=config.model.num_classes
+    )
     num_steps = settings.num_epochs * batches.steps_per_epoch
     valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
     c_train, c_valid = (dataset.conditions.get(part) for part in ("train", "valid"))
@@ -154,7 +156,17 @@ def run_steps(
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                training_step(state, config, x, epoch, done, store, batches.condition(state.step))
+                training_step(
+                    state,
+                    config,
+                    x,
+                    epoch,
+                    done,
+                    store,
+                    batches.condition(state.step),
+                    batches.labels(state.step),
+                    batches.examples_per_label,
+                )
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
@@ -199,6 +211,8 @@ def training_step(
     progress: float,
     store: CheckpointStore | None = None,
     condition: Tensor | None = None,
+    labels: Tensor | None = None,
+    examples_per_label: float = 0.0,
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
@@ -230,6 +244,8 @@ def training_step(
         num_importance_samples=num_samples,
         noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
         condition=condition,
+        labels=labels,
+        label_weight=settings.label_weight * examples_per_label,
     )
     means = state.replicas.average(means)
     _check_finite(dict(zip(_TERMS, means, strict=True)), state.step, store)

@@ -29,6 +29,7 @@ from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.objectives.labels import check_labels
 from discrete_vae.samplers.gibbs import UsesSolver
 from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS
@@ -103,9 +104,28 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         prior = instantiate(config.model.prior)
         instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
     _check_divisible(config)
+    _check_classes(config, dataset)
     chosen = training_subset(dataset, config.training)
     batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
     return config.training.num_epochs * batches.steps_per_epoch
+
+
+def _check_classes(config: ExperimentConfig, dataset: DataSplits) -> None:
+    """Check the labels of a model with classes, and that nothing is asked for that it does not have."""
+    training, num_classes = config.training, config.model.num_classes
+    if not num_classes:
+        return
+    check_labels(dataset.labels.get("train"), len(dataset.train), num_classes, like=torch.empty(0))
+    for name, value, needed in (
+        ("num_importance_samples", training.num_importance_samples, 1),
+        ("gradient", training.gradient.kind, "reparameterized"),
+        ("independent_start", training.independent_start, False),
+        ("num_examples", training.num_examples, None),
+    ):
+        if value != needed:
+            wanted = str(needed).lower()
+            rule, repair = f"must be {wanted} for a model with classes", f"Set it to {wanted}."
+            raise InvalidInputError(f"training.{name}", rule, value, repair)
 
 
 def _check_chains_memory(config: ExperimentConfig) -> None:
@@ -201,7 +221,13 @@ def describe_experiment(
     """Build the model of an experiment and take a few steps; nothing is written."""
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)
-    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed, device=where)
+    batches = TrainingBatches(
+        chosen,
+        config.training.batch_size,
+        seed=config.seed,
+        device=where,
+        num_classes=config.model.num_classes,
+    )
     state = TrainingState.initial(
         config, chosen.train, condition=chosen.conditions.get("train"), device=where
     )
@@ -209,7 +235,15 @@ def describe_experiment(
     seconds = math.inf
     for step in range(TIMED_STEPS):
         start = time.perf_counter()
-        training_step(state, config, batches.batch(step), 0.0, 0.0, condition=batches.condition(step))
+        training_step(
+            state,
+            config,
+            batches.batch(step),
+            0.0,
+            0.0,
+            condition=batches.condition(step),
+            labels=batches.labels(step),
+        )
         if where.type == "cuda":
             torch.cuda.synchronize(where)
         seconds = min(seconds, time.perf_counter() - start)

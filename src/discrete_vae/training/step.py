@@ -24,6 +24,7 @@ from discrete_vae.nets.weights import MixedPrecisionLayer, MixedPrecisionWeight
 from discrete_vae.numerics import rounds_products, row_sum
 from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized
+from discrete_vae.posterior import Posterior
 from discrete_vae.rng import reseed
 
 KEY = "precision"  # the entry of ``environment.json`` for the precision that a run began with
@@ -125,13 +126,15 @@ class RecordedStep:
         num_importance_samples: int,
         noise_key: tuple[int, ...],
         condition: Tensor | None = None,
+        labels: Tensor | None = None,
+        label_weight: float = 1.0,
     ) -> tuple[LossTerms, tuple[float, ...]]:
         """Evaluate the terms of the loss, and give the parameters the gradients of their weighted sum.
 
         Of x, (batch, *event) or (batch, feature), and states of the prior, (chain, unit), with the weights of the KL of
-        the binary latents and of the Gaussian layers. The condition, (batch, column), is that of a model of p(x | c);
-        like x it is not checked. Gives the terms, (batch,) each and without gradient, and their means over the batch,
-        nats.
+        the binary latents and of the Gaussian layers. The condition, (batch, column), is that of a model of p(x | c),
+        labels, (batch,) int64, with the weight of log q(y | x), are those of a model with classes; like x they are not
+        checked. Gives the terms, (batch,) each and without gradient, and their means over the batch, nats.
 
         Warns:
             KernelWarning: If steps cannot be recorded, or not any more.
@@ -154,7 +157,8 @@ class RecordedStep:
             given, kind = (condition,), (*kind, condition.shape, condition.dtype)
         key = ("bound", *kind, torch.get_num_threads())
         inputs = (x, negative_phase, *self._grad_outputs, reseed(self._generator, *noise_key), *given)
-        sums, *found = self._call(key, partial(self._evaluate, num_importance_samples), *inputs)
+        evaluate = partial(self._evaluate, num_importance_samples, labels, label_weight)
+        sums, *found = self._call(key, evaluate, *inputs)
         for leaf, gradient in zip(self._leaves, found[3:], strict=True):
             if leaf.grad is not gradient:  # a recording gives the same memory again
                 leaf.grad = gradient
@@ -163,7 +167,13 @@ class RecordedStep:
         return terms, tuple(total / num_examples for total in sums.tolist())
 
     def _evaluate(
-        self, num_importance_samples: int, x: Tensor, negative_phase: Tensor, *rest: Any
+        self,
+        num_importance_samples: int,
+        labels: Tensor | None,
+        label_weight: float,
+        x: Tensor,
+        negative_phase: Tensor,
+        *rest: Any,
     ) -> Sequence[Tensor | None]:
         """The sums of the terms, the terms, then the gradient by each leaf, None for those without one."""
         model, (first, second, third, generator, *given) = self._model, rest
@@ -172,7 +182,10 @@ class RecordedStep:
         observed = model.likelihood.observed_mask(x, None, missing=model.missing)
         c = given[0].to(x.dtype) if given else None
         of_prior = model.prior.compute_negative_phase(negative_phase)
-        batch = Batch(x, observed, of_prior, num_importance_samples, second * len(x), generator, c)
+        weight = second * len(x)
+        batch = Batch(
+            x, observed, of_prior, num_importance_samples, weight, generator, c, labels, label_weight
+        )
         estimate = self._gradient.estimate(model, batch, (first, second, third))
         leaves = self._optimizer.gradient_leaves()
         gradients = (None,) * len(leaves)
@@ -291,6 +304,8 @@ def _why_not(*parts: nn.Module) -> str | None:
             return f"{type(module).__name__} is a module of your own"
         if has_hooks((module,)):
             return f"{type(module).__name__} has hooks"
+        if isinstance(module, Posterior) and module.num_classes:
+            return "the rows of a model with classes depend on which labels are known"
     for name, parameter in chain.from_iterable(part.named_parameters() for part in parts):
         if parameter._backward_hooks:
             return f"the parameter {name} has hooks"

@@ -1,0 +1,542 @@
+"""Models with a label whose p(x, y), bounds, gradients and p(y | x) are known by enumeration and quadrature."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import discrete_vae as dv
+from discrete_vae import (
+    RBM,
+    DiscreteVAE,
+    GraphBoltzmann,
+    HierarchicalPosterior,
+    SpikeExponential,
+    SpikeGaussian,
+    exact_log_partition,
+)
+from discrete_vae.config import (
+    BlockGibbsConfig,
+    DigitsConfig,
+    DisARMConfig,
+    ExperimentConfig,
+    GaussianHierarchyConfig,
+    GraphBoltzmannConfig,
+    HierarchicalPosteriorConfig,
+    ModelConfig,
+    OptimizerConfig,
+    RBMConfig,
+    RealColumnConfig,
+    TrainingConfig,
+)
+from discrete_vae.data.splits import DatasetDescription, DataSplits
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.adam import Adam
+from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.numerics import bernoulli_log_prob
+from discrete_vae.posterior import GivenLabel
+from discrete_vae.rng import reseed
+from discrete_vae.smoothing.overlapping import OverlappingExponential
+from discrete_vae.testing import check_mean
+from discrete_vae.training.step import RecordedStep
+from tests.exact_paths import flat_gradient, log_prior, randomize_norms
+from tests.oracles.quadrature import joint_nodes, normal_nodes
+from tests.training.tiny import QuietProgress
+
+NUM_FEATURES = 4
+X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
+LABELS = torch.tensor([1, -1, 0])
+
+# name -> (prior, classes, groups of the other units, hidden layers, smoothing, nodes per unit and z)
+CASES = {
+    "two groups": (lambda: RBM(3, 1), 2, [[2], [3]], (), lambda: SpikeExponential(beta=2.0), 14),
+    "two groups, networks": (lambda: RBM(2, 2), 2, [[3], [2]], (3,), lambda: SpikeExponential(beta=1.5), 30),
+    "three classes on a graph": (
+        lambda: GraphBoltzmann(5, "complete"),
+        3,
+        [[4, 3]],
+        (),
+        lambda: SpikeExponential(beta=2.0),
+        10,
+    ),
+    "no spike": (lambda: RBM(2, 2), 2, 1, (), lambda: OverlappingExponential(beta=3.0, trainable=True), 9),
+    "depends on x": (lambda: RBM(2, 1), 2, [[2]], (), lambda: SpikeGaussian(prior_loc=0.5), 32),
+}
+
+
+def build(name):
+    """A model in evaluation mode with every parameter and running statistic drawn at random."""
+    make_prior, num_classes, groups, hidden, smoothing, num_nodes = CASES[name]
+    torch.manual_seed(6)
+    prior = make_prior()
+    posterior = HierarchicalPosterior(
+        NUM_FEATURES + num_classes,
+        groups,
+        hidden,
+        smoothing(),
+        num_units=prior.num_units,
+        num_classes=num_classes,
+    )
+    model = DiscreteVAE(
+        prior=prior,
+        posterior=posterior,
+        decoder=MLPDecoder(prior.num_units, (NUM_FEATURES,), hidden),
+        likelihood=BernoulliLikelihood((NUM_FEATURES,)),
+    ).double()
+    with torch.no_grad():
+        for part in (prior, model.decoder, posterior.class_network):
+            for parameter in part.parameters():
+                parameter.add_(torch.randn_like(parameter))
+    randomize_norms(model)
+    if model.smoothing.parameter_names:
+        posterior.parameter_network.norm.offset.data.mul_(0.3)  # narrower laws bound importance weights
+    return model.eval(), num_nodes
+
+
+def features_with(x, label, num_classes):
+    """What the posterior reads of an x and a label, (1, feature)."""
+    of_label = torch.zeros(num_classes, dtype=torch.float64)
+    of_label[label] = 1
+    return torch.cat([of_label, x])[None]
+
+
+def at_label(model, x, label, num_nodes):
+    """Nodes with the label's units at e_y, (node,): log weight of r, log q(z' | x, y) and of zeta given x, log p."""
+    posterior, num_classes = model.posterior, model.posterior.num_classes
+    features = features_with(x, label, num_classes)
+    parameters = ()
+    if model.smoothing.parameter_names:
+        raw = posterior.parameter_network(features)
+        order = torch.tensor([unit for group in posterior.groups for unit in group]).argsort()
+        parameters = [value[0, order] for value in model.smoothing.constrain(*raw)]
+    nodes = joint_nodes(model.smoothing, model.prior.num_units, num_nodes, parameters)
+    kept = (nodes.z[:, :num_classes] == features[0, :num_classes]).all(1)
+    z, zeta = nodes.z[kept], nodes.zeta[kept]
+    log_q = torch.zeros(len(z), dtype=torch.float64)
+    for index, group in enumerate(posterior.groups[1:], 1):
+        earlier = [zeta[:, list(before)] for before in posterior.groups[:index]]
+        read = features.expand(len(zeta), -1)
+        logits = posterior.norms[index](posterior.networks[index](read, *earlier))
+        log_q = log_q + bernoulli_log_prob(z[:, list(group)], logits).sum(-1)
+    log_px = model.likelihood.log_prob(model.decoder(zeta), x.expand(len(zeta), -1))
+    log_joint = log_prior(model.prior)(z) + log_px - nodes.log_ratio[kept]
+    return nodes.weight[kept], log_q, log_joint
+
+
+def exact_bound(model, x, label, num_nodes):
+    """L(x, y), a scalar with its gradient."""
+    weight, log_q, log_joint = at_label(model, x, label, num_nodes)
+    return (weight * log_q.exp()) @ (log_joint - log_q)
+
+
+def exact_log_joint(model, num_nodes):
+    """log p(x, y), (example, class)."""
+
+    def of(x, label):
+        weight, _, log_joint = at_label(model, x, label, num_nodes)
+        return torch.logsumexp(weight.log() + log_joint, 0)
+
+    classes = range(model.posterior.num_classes)
+    return torch.stack([torch.stack([of(x, label) for label in classes]) for x in X]).detach()
+
+
+def log_q_of(model, x):
+    return torch.log_softmax(model.posterior.class_network(x[None]), -1)[0]
+
+
+def exact_bounds(model, labels, num_nodes, *, entropy=True):
+    """L(x, y) of known labels, U(x) of others, (example,); without the entropy of q(y | x) U is wrong."""
+    found = []
+    for x, label in zip(X, labels.tolist(), strict=True):
+        if label >= 0:
+            found.append(exact_bound(model, x, label, num_nodes))
+            continue
+        log_q = log_q_of(model, x)
+        classes = range(model.posterior.num_classes)
+        of_classes = torch.stack([exact_bound(model, x, each, num_nodes) for each in classes])
+        found.append(log_q.exp() @ (of_classes - (log_q if entropy else 0)))
+    return torch.stack(found)
+
+
+def estimates(model, labels, *, gradient=True, num_batches=40, repeats=300):
+    """Means of the bounds of each example, with the gradient of their mean, (batch, number)."""
+    rows, generator = [], torch.Generator().manual_seed(0)
+    for _ in range(num_batches):
+        value = model.elbo(
+            X.repeat(repeats, 1),
+            labels=labels.repeat(repeats),
+            label_weight=0.0,
+            log_partition=enumerate_log_partition(model.prior),
+            generator=generator,
+        ).value
+        of_examples = value.detach().view(repeats, -1).mean(0)
+        rows.append(torch.cat([of_examples, flat_gradient(value.mean(), model)]) if gradient else of_examples)
+    return torch.stack(rows)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_and_every_gradient_are_unbiased(name):
+    model, num_nodes = build(name)
+    exact = exact_bounds(model, LABELS, num_nodes)
+    expected = torch.cat([exact.detach(), flat_gradient(exact.mean(), model)])
+    check_mean(estimates(model, LABELS), expected, resolution=0.04, rounding=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_bounds_lie_below_the_exact_probabilities(name):
+    model, num_nodes = build(name)
+    log_joint = exact_log_joint(model, num_nodes)
+    for label in range(model.posterior.num_classes):
+        known = exact_bounds(model, torch.full((3,), label), num_nodes).detach()
+        assert bool((known < log_joint[:, label]).all())
+    unknown = exact_bounds(model, torch.full((3,), -1), num_nodes).detach()
+    assert bool((unknown < torch.logsumexp(log_joint, -1)).all())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_importance_sampling_finds_the_exact_probabilities(name):
+    model, num_nodes = build(name)
+    log_joint, generator = exact_log_joint(model, num_nodes), torch.Generator().manual_seed(1)
+    right = torch.where(
+        LABELS < 0, torch.logsumexp(log_joint, -1), log_joint.gather(1, LABELS.clamp(min=0)[:, None])[:, 0]
+    )
+    got = model.log_likelihood(X, 20_000, labels=LABELS, chunk_size=7001, generator=generator)
+    assert float(got.std_error.max()) < 0.05
+    assert bool(((got.value - right).abs() < 5.5 * got.std_error + 1e-4).all())  # alpha 1e-6
+    classes = model.predict(X, 20_000, chunk_size=7001, generator=generator)
+    exact = torch.softmax(log_joint, -1)
+    assert float(classes.std_error.max()) < 0.02
+    assert bool(((classes.value - exact).abs() < 5.5 * classes.std_error + 1e-5).all())
+    assert torch.allclose(classes.approximate, torch.stack([log_q_of(model, x) for x in X]).exp())
+
+
+def test_the_error_of_predicted_classes_is_that_of_repeated_predictions():
+    model, _ = build("three classes on a graph")
+    found = model.predict(X.repeat(400, 1), 200, generator=torch.Generator().manual_seed(2))
+    spread = found.value.view(400, 3, 3).std(0)
+    claimed = found.std_error.view(400, 3, 3).square().mean(0).sqrt()
+    assert bool(((spread / claimed - 1).abs() < 0.2).all())  # 5.6 standard errors of a standard deviation
+
+
+def test_bounds_without_the_entropy_of_the_label_are_rejected():
+    model, num_nodes = build("two groups")
+    wrong = exact_bounds(model, LABELS, num_nodes, entropy=False).detach()
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(estimates(model, LABELS, gradient=False), wrong)
+
+
+def label_units_have_an_entropy(monkeypatch):
+    """The units of a known label are drawn, so that the entropy of the label is counted twice."""
+    right = GivenLabel.forward
+    monkeypatch.setattr(GivenLabel, "forward", lambda self, features: right(self, features) / 20)
+
+
+def the_other_units_do_not_read_the_label(monkeypatch):
+    """The law that is sampled is another one than that of L(x, y)."""
+    right = DiscreteVAE.with_label
+    monkeypatch.setattr(
+        DiscreteVAE, "with_label", lambda self, features, labels: right(self, features, 0 * labels)
+    )
+
+
+@pytest.mark.parametrize("fault", [label_units_have_an_entropy, the_other_units_do_not_read_the_label])
+def test_planted_faults_are_rejected(fault, monkeypatch):
+    model, num_nodes = build("two groups")
+    exact = exact_bounds(model, LABELS, num_nodes).detach()
+    fault(monkeypatch)
+    with pytest.raises(AssertionError, match="standard errors apart"):
+        check_mean(estimates(model, LABELS, gradient=False), exact)
+
+
+def test_the_weight_of_known_labels_is_in_the_gradient_alone():
+    model, _ = build("two groups")
+    found = [
+        model.elbo(X, labels=LABELS, label_weight=weight, generator=torch.Generator().manual_seed(3))
+        for weight in (0.0, 2.5)
+    ]
+    assert torch.equal(found[0].value, found[1].value)
+    of_known = torch.stack([log_q_of(model, X[0])[1], log_q_of(model, X[2])[0]]).sum() / 3
+    parameters = list(model.posterior.class_network.parameters())
+    right = torch.autograd.grad(-2.5 * of_known, parameters)
+    without, with_weight = (torch.autograd.grad(each.loss, parameters) for each in found)
+    for wanted, first, second in zip(right, without, with_weight, strict=True):
+        torch.testing.assert_close(second - first, wanted)
+
+
+def test_clamped_samples_follow_the_prior_given_the_label():
+    model, _ = build("three classes on a graph")
+    z = torch.cartesian_prod(*[torch.arange(2.0)] * 5).double()
+    log_p, places = log_prior(model.prior)(z).detach(), 2 ** torch.arange(4, -1, -1)
+    for label in (2, -1):
+        count = 20_000
+        drawn = model.sample(labels=torch.full((count,), label), num_sweeps=60, seed=4).z
+        wanted = z[:, :3].eq(torch.nn.functional.one_hot(torch.tensor(max(label, 0)), 3)).all(1)
+        law = log_p.masked_fill(~wanted, -math.inf) if label >= 0 else log_p
+        law = torch.softmax(law, 0)
+        counts = torch.bincount((drawn.long() * places).sum(1), minlength=len(z)).double()
+        assert float(counts[law == 0].sum()) == 0
+        error = (count * law * (1 - law)).sqrt()
+        assert bool(((counts - count * law).abs() <= 5.7 * error + 3).all())  # alpha 1e-6 of 32 states
+        other = torch.softmax(law.clamp(min=1e-30).log() / 2, 0)  # a planted fault: at twice the temperature
+        assert not bool(((counts - count * other).abs() <= 5.7 * error + 3).all())
+
+
+def with_layers():
+    """A model with Gaussian layers, a condition and a label."""
+    torch.manual_seed(7)
+    config = ModelConfig(
+        num_features=NUM_FEATURES,
+        num_classes=2,
+        condition=(RealColumnConfig(name="energy"),),
+        prior=RBMConfig(num_left=2, num_right=1),
+        posterior=HierarchicalPosteriorConfig(groups=1, hidden=()),
+        hierarchy=GaussianHierarchyConfig(num_layers=1, num_units=1, posterior_hidden=(), prior_hidden=()),
+    )
+    model = DiscreteVAE.from_config(config).double()
+    with torch.no_grad():
+        for part, scale in ((model.prior, 1.0), (model.decoder, 0.6), (model.hierarchy, 0.25)):
+            for parameter in part.parameters():
+                parameter.copy_(scale * torch.randn_like(parameter))
+    randomize_norms(model, offsets=False)
+    return model.eval()
+
+
+def test_labels_beside_gaussian_layers_and_a_condition():
+    model, c = with_layers(), torch.tensor([[0.5], [-1.0], [0.3]], dtype=torch.float64)
+    nodes, (noise, weight) = joint_nodes(model.smoothing, 3, 14), normal_nodes(1, 20)
+    log_p = nodes.weight.log() + log_prior(model.prior)(nodes.z)
+    exact = []
+    for x, of_c in zip(X, c, strict=True):
+        latents = torch.cat([nodes.zeta, of_c.expand(len(nodes.zeta), 1)], 1)
+        layer = model.hierarchy.prior.next_layer(latents, latents.new_zeros(len(latents), 0, 1))
+        h = layer.mean[:, None] + layer.log_std.exp()[:, None] * noise
+        wide = latents[:, None].expand(-1, len(noise), -1)
+        read = model.hierarchy.prior.decoder_input(wide.flatten(0, 1), h.flatten(0, 1)[:, None])
+        log_px = model.likelihood.log_prob(model.decoder(read), x.expand(len(read), -1))
+        total = log_p[:, None] + weight.log() + log_px.view(len(nodes.z), -1)
+        label = nodes.z[:, :2]
+        exact.append(
+            torch.stack(
+                [torch.logsumexp(total[(label == each).all(1)].flatten(), 0) for each in torch.eye(2)]
+            )
+        )
+    exact = torch.stack(exact).detach()
+    generator, log_z = torch.Generator().manual_seed(1), exact_log_partition(model.prior)
+    right = torch.stack([exact[0, 1], torch.logsumexp(exact[1], 0), exact[2, 0]])
+    got = model.log_likelihood(
+        X, 20_000, condition=c, labels=LABELS, log_partition=log_z, generator=generator
+    )
+    assert float(got.std_error.max()) < 0.05
+    assert bool(((got.value - right).abs() < 5.5 * got.std_error + 1e-4).all())
+    # the bound is the mean logarithm of the same weights
+    with model.importance_sampler(log_z) as sampler:
+        log_weights = sampler.log_weights(X, 20_000, 1000, condition=c, labels=LABELS, generator=generator)
+    of_known = log_weights[:, LABELS >= 0].mean(0)
+    elbo = model.elbo(
+        X.repeat(4000, 1), condition=c.repeat(4000, 1), labels=LABELS.repeat(4000), log_partition=log_z
+    ).value.view(4000, 3)
+    means, error = elbo.mean(0), elbo.std(0) / 4000**0.5
+    assert bool(((means[LABELS >= 0] - of_known).abs() < 7 * error[LABELS >= 0]).all())
+    assert bool((means < right).all())
+
+
+def test_a_model_with_classes_of_a_config_is_saved_and_read(tmp_path):
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_features=NUM_FEATURES,
+        num_classes=3,
+        prior=GraphBoltzmannConfig(num_units=8, edges="complete"),
+        posterior=HierarchicalPosteriorConfig(groups="colors", hidden=(5,)),
+    )
+    model = DiscreteVAE.from_config(config).eval()
+    x = X.float()
+    again = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    first, second = (each.predict(x, 20, keys=[1, 2, 3]).value for each in (model, again))
+    assert torch.equal(first, second)
+    alone = model.predict(x[1:2], 20, keys=[2]).value
+    torch.testing.assert_close(alone[0], first[1])
+    code = model.encode(x, labels=LABELS, seed=1)
+    assert code.z[0, :3].tolist() == [0, 1, 0]
+    assert code.z[:, :3].sum(1).tolist() == [1, 1, 1]
+    assert model.train().elbo(x, labels=LABELS).value.isfinite().all()
+
+
+def test_an_entry_that_is_not_observed_is_summed_over():
+    config = ModelConfig(
+        num_features=NUM_FEATURES, num_classes=2, missing=True, prior=RBMConfig(num_left=3, num_right=3)
+    )
+    torch.manual_seed(0)
+    model, x = DiscreteVAE.from_config(config).eval(), X.float()
+    x[:, 1] = math.nan
+    found = [
+        model.elbo(each, labels=LABELS, observed=~x.isnan(), generator=torch.Generator().manual_seed(1)).value
+        for each in (x.nan_to_num(nan=0.0), x.nan_to_num(nan=1.0))
+    ]
+    assert torch.equal(*found)
+    assert torch.equal(
+        found[0], model.elbo(x, labels=LABELS, generator=torch.Generator().manual_seed(1)).value
+    )
+
+
+def test_no_label_is_the_same_as_unknown_labels():
+    model, _ = build("two groups")
+    unknown = torch.full((3,), -1)
+    found = [
+        model.elbo(X, labels=labels, generator=torch.Generator().manual_seed(5)).value
+        for labels in (None, unknown)
+    ]
+    assert torch.equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("call", "argument"),
+    [
+        (lambda model: model.elbo(X, labels=torch.tensor([0, 1, 2])), "labels"),
+        (lambda model: model.elbo(X, labels=torch.tensor([0, 1])), "labels"),
+        (lambda model: model.elbo(X, labels=torch.tensor([0.0, 1.0, math.nan])), "labels"),
+        (lambda model: model.elbo(X, labels=LABELS, label_weight=-1.0), "label_weight"),
+        (lambda model: model.elbo(X, labels=LABELS, num_importance_samples=2), "num_importance_samples"),
+        (lambda model: model.estimate_gradient(dv.LeaveOneOut.of(model), X), "gradient"),
+        (lambda model: dv.encode_rows(model, X), "model"),
+        (lambda model: model.make_independent_(X), "model"),
+        (lambda model: model.sample(z=torch.zeros(3, 4), labels=LABELS), "labels"),
+    ],
+)
+def test_what_a_model_with_classes_refuses(call, argument):
+    model, _ = build("two groups")
+    with pytest.raises(InvalidInputError) as caught:
+        call(model)
+    assert caught.value.argument == argument
+
+
+def test_a_model_without_classes_refuses_labels():
+    model = DiscreteVAE.from_config(
+        ModelConfig(num_features=NUM_FEATURES, prior=RBMConfig(num_left=2, num_right=2))
+    )
+    x = X.float()
+    for call in (
+        lambda: model.elbo(x, labels=LABELS),
+        lambda: model.log_likelihood(x, 2, labels=LABELS),
+        lambda: model.predict(x, 2),
+        lambda: model.sample(labels=LABELS),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            call()
+        assert caught.value.argument == "model"
+    with pytest.raises(InvalidInputError):
+        ModelConfig(num_features=4, prior=RBMConfig(num_left=2, num_right=2), num_classes=4)
+
+
+# Training.
+
+
+def test_a_step_of_training_has_the_gradient_of_the_loss():
+    model = DiscreteVAE.from_config(
+        ModelConfig(num_features=NUM_FEATURES, num_classes=2, prior=RBMConfig(num_left=3, num_right=3))
+    )
+    states, generator = torch.randint(2, (20, 6)).float(), torch.Generator().manual_seed(0)
+    x = X.float()
+    model.eval()
+    found = RecordedStep(model, Adam(model.parameters())).take_gradients(
+        x,
+        states,
+        discrete=0.7,
+        continuous=1.0,
+        num_importance_samples=1,
+        noise_key=(3, 1),
+        labels=LABELS,
+        label_weight=2.0,
+    )[0]
+    gradients = [leaf.grad.clone() for leaf in model.parameters()]
+    elbo = model.elbo(
+        x, labels=LABELS, label_weight=2.0, negative_phase=states, generator=reseed(generator, 3, 1)
+    )
+    assert torch.equal(found.kl_relative, elbo.kl_relative.detach())
+    assert torch.equal(found.reconstruction, elbo.reconstruction.detach())
+    right = torch.autograd.grad(elbo.weighted_loss(discrete=0.7), list(model.parameters()))
+    for gradient, wanted in zip(gradients, right, strict=True):
+        torch.testing.assert_close(gradient, wanted)
+
+
+def two_kinds(count):
+    """Bits of two kinds, and the kind of each row."""
+    kind = torch.arange(count) % 2
+    law = torch.where(kind[:, None] == (torch.arange(8) < 4), 0.9, 0.1)
+    return torch.bernoulli(law, generator=torch.Generator().manual_seed(count)), kind.numpy()
+
+
+def experiment(**training):
+    return ExperimentConfig(
+        name="made",
+        size="smoke",
+        data=DigitsConfig(),  # the data are given
+        model=ModelConfig(
+            num_features=8,
+            num_classes=2,
+            prior=RBMConfig(num_left=3, num_right=2),
+            posterior=HierarchicalPosteriorConfig(groups=1, hidden=(16,)),
+        ),
+        training=TrainingConfig(
+            num_epochs=50,
+            optimizer=OptimizerConfig(learning_rate=0.02),
+            batch_size=50,
+            sampler=BlockGibbsConfig(num_chains=50),
+            num_sweeps=3,
+            log_every=200,
+            validate_every=200,
+            **training,
+        ),
+    )
+
+
+def splits(labels):
+    (train, _), (valid, _), (test, _) = parts = [two_kinds(count) for count in (200, 20, 100)]
+    about = DatasetDescription(source="", version="", split="", values="", sha256=None)
+    return DataSplits(
+        "made", train, valid, test, (8,), False, about, labels={"train": labels(parts[0][1])}
+    ), parts
+
+
+@pytest.mark.parametrize(
+    ("swapped", "precision"), [(False, "float32"), (True, "float32"), (False, "bfloat16")]
+)
+def test_a_few_labels_name_the_classes(swapped, precision, tmp_path):
+    data, (_, _, (x, kind)) = splits(
+        lambda kind: np.where(np.arange(200) < 10, kind if not swapped else 1 - kind, -1)
+    )
+    dv.train(experiment(precision=precision), data, tmp_path / "run", progress=QuietProgress())
+    model = dv.load_run(tmp_path / "run").model
+    found = model.predict(x, 20, generator=torch.Generator().manual_seed(0))
+    for law in (found.value, found.approximate):
+        assert ((law.argmax(1).numpy() == kind) != swapped).mean() > 0.9
+    drawn = model.sample(labels=torch.arange(40) % 2, seed=0).mean
+    of_kind = (drawn[:, :4].mean(1) < drawn[:, 4:].mean(1)).numpy() == (np.arange(40) % 2 == swapped)
+    assert of_kind.mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("training", "labels", "argument"),
+    [
+        ({"num_importance_samples": 2}, lambda kind: kind, "training.num_importance_samples"),
+        ({"num_examples": 100}, lambda kind: kind, "training.num_examples"),
+        ({"independent_start": True}, lambda kind: kind, "training.independent_start"),
+        ({"gradient": DisARMConfig()}, lambda kind: kind, "training.gradient"),
+        ({}, lambda kind: kind + 1, "labels"),
+        ({}, lambda kind: np.array(["a", "b"])[kind], "labels"),
+    ],
+)
+def test_what_training_refuses_with_classes(training, labels, argument, tmp_path):
+    layers = {"hierarchy": GaussianHierarchyConfig(num_layers=1, num_units=2)}
+    made = experiment()
+    config = made.model_copy(
+        update={
+            "training": made.training.model_copy(update=training),
+            "model": made.model.model_copy(update=layers),
+        }
+    )
+    with pytest.raises(InvalidInputError) as caught:
+        dv.train(config, splits(labels)[0], tmp_path / "run", progress=QuietProgress())
+    assert caught.value.argument == argument
