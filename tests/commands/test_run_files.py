@@ -28,8 +28,8 @@ def let_validation_fall(patch):
     """Make each validation worse than the one before, as in a run that fits its training part too closely."""
     original = loop._validate
 
-    def validate(state, *arguments):
-        estimate, examples = original(state, *arguments)
+    def validate(state, *arguments, **keywords):
+        estimate, examples = original(state, *arguments, **keywords)
         return replace(estimate, elbo=estimate.elbo - state.step), examples
 
     patch.setattr(loop, "_validate", validate)
