@@ -177,8 +177,8 @@ def score_features(
     """log p(x_i | the other features) of each value: which of them make an example strange.
 
     Features are independent given the latents l, so p(x without x_i) = p(x) E[1 / p(x_i | l)] over p(l | x); the ratio
-    of both is the conditional predictive ordinate. The mean is over importance samples with normalized weights, so log Z is not needed. The values
-    of a row do not add up to log p(x).
+    of both is the conditional predictive ordinate. The mean is over importance samples with normalized weights, so
+    log Z is not needed. The values of a row do not add up to log p(x).
 
     Source: Geisser 1980; Gelfand & Dey 1994, "Bayesian model choice", section 2.
 
