@@ -211,7 +211,9 @@ class Columns:
                 counted += [isinstance(kind, NegativeBinomialLikelihood)] * len(own)
         self.of, self.values, self.counted = np.array(of, int), np.array(values), np.array(counted, bool)
         self.starts = np.flatnonzero(np.diff(self.of, prepend=-1))
-        self.column = np.repeat(np.arange(len(self.starts)), np.diff([*self.starts, len(self.of)]))
+        widths = np.diff(self.starts, append=len(self.of)) if len(self.of) else self.starts
+        self.column = np.repeat(np.arange(len(self.starts)), widths)
+        self.blocks = [slice(first, first + width) for first, width in zip(self.starts, widths, strict=True)]
         floors = [getattr(kind, "floor", torch.full((len(own),), kind.min_scale)).numpy() for kind, own in self.reals]
         self.floor = np.concatenate([*floors, np.empty(0)])
         self.real_places = np.concatenate([*(places for _, places in self.reals), np.empty(0, int)]).astype(int)
@@ -284,10 +286,10 @@ class Mixture:
         share = np.exp(parts - logsumexp(parts, 1, keepdims=True))
         filled = np.zeros(tuple(x.shape))
         probabilities = share @ np.exp(self.log_probs)
-        for column, (first, last) in enumerate(zip(columns.starts, [*columns.starts[1:], len(columns.of)], strict=True)):
-            best = columns.values[first + probabilities[:, first:last].argmax(1)]
-            place = columns.of[first]
-            filled[:, place] = (share @ self.count_means)[:, column] if columns.counted[first] else best
+        for column, block in enumerate(columns.blocks):
+            best = columns.values[block][probabilities[:, block].argmax(1)]
+            is_count = columns.counted[block.start]
+            filled[:, columns.of[block.start]] = (share @ self.count_means)[:, column] if is_count else best
         first = 0
         for kind, places in columns.reals:
             own = slice(first, first + len(places))
@@ -356,7 +358,7 @@ def losses(columns: Columns, x: np.ndarray, filled: np.ndarray, hidden: np.ndarr
 def neighbors(columns: Columns, train: np.ndarray, x: np.ndarray, count: int, std: np.ndarray) -> np.ndarray:
     """Cells filled by the nearest training rows: numbers in deviations, a unit of length for two different words."""
     mean = np.nanmean(train, 0)
-    words = [slice(first, last) for first, last in zip(columns.starts, [*columns.starts[1:], len(columns.of)], strict=True) if not columns.counted[first]]
+    words = [block for block in columns.blocks if not columns.counted[block.start]]
     coded = {int(columns.of[each.start]) for each in words}
     numbers = [place for place in range(x.shape[1]) if place not in coded and std[place] > 0]
 
