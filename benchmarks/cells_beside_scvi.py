@@ -60,7 +60,7 @@ def beside_scvi(folder: Path) -> dict[str, Any]:
 
         def trained(epochs: int, cells: Any = cells, law: str = law) -> tuple[Any, float]:
             model, start = scvi.model.SCVI(cells, gene_likelihood=law), time.process_time()
-            options = {"external_indexing": list(split), "shuffle_set_split": False}
+            options = {"external_indexing": list(split)}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 model.train(
