@@ -188,7 +188,7 @@ def fillings(
     def judged(x: np.ndarray, filled: np.ndarray, where: np.ndarray) -> list[float | None]:
         numbers, words = where & is_number, where & ~columns.numbers
         miss = ((filled - x) / np.where(std > 0, std, 1))[numbers]
-        wrong = (filled != x)[words]
+        wrong = (filled.round() != x)[words]  # bits outside tables are filled by their probability
         return [
             float((miss**2).mean() ** 0.5) if len(miss) else None,
             float(wrong.mean()) if len(wrong) else None,
