@@ -95,16 +95,14 @@ def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
     ]
     if (file := folder / "scvi.json").exists():
         found = json.loads(file.read_text())
-        rows = [["independent genes", "", f"{found['columns'][0]:.1f}", "", ""]]
-        rows += [["model", "", *(f"{each:.{n}f}" for each, n in _figures(found, found["model"][0]))]]
-        for law in ("nb", "zinb"):
-            own = found[law]
-            figures = [f"{each:.{n}f}" for each, n in _figures(own, own["log-likelihood"])]
-            rows.append([f"scvi-tools, {law}", f"{own['bound']:.1f}", *figures])
+        rows = []
+        for name, own in (("model", found), *((f"scvi-tools, {law}", found[law]) for law in ("nb", "zinb"))):
+            nats = own.get("log-likelihood", found["model"][0])
+            lead = "{:+.1f} ± {:.1f}".format(*own["lead"]) if "lead" in own else ""
+            figures = [f"{own['bound']:.1f}", f"{nats:.1f}", lead, f"{own['AMI']:.2f}"]
+            rows.append([name, *figures, f"{own['seconds']:.0f}"])
+        alone, lead, error = found["columns"]
+        rows.append(["independent genes", "", f"{alone:.1f}", f"{lead:+.1f} ± {error:.1f}", "", ""])
         sections.append(CELLS.format(version=found["version"]))
-        sections.append(table(["", "bound", "log-likelihood", "AMI", "seconds"], rows))
+        sections.append(table(["", "bound", "log-likelihood", "the model's lead", "AMI", "seconds"], rows))
     return "\n".join(f"{section.strip()}\n" for section in sections)
-
-
-def _figures(found: Mapping[str, Any], nats: float) -> list[tuple[float, int]]:
-    return [(nats, 1), (found["AMI"], 2), (found["seconds"], 0)]
