@@ -33,6 +33,7 @@ FEW = 10
 MOST_WORDS = 256
 """Different words beyond which a column holds names, keys or free text."""
 _NAMES = 0.5  # share of the rows with different words from which they are names
+_REPEATS = 10  # of a value on average, from which few values are codes or ranks though they have decimals
 _FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
 _GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
 _GAP_MARKS = frozenset(
@@ -166,11 +167,13 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
     3. Whole numbers that count the rows of more than 20: left out, as an index.
     4. Words: category, or ordinal where a pandas column declares an order. More than 256 different words, or more than
        10 of which there is one for every second row: left out, as names or keys.
-    5. Numbers with decimals or below 0: real, on a scale of asinh where tails are long.
+    5. Numbers with decimals or below 0: real, on a scale of asinh where tails are long. But of at most 10 different
+       values, each there ten times on average, they are ordinal if their steps are even, else category: a density
+       of real numbers would grow without bound around each value.
     6. Whole numbers of at most 10 different values: ordinal.
     7. Whole numbers among which is 0: count. Other whole numbers: real.
 
-    Rules 6 and 7 are guesses, which the schema says when it is printed.
+    Those of few values, and rule 7, are guesses, which the schema says when it is printed.
 
     Args:
         table: Columns by name, (row,) each: arrays, lists, or a pandas DataFrame. None, NaN and pandas' NA are missing.
@@ -339,6 +342,11 @@ def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -
 def _of_numbers(column: RawColumn, num_values: int, reading: _Reading) -> ColumnReading:
     values = column.numbers[~np.isnan(column.numbers)]
     if (values % 1 != 0).any() or (values < 0).any():
+        if num_values <= FEW and _REPEATS * num_values <= len(values):
+            steps = np.diff(np.unique(values))
+            kind = OrdinalColumnConfig if np.allclose(steps, steps[0]) else CategoryColumnConfig
+            hint = "a guess: real if it measures, ordinal if it ranks"
+            return reading(kind.of(column), "numbers of few different values", hint)
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return reading(_real(column), "numbers with decimals or below 0", hint)
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:

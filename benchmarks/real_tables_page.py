@@ -1,0 +1,108 @@
+"""The page of benchmarks/real_tables.py."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from results import describe_machine, table
+
+HEAD = """# Real tables
+
+Models of `dvae train --data FILE` with nothing else set, beside simpler methods, on tables that Python packages ship.
+`benchmarks/real_tables.py` makes the tables, the figures and this page. A tenth of the rows is for the test, a tenth
+for validation, the same ones for all methods. Classes are left out of the tables. Time is the processor's, of one
+thread.
+"""
+NATS = """## Log-likelihood
+
+log p(x) of what is observed, nats per test row, densities in the units of the table. *Columns*: each column alone,
+with the law that fits it. *Mixture*: parts are products of the same kinds of columns (`benchmarks/mixture.py`).
+*Model*: 1,000 importance samples, exact log Z. Leads are means of differences in the same rows, with standard errors.
+"""
+FILL = """## Cells filled
+
+A tenth of the observed test cells is hidden. Error of numbers: root mean square, in deviations of their column. Words,
+ranks and bits: share of wrong ones. *Columns*: mean, or most frequent word. *Neighbors*: scikit-learn's `KNNImputer`
+on standardized columns and a unit for each word, their number by validation.
+"""
+CLASSES = """## Classes found
+
+Adjusted mutual information of the classes that came with a table, which no method sees, with as many clusters of all
+rows. Clusters are by k-means: of standardized columns (of genes: equal totals, logarithms), of their first ten
+principal components, of the codes' probabilities, of these and the means of the Gaussian layer. Those of the mixture
+are its parts, fitted from k-means.
+"""
+SECONDS = """## Time
+
+Seconds of the five commands with the file alone, of all fits of the mixture, and of neighbors and `impute` on the test
+rows above. The start of a command takes five of them.
+"""
+CELLS = """## Counts beside scvi-tools
+
+The cells again, with `--model.likelihood negative-binomial --model.likelihood.exposure total`: log p(x given the total
+of the row), beside scvi-tools {version} with its defaults. It has as much of the processor's time, and stops early by
+the same validation rows. *Bound*: its ELBO. *Log-likelihood*: 1,000 importance samples of either. *AMI*: k-means of
+what stands for a row, with the cell types, as above.
+"""
+METHODS = ("columns", "neighbors", "mixture", "model")
+POINTS = ("k-means", "PCA", "mixture", "codes", "codes and layer")
+VERBS = ("train", "score", "encode", "impute", "report")
+
+
+def text(value: float | None, form: str) -> str:
+    """A figure, or nothing."""
+    return "" if value is None else format(value, form)
+
+
+def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
+    """The page of results, of those tables that have some; each table has its package and what it is."""
+    about, nats, fills, classes, seconds = [], [], [], [], []
+    for name, (package, words, *_) in tables.items():
+        if not (file := folder / f"{name}.json").exists():
+            continue
+        found = json.loads(file.read_text())
+        kinds = ", ".join(f"{count} {kind}" for kind, count in found["kinds"].items())
+        about.append([name, words, package, f"{sum(found['rows']):,}", kinds, f"{found['gaps']:.1%}"])
+        alone, parts, model = (found["nats"][key] for key in ("columns", "mixture", "model"))
+        leads = [f"{lead:+.2f} ± {error:.2f}" for _, lead, error in (alone, parts)]
+        best = f"{parts[0]:.2f} ({found['parts']})"
+        nats.append([name, f"{alone[0]:.2f}", best, f"{model[0]:.2f}", *leads])
+        numbers, wrong = zip(*(found["fill"][key] for key in METHODS), strict=True)
+        fills.append([name, *(text(each, ".3f") for each in numbers), *(text(each, ".1%") for each in wrong)])
+        if own := found.get("classes"):
+            classes.append([name, *(text(own.get(each), ".2f") for each in POINTS)])
+        spent = [found["seconds"].get(verb) for verb in VERBS]
+        spent += [sum(each or 0 for each in spent), found["seconds"]["mixture"], *found["fill"]["seconds"]]
+        seconds.append([name, *(text(each, ".1f") for each in spent)])
+    filled = [f"{kind}: {name}" for kind in ("numbers", "words") for name in METHODS]
+    spent = [*VERBS, "all five", "mixture", "neighbors", "impute, test"]
+    sections = [
+        HEAD + "\n" + describe_machine(1),
+        table(["table", "what", "package", "rows", "columns", "gaps"], about),
+        NATS,
+        table(
+            ["table", "columns", "mixture (parts)", "model", "lead over columns", "over the mixture"], nats
+        ),
+        FILL,
+        table(["table", *filled], fills),
+        CLASSES,
+        table(["table", *POINTS], classes),
+        SECONDS,
+        table(["table", *spent], seconds),
+    ]
+    if (file := folder / "scvi.json").exists():
+        found = json.loads(file.read_text())
+        rows = []
+        for name, own in (("model", found), *((f"scvi-tools, {law}", found[law]) for law in ("nb", "zinb"))):
+            nats = own.get("log-likelihood", found["model"][0])
+            lead = "{:+.1f} ± {:.1f}".format(*own["lead"]) if "lead" in own else ""
+            figures = [f"{own['bound']:.1f}", f"{nats:.1f}", lead, f"{own['AMI']:.2f}"]
+            rows.append([name, *figures, f"{own['seconds']:.0f}"])
+        alone, lead, error = found["columns"]
+        rows.append(["independent genes", "", f"{alone:.1f}", f"{lead:+.1f} ± {error:.1f}", "", ""])
+        sections.append(CELLS.format(version=found["version"]))
+        sections.append(table(["", "bound", "log-likelihood", "the model's lead", "AMI", "seconds"], rows))
+    return "\n".join(f"{section.strip()}\n" for section in sections)
