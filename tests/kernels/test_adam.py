@@ -184,3 +184,9 @@ def test_a_saved_graph_notices_the_step():
     Adam([weight]).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
+
+
+def test_functions_that_differ_in_what_they_close_over_have_names_of_their_own():
+    """Code from numba's cache keeps the number of another process, so one name would stand for either."""
+    names = {adam._stretch(bfloat16=bfloat16).py_func.__qualname__ for bfloat16 in (False, True)}
+    assert len(names) == 2

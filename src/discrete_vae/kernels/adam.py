@@ -14,7 +14,7 @@ from numba import njit, types
 from torch import Tensor, nn
 
 from discrete_vae.kernels.codegen import FLOAT32, Numbers, builder_intrinsic, splat, unpacked
-from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.loops import ChunkLoop, named, threads_for
 from discrete_vae.kernels.registry import Kernel, check_close
 from discrete_vae.nets.weights import MixedPrecisionWeight
 
@@ -79,7 +79,6 @@ def _stretch(*, bfloat16: bool) -> Any:
     """A function that updates the elements of a parameter from one place to another."""
     many, one = _update(LANES, bfloat16=bfloat16), _update(1, bfloat16=bfloat16)
 
-    @njit(nogil=True)
     def stretch(row, place, last, step_size, spread, scalars):
         a, b, c, d, e = row[MASTER], row[GRADIENT], row[FIRST], row[SECOND], row[COPY]
         while place + LANES <= last:
@@ -89,7 +88,7 @@ def _stretch(*, bfloat16: bool) -> Any:
             one(a, b, c, d, e, place, step_size, spread, scalars)
             place += 1
 
-    return stretch
+    return njit(nogil=True)(named(stretch, ("bfloat16", bfloat16)))
 
 
 def _make(chunks: Any) -> Callable[..., Any]:

@@ -94,7 +94,7 @@ class ChunkLoop:
     ) -> Any:
         """The loop in one form; ``around`` gives what is called in its place."""
         key = self._key(form)
-        return _compile(_named(around(_named(self._make(divide), key)), key), key, parallel=parallel)
+        return _compile(named(around(named(self._make(divide), key)), key), key, parallel=parallel)
 
     def _key(self, form: str) -> tuple[Any, ...]:
         """All that the machine code depends on, beside the types of the arguments and the processor."""
@@ -286,12 +286,12 @@ _REPAIR = "Set the environment variable NUMBA_CACHE_DIR to a folder that has fre
 _PACKAGE = Path(__file__).resolve().parents[1]
 
 
-def _named(function: Callable[..., Any], key: tuple[Any, ...]) -> Callable[..., Any]:
+def named(function: Callable[..., Any], key: tuple[Any, ...]) -> Callable[..., Any]:
     """A function with a name of its own, which is that of its machine code.
 
     numba tells functions of one name apart by how many it has compiled before in the process. Code from its cache keeps
-    the number of another process: two loops that differ in a constant alone could have one name, and be called in each
-    other's place.
+    the number of another process: two functions that differ in what they close over alone, loops or what these call,
+    could have one name, and be called in each other's place.
     """
     digest = zlib.crc32(repr(key).encode())
     function.__qualname__ = f"{function.__qualname__}_{digest:08x}"
