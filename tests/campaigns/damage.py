@@ -38,8 +38,8 @@ _STRANGE += (0.5, 3, float("nan"), float("inf"))
 def flip_bits(content: bytes, chosen: random.Random) -> bytes:
     """Flip one to four bits."""
     altered = bytearray(content)
-    for _ in range(chosen.choice([1, 1, 2, 4])):
-        altered[chosen.randrange(len(altered))] ^= 1 << chosen.randrange(8)
+    for bit in chosen.sample(range(8 * len(content)), chosen.choice([1, 1, 2, 4])):  # none is flipped back
+        altered[bit // 8] ^= 1 << bit % 8
     return bytes(altered)
 
 
@@ -51,9 +51,12 @@ def cut(content: bytes, chosen: random.Random) -> bytes:
 
 def overwrite(content: bytes, chosen: random.Random) -> bytes:
     """Write other bytes over a stretch, as a lost block of a disk does."""
-    at, length = chosen.randrange(len(content)), chosen.choice([1, 16, 512])
-    block = bytes(length) if chosen.random() < 0.5 else chosen.randbytes(length)
-    return (content[:at] + block + content[at + length :])[: len(content)]
+    altered = content
+    while altered == content:  # what is written may be what was there
+        at, length = chosen.randrange(len(content)), chosen.choice([1, 16, 512])
+        block = bytes(length) if chosen.random() < 0.5 else chosen.randbytes(length)
+        altered = (content[:at] + block + content[at + length :])[: len(content)]
+    return altered
 
 
 def extend(content: bytes, chosen: random.Random) -> bytes:
