@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,11 +13,9 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import HALF_LOG_TWO_PI, differentiable_once
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import standard_normal
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

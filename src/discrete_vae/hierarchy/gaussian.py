@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.base import HALF_LOG_TWO_PI, Gaussian, Hierarchy, HierarchySample, ManyDraws
+from discrete_vae.hierarchy.base import Gaussian, Hierarchy, HierarchySample, ManyDraws
 from discrete_vae.kernels.registry import compiled_by
 from discrete_vae.nets.mlp import MLP, NetworkFactory
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import HALF_LOG_TWO_PI, differentiable_once
 from discrete_vae.rng import standard_normal
 
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
