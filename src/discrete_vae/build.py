@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.config import (
     ComponentConfig,
     GaussianHierarchyConfig,
@@ -16,9 +17,10 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.evaluation_mode import eval_mode
-from discrete_vae.posterior import HierarchicalPosterior, color_groups
+from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.system import check_memory, is_allocation_failure
 
 NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
@@ -87,6 +89,22 @@ def _count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
     weight = next(encoder.parameters(), torch.zeros(()))
     with torch.no_grad(), eval_mode(encoder) as still:
         return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+
+
+def check_sizes(
+    prior: BoltzmannMachine, posterior: Posterior, hierarchy: Hierarchy, num_latents: int
+) -> None:
+    """Check that posterior and hierarchy have the sizes of a prior, with a condition's features among the latents."""
+    alone = num_latents == prior.num_units
+    read = "read the prior's {} units" if alone else "read {} units and features of the condition"
+    for part, rule, found, wanted in (
+        ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
+        ("hierarchy", read, hierarchy.num_latents, num_latents),
+        ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
+    ):
+        if found != wanted:
+            rule, repair = f"must {rule.format(wanted)}", "Build the parts for each other."
+            raise InvalidInputError(part, rule, found, repair)
 
 
 def check_parts(model: nn.Module, config: ModelConfig, own: tuple[str, ...]) -> None:

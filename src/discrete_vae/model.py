@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, SupportsFloat, TypeAlias, get_args
+from typing import Any, Literal, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.build import NARROWER, build_parts, check_parts
+from discrete_vae.build import NARROWER, build_parts, check_parts, check_sizes
 from discrete_vae.checks import (
     check_binary,
     check_examples,
@@ -29,7 +29,7 @@ from discrete_vae.config import ModelConfig, SharpLimitConfig
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
-from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
+from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -52,7 +52,7 @@ from discrete_vae.objectives.importance import (
     class_probabilities,
     importance_weighted,
 )
-from discrete_vae.posterior import UNKNOWN, Posterior, check_labels
+from discrete_vae.posterior import UNKNOWN, Posterior, check_labels, clamped_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
@@ -60,9 +60,6 @@ from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, SparseRows
 from discrete_vae.system import allocating, check_device
-
-Statistic: TypeAlias = Literal["mean", "mode", "sample"]
-"""The statistics of p(x | zeta, h) that can be asked for."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -164,19 +161,7 @@ class DiscreteVAE(nn.Module):
         num_latents = prior.num_units + (0 if condition is None else condition.num_features)
         if hierarchy is None:
             hierarchy = NoHierarchy(num_latents=num_latents, num_features=posterior.num_features)
-        read = (
-            "read the prior's {} units"
-            if condition is None
-            else "read {} units and features of the condition"
-        )
-        for part, rule, found, wanted in (
-            ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
-            ("hierarchy", read, hierarchy.num_latents, num_latents),
-            ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
-        ):
-            if found != wanted:
-                rule = f"must {rule.format(wanted)}"
-                raise InvalidInputError(part, rule, found, "Build the parts for each other.")
+        check_sizes(prior, posterior, hierarchy, num_latents)
         if mask not in get_args(Mask):
             repair = "Leave it out, but for weights from a model that read 1 for what is observed."
             raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
@@ -251,16 +236,10 @@ class DiscreteVAE(nn.Module):
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
         """
-        start = self.likelihood.initialize_(*self._fitted(x, observed))
-        self._initialize_condition_(condition, len(x))
+        start = self._fit_(self.likelihood.initialize_, x, observed, condition)
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)
-
-    def _fitted(self, x: Examples, observed: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Training data as the likelihood's start is fitted to them: sparse where it can read that."""
-        fitted = fitted_to(self.likelihood, x)
-        return (fitted, None) if isinstance(fitted, SparseRows) else self.preprocess(fitted, observed)
 
     @torch.no_grad()
     def make_independent_(
@@ -274,8 +253,7 @@ class DiscreteVAE(nn.Module):
         trained.
         """
         self._refuse_classes("an independent start")
-        start = self.likelihood.fit_marginals_(*self._fitted(x, observed))
-        self._initialize_condition_(condition, len(x))
+        start = self._fit_(self.likelihood.fit_marginals_, x, observed, condition)
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():
                 if part is self.prior or parameter.dim() >= 2:
@@ -288,10 +266,17 @@ class DiscreteVAE(nn.Module):
             )
         initialize_output(start)
 
-    def _initialize_condition_(self, condition: Tensor | None, num_rows: int) -> None:
-        c = self.check_condition(condition, num_rows)
+    def _fit_(
+        self, fit: Callable[..., Tensor], x: Examples, observed: Tensor | None, condition: Tensor | None
+    ) -> Tensor:
+        """What a method of the likelihood fits to training data, sparse where it can; fits the condition's features."""
+        examples = fitted_to(self.likelihood, x)
+        sparse = isinstance(examples, SparseRows)
+        start = fit(examples) if sparse else fit(*self.preprocess(examples, observed))
+        c = self.check_condition(condition, len(x))
         if self.condition is not None and c is not None:
             self.condition.initialize_(c)
+        return start
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -662,7 +647,9 @@ class DiscreteVAE(nn.Module):
             n = len(labels) if n is None and isinstance(labels, Tensor) else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             if labels is not None:
-                chains = self._clamped(chains, self.check_labels(labels, chains.num_chains))
+                y = self.check_labels(labels, chains.num_chains)
+                start, fixed = clamped_labels(chains.z, y, self.posterior.num_classes)
+                chains = BlockGibbs(self.prior, len(start), seed=chains.seed, start=start, clamped=fixed)
             z = chains.step(num_sweeps)
         elif labels is not None:
             raise InvalidInputError("labels", "must be left out with z", "both", "Clamp the chains of z.")
@@ -674,14 +661,6 @@ class DiscreteVAE(nn.Module):
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
         mean, h = self._decode(zeta, None, self.check_condition(condition, len(zeta)), "mean", generator)
         return ModelSample(mean, z, zeta, h)
-
-    def _clamped(self, chains: BlockGibbs, labels: Tensor) -> BlockGibbs:
-        """The same chains, at their start, with the units of a label fixed where it is known."""
-        start = self.with_label(chains.z[:, self.posterior.num_classes :], labels.clamp(min=0))
-        fixed = torch.zeros_like(start, dtype=torch.bool)
-        fixed[:, : self.posterior.num_classes] = (labels != UNKNOWN)[:, None]
-        start = torch.where(fixed, start, chains.z)
-        return BlockGibbs(self.prior, chains.num_chains, seed=chains.seed, start=start, clamped=fixed)
 
     def _decode(
         self,
@@ -712,10 +691,10 @@ class DiscreteVAE(nn.Module):
                 x = likelihood.expected_statistics(parameters)
             else:  # a bit or a code hides what is not finite
                 self._check_finite("the decoder's output", parameters)
-                sampled = statistic == "sample"
+                draws = statistic == "sample"
                 x = (
                     likelihood.sample(parameters, generator=generator)
-                    if sampled
+                    if draws
                     else likelihood.mode(parameters)
                 )
         return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
@@ -932,10 +911,3 @@ class DiscreteVAE(nn.Module):
             total = float(sum(each.detach().sum() for each in terms))
             if not math.isfinite(total):
                 check_finite_weights("model", self)
-
-
-def check_statistic(statistic: object) -> None:
-    """Check the name of a statistic."""
-    if not isinstance(statistic, str) or statistic not in get_args(Statistic):
-        rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
-        raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)

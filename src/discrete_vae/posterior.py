@@ -107,6 +107,20 @@ def rows_of_labels(labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
     return example, label
 
 
+def clamped_labels(z: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """States z, (chain, unit), with known labels, (chain,), in the first units; and the mask of the units so fixed.
+
+    Examples:
+        >>> z, fixed = clamped_labels(torch.zeros(2, 3), torch.tensor([1, -1]), 2)
+        >>> z.tolist(), fixed.int().tolist()
+        ([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[1, 1, 0], [0, 0, 0]])
+    """
+    fixed = torch.zeros_like(z, dtype=torch.bool)
+    fixed[:, :num_classes] = (labels != UNKNOWN)[:, None]
+    hot = torch.nn.functional.one_hot(labels.clamp(min=0), num_classes).to(z.dtype)
+    return torch.where(fixed, torch.cat([hot, z[:, num_classes:]], -1), z), fixed
+
+
 # The division of the prior's units into groups.
 
 
