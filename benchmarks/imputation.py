@@ -128,9 +128,8 @@ def main() -> None:
             one = x[number].reshape(1, *model.event_shape)
             row = GappedRow(one, ~hidden.reshape(one.shape), key_to_seed(0, number))
             filled.append(by_model(model, importance_sampler, row, options.num_samples, 500))
-            weights = importance_sampler.log_weights(
-                one, options.num_samples, 500, keys=[key_to_seed(1, number)]
-            )
+            batch = model.check_batch(one, exact=True, keys=[key_to_seed(1, number)])
+            weights = importance_sampler.log_weights(batch, options.num_samples, 500)
             whole[number] = torch.logsumexp(weights[:, 0], 0) - math.log(len(weights))
             if number % 10 == 9:
                 print(f"{number + 1} images", flush=True)

@@ -271,8 +271,8 @@ def model_nats(
     for number, (row, empty) in enumerate(zip(x.float(), gaps, strict=True)):
         one = GappedRow(row[None], ~empty[None], key_to_seed(0, number))
         found = by_model(model, importance_sampler, one, num_samples, 500)
-        keys = [key_to_seed(1, number)]
-        weights = importance_sampler.log_weights(row[None], num_samples, 500, keys=keys)[:, 0]
+        batch = model.check_batch(row[None], exact=True, keys=[key_to_seed(1, number)])
+        weights = importance_sampler.log_weights(batch, num_samples, 500)[:, 0]
         difference.append(float(torch.logsumexp(weights, 0)) - math.log(len(weights)) - found.log_seen)
         drawn.append(found.joint["the model"])
         ess.append(found.ess)

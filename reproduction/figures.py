@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 from discrete_vae import load_run
 from discrete_vae.boltzmann.base import LogPartition
+from discrete_vae.build import count_weights
 from discrete_vae.config import ExperimentConfig, MLPDecoderConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.diagnostics import repeat_log_partition
@@ -20,7 +21,6 @@ from discrete_vae.figures.curves import draw_log_partition_histograms, log_parti
 from discrete_vae.figures.run import make_evolution
 from discrete_vae.figures.style import FigureRequest, FigureRun, Picture, tidy
 from discrete_vae.log_partition.bridge import bennett_log_partition
-from discrete_vae.model import count_weights
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.training.schedules import first_importance_step

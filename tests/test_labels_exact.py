@@ -333,7 +333,8 @@ def test_labels_beside_gaussian_layers_and_a_condition():
     assert bool(((got.value - right).abs() < 5.5 * got.std_error + 1e-4).all())
     # the bound is the mean logarithm of the same weights
     with model.importance_sampler(log_z) as sampler:
-        log_weights = sampler.log_weights(X, 20_000, 1000, condition=c, labels=LABELS, generator=generator)
+        batch = model.check_batch(X, condition=c, labels=LABELS, generator=generator)
+        log_weights = sampler.log_weights(batch, 20_000, 1000)
     of_known = log_weights[:, LABELS >= 0].mean(0)
     elbo = model.elbo(
         X.repeat(4000, 1), condition=c.repeat(4000, 1), labels=LABELS.repeat(4000), log_partition=log_z

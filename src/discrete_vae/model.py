@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, SupportsFloat, TypeAlias, get_args
+from typing import Any, Literal, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.build import NARROWER, build_parts, check_parts, check_sizes
 from discrete_vae.checks import (
     check_binary,
+    check_examples,
     check_finite,
     check_number,
     check_positive_int,
@@ -24,18 +25,11 @@ from discrete_vae.checks import (
     values_are_known,
     values_are_readable,
 )
-from discrete_vae.config import (
-    ComponentConfig,
-    GaussianHierarchyConfig,
-    GraphBoltzmannConfig,
-    ModelConfig,
-    SharpLimitConfig,
-    instantiate,
-)
+from discrete_vae.config import ModelConfig, SharpLimitConfig
 from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
-from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
+from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.evaluation_mode import eval_mode
@@ -58,18 +52,14 @@ from discrete_vae.objectives.importance import (
     class_probabilities,
     importance_weighted,
 )
-from discrete_vae.objectives.labels import UNKNOWN, check_labels
-from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
+from discrete_vae.posterior import UNKNOWN, Posterior, check_labels, clamped_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, SparseRows
-from discrete_vae.system import allocating, check_device, check_memory, is_allocation_failure
-
-Statistic: TypeAlias = Literal["mean", "mode", "sample"]
-"""The statistics of p(x | zeta, h) that can be asked for."""
+from discrete_vae.system import allocating, check_device
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -106,13 +96,6 @@ class Encoding(ShowsShapes):
     h: Tensor
 
 
-_CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
-"""Parts whose class a config names; that of a hierarchy is made by a function."""
-
-_LARGE = re.compile(r"(?<![\d.])\d{5}")  # a number from which a model is counted before it is made
-_NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
-
-
 class DiscreteVAE(nn.Module):
     """p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h) with a Boltzmann machine p(z), and q(z, zeta, h | x).
 
@@ -121,7 +104,7 @@ class DiscreteVAE(nn.Module):
     x's features and behind zeta, see `discrete_vae.nets.condition`.
 
     With classes, a label y that is known of some examples is e_y, one-hot, in the prior's first units; of others it is
-    summed over, see `discrete_vae.objectives.labels`. The posterior says how many classes there are. A function that
+    summed over, see `discrete_vae.objectives.elbo`. The posterior says how many classes there are. A function that
     has no argument for labels, and does not say what it does without, refuses such a model.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
@@ -178,19 +161,7 @@ class DiscreteVAE(nn.Module):
         num_latents = prior.num_units + (0 if condition is None else condition.num_features)
         if hierarchy is None:
             hierarchy = NoHierarchy(num_latents=num_latents, num_features=posterior.num_features)
-        read = (
-            "read the prior's {} units"
-            if condition is None
-            else "read {} units and features of the condition"
-        )
-        for part, rule, found, wanted in (
-            ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
-            ("hierarchy", read, hierarchy.num_latents, num_latents),
-            ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
-        ):
-            if found != wanted:
-                rule = f"must {rule.format(wanted)}"
-                raise InvalidInputError(part, rule, found, "Build the parts for each other.")
+        check_sizes(prior, posterior, hierarchy, num_latents)
         if mask not in get_args(Mask):
             repair = "Leave it out, but for weights from a model that read 1 for what is observed."
             raise InvalidInputError("mask", "must be 'gaps' or 'observed'", f"{mask!r}"[:80], repair)
@@ -235,57 +206,11 @@ class DiscreteVAE(nn.Module):
         Raises:
             InvalidInputError: If the parts do not fit each other, or the memory.
         """
-        on_meta = torch.get_default_device().type == "meta"
-        if not on_meta and encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
-            check_model_memory(config, 4, "for weights")
-        with allocating("model", _NARROWER):
-            prior = instantiate(config.prior)
-            smoothing = instantiate(config.smoothing)
-            likelihood = instantiate(config.likelihood, event_shape=config.shape)
-            own = tuple(
-                name for name, part in (("encoder", encoder), ("decoder", decoder)) if part is not None
-            )
-            first, *rest = likelihood.input_shape
-            rows_of_mask = likelihood.event_shape[0] if config.missing else 0
-            shape = (first + rows_of_mask, *rest)
-            read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
-            condition = ConditionEmbedding(config.condition) if config.condition else None
-            of_condition = 0 if condition is None else condition.num_features
-            num_features = config.num_classes + _count_features(read, shape) + of_condition
-            num_latents = prior.num_units + of_condition
-            hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)
-            groups = config.posterior.groups
-            if groups == "colors":
-                of_colors = [
-                    [unit for unit in group if unit >= config.num_classes] for group in color_groups(prior)
-                ]
-                groups = [group for group in of_colors if group]
-            posterior = instantiate(
-                config.posterior.model_copy(update={"groups": groups}),
-                num_features=num_features,
-                num_units=prior.num_units,
-                smoothing=smoothing,
-                num_classes=config.num_classes,
-            )
-            if decoder is None:
-                decoder = instantiate(
-                    config.decoder,
-                    num_latents=hierarchy.decoder_size,
-                    parameter_shape=likelihood.parameter_shape,
-                )
-            model = cls(
-                prior=prior,
-                posterior=posterior,
-                likelihood=likelihood,
-                hierarchy=hierarchy,
-                encoder=read,
-                decoder=decoder,
-                missing=config.missing,
-                mask=config.mask,
-                condition=condition,
-            )
-            model.config, model._own = config, own
-            return model
+        with allocating("model", NARROWER):
+            model = cls(**build_parts(config, encoder=encoder, decoder=decoder))
+        given = {"encoder": encoder, "decoder": decoder}
+        model.config, model._own = config, tuple(name for name, part in given.items() if part is not None)
+        return model
 
     @property
     def smoothing(self) -> Smoothing:
@@ -311,16 +236,10 @@ class DiscreteVAE(nn.Module):
         A decoder with a method ``initialize_output_(start)`` gets the parameters to start at, (*parameter_shape);
         others keep their start.
         """
-        start = self.likelihood.initialize_(*self._fitted(x, observed))
-        self._initialize_condition_(condition, len(x))
+        start = self._fit_(self.likelihood.initialize_, x, observed, condition)
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is not None:
             initialize_output(start)
-
-    def _fitted(self, x: Examples, observed: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Training data as the likelihood's start is fitted to them: sparse where it can read that."""
-        fitted = fitted_to(self.likelihood, x)
-        return (fitted, None) if isinstance(fitted, SparseRows) else self.preprocess(fitted, observed)
 
     @torch.no_grad()
     def make_independent_(
@@ -334,8 +253,7 @@ class DiscreteVAE(nn.Module):
         trained.
         """
         self._refuse_classes("an independent start")
-        start = self.likelihood.fit_marginals_(*self._fitted(x, observed))
-        self._initialize_condition_(condition, len(x))
+        start = self._fit_(self.likelihood.fit_marginals_, x, observed, condition)
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():
                 if part is self.prior or parameter.dim() >= 2:
@@ -348,10 +266,17 @@ class DiscreteVAE(nn.Module):
             )
         initialize_output(start)
 
-    def _initialize_condition_(self, condition: Tensor | None, num_rows: int) -> None:
-        c = self.check_condition(condition, num_rows)
+    def _fit_(
+        self, fit: Callable[..., Tensor], x: Examples, observed: Tensor | None, condition: Tensor | None
+    ) -> Tensor:
+        """What a method of the likelihood fits to training data, sparse where it can; fits the condition's features."""
+        examples = fitted_to(self.likelihood, x)
+        sparse = isinstance(examples, SparseRows)
+        start = fit(examples) if sparse else fit(*self.preprocess(examples, observed))
+        c = self.check_condition(condition, len(x))
         if self.condition is not None and c is not None:
             self.condition.initialize_(c)
+        return start
 
     @torch.no_grad()
     def project_(self) -> None:
@@ -410,18 +335,14 @@ class DiscreteVAE(nn.Module):
             InvalidInputError: If an argument breaks its rule; on the CPU also if the bound is not finite since a
                 weight is not.
         """
-        x, observed = self.preprocess(x, observed)
-        check_positive_int("num_importance_samples", num_importance_samples)
+        batch = self.check_batch(
+            x, observed=observed, condition=condition, labels=labels, generator=generator
+        )
         gradient, value = gradient_and_value(self.prior, negative_phase, log_partition)
-        c = self.check_condition(condition, len(x))
-        batch = Batch(
-            x,
-            observed,
-            gradient,
-            num_importance_samples,
-            generator=generator,
-            condition=c,
-            labels=self._labels_of(labels, len(x)),
+        batch = replace(
+            batch,
+            log_partition_gradient=gradient,
+            num_importance_samples=check_positive_int("num_importance_samples", num_importance_samples),
             label_weight=check_number("label_weight", label_weight, at_least=0, repair="Give 0 for none."),
         )
         terms = loss_terms(self, batch)
@@ -465,14 +386,18 @@ class DiscreteVAE(nn.Module):
             >>> estimate.num_evaluations
             4
         """
-        x, observed = self.preprocess(x, observed)
+        batch = self.check_batch(x, observed=observed, condition=condition, generator=generator)
         check_positive_int("num_importance_samples", num_importance_samples)
         check_kl_weights(discrete, continuous, num_importance_samples, weighs_binary_latents(self))
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
-        grad_outputs = loss_gradients(len(x), discrete, continuous, like=self.prior.bias)
-        weight = grad_outputs[1] * len(x)
-        c = self.check_condition(condition, len(x))
-        batch = Batch(x, observed, gradient, num_importance_samples, weight, generator, c)
+        grad_outputs = loss_gradients(len(batch.x), discrete, continuous, like=self.prior.bias)
+        batch = replace(
+            batch,
+            log_partition_gradient=gradient,
+            num_importance_samples=num_importance_samples,
+            discrete_weight=grad_outputs[1] * len(batch.x),
+            labels=None,  # so that a model with classes is refused
+        )
         estimate = estimator.estimate(self, batch, grad_outputs)
         self._check_terms_finite(*estimate.terms)
         return estimate
@@ -516,19 +441,10 @@ class DiscreteVAE(nn.Module):
         Raises:
             InvalidInputError: If x is no draw of the likelihood, or an argument breaks its rule.
         """
-        _check_sampling(x, num_samples, chunk_size, keys, generator)
+        given = {"observed": observed, "condition": condition, "labels": labels}
+        batch = self.check_batch(x, **given, exact=True, keys=keys, generator=generator)
         with self.importance_sampler(log_partition) as sampler:
-            weights = sampler.log_weights(
-                x,
-                num_samples,
-                chunk_size,
-                observed=observed,
-                condition=condition,
-                labels=labels,
-                keys=keys,
-                generator=generator,
-            )
-        return importance_weighted(weights)
+            return importance_weighted(sampler.log_weights(batch, num_samples, chunk_size))
 
     @torch.no_grad()
     def predict(
@@ -559,21 +475,13 @@ class DiscreteVAE(nn.Module):
             >>> model.predict(torch.zeros(5, 6)).value.shape
             torch.Size([5, 3])
         """
-        _check_sampling(x, num_samples, chunk_size, keys, generator)
-        self.check_labels(None, len(x))
+        given = {"observed": observed, "condition": condition}
+        batch = self.check_batch(x, **given, exact=True, keys=keys, generator=generator)
+        self.check_labels(None, len(batch.x))
         with self.importance_sampler(0.0) as sampler:
-            weights = sampler.log_weights_of_classes(
-                x,
-                num_samples,
-                chunk_size,
-                observed=observed,
-                condition=condition,
-                keys=keys,
-                generator=generator,
-            )
-        x, observed = self.preprocess(x, observed)
+            weights = sampler.log_weights_of_classes(batch, num_samples, chunk_size)
         with eval_mode(self) as model:
-            features = model.features_of(x, observed, self.check_condition(condition, len(x)))
+            features = model.features_of(batch.x, batch.observed, batch.condition)
             return class_probabilities(weights, model.posterior.log_prob_of_classes(features))
 
     @contextmanager
@@ -614,12 +522,10 @@ class DiscreteVAE(nn.Module):
         Raises:
             InvalidInputError: If an argument breaks its rule, or a weight or a logit of the posterior is not finite.
         """
-        x, observed = self.preprocess(x, observed)
-        generator = resolve_generator(seed, generator, x.device)
-        c = self.check_condition(condition, len(x))
+        batch = self.check_batch(x, observed=observed, condition=condition, labels=labels)
+        generator = resolve_generator(seed, generator, batch.x.device)
         with eval_mode(self) as model:
-            features = model.features_of(x, observed, c)
-            y = self._labels_of(labels, len(x))
+            features, y = model.features_of(batch.x, batch.observed, batch.condition), batch.labels
             if y is not None:
                 law = model.posterior.log_prob_of_classes(features).exp()
                 drawn = torch.multinomial(law, 1, generator=generator)[:, 0]
@@ -741,7 +647,9 @@ class DiscreteVAE(nn.Module):
             n = len(labels) if n is None and isinstance(labels, Tensor) else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             if labels is not None:
-                chains = self._clamped(chains, self.check_labels(labels, chains.num_chains))
+                y = self.check_labels(labels, chains.num_chains)
+                start, fixed = clamped_labels(chains.z, y, self.posterior.num_classes)
+                chains = BlockGibbs(self.prior, len(start), seed=chains.seed, start=start, clamped=fixed)
             z = chains.step(num_sweeps)
         elif labels is not None:
             raise InvalidInputError("labels", "must be left out with z", "both", "Clamp the chains of z.")
@@ -753,14 +661,6 @@ class DiscreteVAE(nn.Module):
             zeta = self.smoothing.check_zeta(zeta, z.shape).to(self.dtype)
         mean, h = self._decode(zeta, None, self.check_condition(condition, len(zeta)), "mean", generator)
         return ModelSample(mean, z, zeta, h)
-
-    def _clamped(self, chains: BlockGibbs, labels: Tensor) -> BlockGibbs:
-        """The same chains, at their start, with the units of a label fixed where it is known."""
-        start = self.with_label(chains.z[:, self.posterior.num_classes :], labels.clamp(min=0))
-        fixed = torch.zeros_like(start, dtype=torch.bool)
-        fixed[:, : self.posterior.num_classes] = (labels != UNKNOWN)[:, None]
-        start = torch.where(fixed, start, chains.z)
-        return BlockGibbs(self.prior, chains.num_chains, seed=chains.seed, start=start, clamped=fixed)
 
     def _decode(
         self,
@@ -791,10 +691,10 @@ class DiscreteVAE(nn.Module):
                 x = likelihood.expected_statistics(parameters)
             else:  # a bit or a code hides what is not finite
                 self._check_finite("the decoder's output", parameters)
-                sampled = statistic == "sample"
+                draws = statistic == "sample"
                 x = (
                     likelihood.sample(parameters, generator=generator)
-                    if sampled
+                    if draws
                     else likelihood.mode(parameters)
                 )
         return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
@@ -848,7 +748,7 @@ class DiscreteVAE(nn.Module):
         if self.config is None:
             repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
-        self._check_parts(self.config)
+        check_parts(self, self.config, self._own)
         check_finite_weights("model", self)
         from discrete_vae.runs.pretrained import write_model
 
@@ -890,17 +790,31 @@ class DiscreteVAE(nn.Module):
             load_weights(model, saved.tensors)
         return model.to(device).eval()
 
-    def _check_parts(self, config: ModelConfig) -> None:
-        """Check that the parts are still those of the config, from which they will be built again."""
-        for name in _CONFIGURED:
-            wanted, part = getattr(config, name).target.rpartition(":")[2], type(getattr(self, name)).__name__
-            if name not in self._own and part != wanted:
-                repair = "Give parts of your own to from_config, or keep the model's state_dict."
-                raise InvalidInputError(
-                    f"model.{name}", f"must be the config's {wanted}", f"a {part}", repair
-                )
-
     # What inference and the estimators of the bound share.
+
+    def check_batch(
+        self,
+        x: Tensor,
+        *,
+        observed: Tensor | None = None,
+        condition: Tensor | None = None,
+        labels: Tensor | None = None,
+        exact: bool = False,
+        keys: Sequence[int] | None = None,
+        generator: torch.Generator | None = None,
+    ) -> Batch:
+        """Check a batch and what comes with it, as `elbo` and `log_likelihood` take it; exact as in `Likelihood.check`.
+
+        A model with classes gets a label for each example, -1 where it is not known.
+        """
+        x, mask = self.preprocess(check_examples("x", x) if exact else x, observed, exact=exact)
+        if keys is not None and (len(keys) != len(x) or generator is not None):
+            rule = f"must be one for each of the {len(x)} examples, without a generator"
+            raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
+        c = self.check_condition(condition, len(x))
+        has_none = labels is None and not self.posterior.num_classes
+        y = None if has_none else self.check_labels(labels, len(x))
+        return Batch(x, mask, generator=generator, condition=c, labels=y, keys=keys)
 
     def preprocess(
         self, x: object, observed: Tensor | None = None, *, exact: bool = False
@@ -934,16 +848,11 @@ class DiscreteVAE(nn.Module):
         return self.hierarchy.with_condition(zeta, self.condition(condition))
 
     def check_labels(self, labels: object, num_rows: int) -> Tensor:
-        """Check labels of a model with classes, see `discrete_vae.objectives.labels`; (row,) int64, -1 for unknown."""
+        """Check labels of a model with classes, see `discrete_vae.objectives.elbo`; (row,) int64, -1 for unknown."""
         if not self.posterior.num_classes:
             repair = "Build the model with ModelConfig.num_classes."
             raise InvalidInputError("model", "must have classes of labels", "a model without", repair)
         return check_labels(labels, num_rows, self.posterior.num_classes, like=self.prior.bias)
-
-    def _labels_of(self, labels: object, num_rows: int) -> Tensor | None:
-        """Checked labels; None for a model without classes, which has none."""
-        has_none = labels is None and not self.posterior.num_classes
-        return None if has_none else self.check_labels(labels, num_rows)
 
     def _refuse_classes(self, what: str) -> None:
         """Refuse a model with classes for what does not know of labels."""
@@ -1002,87 +911,3 @@ class DiscreteVAE(nn.Module):
             total = float(sum(each.detach().sum() for each in terms))
             if not math.isfinite(total):
                 check_finite_weights("model", self)
-
-
-def _check_sampling(
-    x: Tensor,
-    num_samples: int,
-    chunk_size: int,
-    keys: Sequence[int] | None,
-    generator: torch.Generator | None,
-) -> None:
-    """Check the arguments of importance sampling that do not depend on the model."""
-    check_positive_int("num_samples", num_samples)
-    check_positive_int("chunk_size", chunk_size)
-    if keys is not None and (len(keys) != len(x) or generator is not None):
-        rule = f"must be one for each of the {len(x)} examples, without a generator"
-        raise InvalidInputError("keys", rule, len(keys), "Give one per row of x, or leave them out.")
-
-
-def check_statistic(statistic: object) -> None:
-    """Check the name of a statistic."""
-    if not isinstance(statistic, str) or statistic not in get_args(Statistic):
-        rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
-        raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)
-
-
-def _count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
-    """Features that an encoder makes: its attribute num_features, or what it gives for one example of a shape."""
-    known = getattr(encoder, "num_features", None)
-    if isinstance(known, int):
-        return known
-    weight = next(encoder.parameters(), torch.zeros(()))
-    with torch.no_grad(), eval_mode(encoder) as still:
-        return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
-
-
-# The size of a model, before it is built.
-
-# Least bytes: objects of Python, and an edge of a graph while it is colored.
-_PER_UNIT, _PER_NETWORK, _PER_EDGE = 100, 10_000, 100
-_UNCOUNTABLE = 2**63
-
-
-def count_weights(config: ModelConfig) -> int:
-    """Trained numbers of the model of a config, which is not built for it."""
-    with torch.device("meta"):
-        model = DiscreteVAE.from_config(config)
-    return sum(parameter.numel() for parameter in model.parameters())
-
-
-def check_model_memory(
-    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
-) -> None:
-    """Check that a model's parts fit each other and the memory, before anything large is made.
-
-    Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
-    """
-    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
-    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
-    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
-    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
-    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
-    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
-    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
-    part, needed = "model", _UNCOUNTABLE
-    try:
-        with torch.device("meta"):
-            model = DiscreteVAE.from_config(config)
-            parts = {f"model.{name}": child for name, child in model.named_children()}
-            posterior = model.posterior
-            if gradient is not None:
-                assert isinstance(posterior, HierarchicalPosterior)  # the only kind with a config
-                units = posterior.num_units
-                parts["training.gradient"] = instantiate(
-                    gradient,
-                    group_of_unit=torch.arange(units, device="cpu") * len(posterior.groups) // units,
-                    num_features=posterior.num_features,
-                )
-    except RuntimeError as error:
-        if not is_allocation_failure(error):
-            raise
-    else:
-        counts = {name: sum(p.numel() for p in module.parameters()) for name, module in parts.items()}
-        part = max(counts, key=lambda name: counts[name])
-        needed = bytes_each * sum(counts.values())
-    check_memory(part, needed, _NARROWER, what=what)

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from discrete_vae.kernels.registry import compiled_by
 
+HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
 # Elementary functions that stay accurate in float32 over the whole range of logits.
 
 

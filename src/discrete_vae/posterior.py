@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -59,6 +60,65 @@ class LatentGroup(ShowsShapes):
         if not is_tensor or units.dtype != torch.int64 or units.shape != shape[-1:] or units.is_meta:
             rule, received = f"must be an int64 tensor of shape ({shape[-1]},)", f"a {type(units).__name__}"
             raise InvalidInputError("units", rule, received, "Give one place in the prior for each logit.")
+
+
+# Labels of classes, whose units are the prior's first.
+
+UNKNOWN = -1
+"""What stands for a label that is not known."""
+
+
+def check_labels(labels: object, num_rows: int, num_classes: int, *, like: Tensor) -> Tensor:
+    """Check the labels of examples; returns them on a tensor's device, (example,) int64.
+
+    They are integers, a tensor or an array, from 0 to num_classes - 1, or -1 where a label is not known; None is not
+    known of any.
+    """
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
+        labels = torch.from_numpy(labels.astype(np.int64))
+    if labels is None:
+        return torch.full((num_rows,), UNKNOWN, device=like.device)
+    rule = f"must be {num_rows} integers from 0 to {num_classes - 1}, or -1 for one that is not known"
+    repair = "Give a tensor (example,) of int64; number the classes from 0."
+    if not isinstance(labels, Tensor) or labels.dtype.is_floating_point or labels.dtype.is_complex:
+        received = f"{getattr(labels, 'dtype', f'a {type(labels).__name__}')}"
+        raise InvalidInputError("labels", rule, received, repair)
+    if labels.shape != (num_rows,):
+        raise InvalidInputError("labels", rule, f"shape {tuple(labels.shape)}", repair)
+    found = labels.to(like.device, torch.int64)
+    outside = found[(found < UNKNOWN) | (found >= num_classes)]
+    if len(outside):
+        raise InvalidInputError("labels", rule, int(outside[0]), repair)
+    return found
+
+
+def rows_of_labels(labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """A row for each class that an example may be of: the row's example and its class, (row,) int64 each.
+
+    A known label makes one row, another num_classes, those of an example side by side.
+
+    Examples:
+        >>> rows_of_labels(torch.tensor([2, -1]), 3)
+        (tensor([0, 1, 1, 1]), tensor([2, 0, 1, 2]))
+    """
+    classes = torch.arange(num_classes, device=labels.device)
+    allowed = (labels[:, None] == classes) | (labels[:, None] == UNKNOWN)
+    example, label = allowed.nonzero(as_tuple=True)
+    return example, label
+
+
+def clamped_labels(z: Tensor, labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
+    """States z, (chain, unit), with known labels, (chain,), in the first units; and the mask of the units so fixed.
+
+    Examples:
+        >>> z, fixed = clamped_labels(torch.zeros(2, 3), torch.tensor([1, -1]), 2)
+        >>> z.tolist(), fixed.int().tolist()
+        ([[0.0, 1.0, 0.0], [0.0, 0.0, 0.0]], [[1, 1, 0], [0, 0, 0]])
+    """
+    fixed = torch.zeros_like(z, dtype=torch.bool)
+    fixed[:, :num_classes] = (labels != UNKNOWN)[:, None]
+    hot = torch.nn.functional.one_hot(labels.clamp(min=0), num_classes).to(z.dtype)
+    return torch.where(fixed, torch.cat([hot, z[:, num_classes:]], -1), z), fixed
 
 
 # The division of the prior's units into groups.
@@ -240,8 +300,8 @@ class Posterior(nn.Module, ABC):
         return int(self.group_of_unit.max()) + 1
 
     def log_prob_of_classes(self, features: Tensor) -> Tensor:
-        """log q(y | x), (batch, class), nats, of features without e_y; needed where there are classes."""
-        raise NotImplementedError
+        """log q(y | x), (batch, class), nats, of features without e_y; no column without classes."""
+        return features.new_zeros(len(features), 0)
 
     @abstractmethod
     def rsample(
@@ -318,7 +378,7 @@ class HierarchicalPosterior(Posterior):
     all units.
 
     With classes it is q(y | x) q(z, zeta | x, y): the units of the label are a group before the others, given by e_y,
-    which stands in front of the features, see `discrete_vae.objectives.labels`.
+    which stands in front of the features, see `discrete_vae.objectives.elbo`.
 
     Source: Rolfe 2017, eq. approx-post-dist, section architecture; the paper's networks have two hidden layers of
     2000 units.

@@ -20,7 +20,7 @@ from discrete_vae.evaluation.evaluate import (
     standard_error,
     weighted_mean,
 )
-from discrete_vae.likelihoods.families import (
+from discrete_vae.likelihoods import (
     BernoulliLikelihood,
     CategoricalLikelihood,
     GaussianLikelihood,

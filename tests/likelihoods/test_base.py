@@ -5,13 +5,13 @@ import torch
 from torch._subclasses import FakeTensorMode
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.families import (
+from discrete_vae.likelihoods import (
     BernoulliLikelihood,
     CategoricalLikelihood,
     GaussianLikelihood,
     NegativeBinomialLikelihood,
 )
+from discrete_vae.likelihoods.base import Likelihood
 
 BERNOULLI, GAUSSIAN = BernoulliLikelihood((2,)), GaussianLikelihood((2,))
 CATEGORICAL, COUNTS = CategoricalLikelihood((2,), 3), NegativeBinomialLikelihood((2,))

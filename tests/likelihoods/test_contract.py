@@ -9,13 +9,13 @@ from torch import nn
 
 from discrete_vae.checks import FINITE
 from discrete_vae.config import LikelihoodConfig, members
-from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.families import (
+from discrete_vae.likelihoods import (
     BernoulliLikelihood,
     CategoricalLikelihood,
     GaussianLikelihood,
     NegativeBinomialLikelihood,
 )
+from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.testing import likelihoods as contracts
 from discrete_vae.testing.likelihoods import Support
 

@@ -17,14 +17,13 @@ from discrete_vae.config import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference import reconstruct_rows
-from discrete_vae.likelihoods.families import (
+from discrete_vae.likelihoods import (
     BernoulliLikelihood,
     CategoricalLikelihood,
     GaussianLikelihood,
     NegativeBinomialLikelihood,
-    negative_binomial_log_prob,
-    stirling_error,
 )
+from discrete_vae.likelihoods.counts import negative_binomial_log_prob, stirling_error
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.testing import all_states
 

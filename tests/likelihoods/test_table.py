@@ -22,8 +22,8 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.latents import flip_effects
 from discrete_vae.inference import ImputationSettings, denoise_rows, impute, reconstruct_rows
+from discrete_vae.likelihoods import CategoricalLikelihood
 from discrete_vae.likelihoods.table import (
-    CategoryLikelihood,
     OrdinalLikelihood,
     RealLikelihood,
     TableLikelihood,
@@ -122,7 +122,7 @@ def test_flips_change_the_probabilities_of_words_as_they_change_the_mean_code():
 
 @pytest.mark.parametrize(
     ("kind", "sizes"),
-    [(CategoryLikelihood, (4, 4, 4)), (OrdinalLikelihood, (2, 3, 5)), (OrdinalLikelihood, (6, 3))],
+    [(CategoricalLikelihood, (4, 4, 4)), (OrdinalLikelihood, (2, 3, 5)), (OrdinalLikelihood, (6, 3))],
 )
 def test_codes_obey_the_laws_of_a_likelihood(kind, sizes):
     generator = torch.Generator().manual_seed(0)
@@ -131,7 +131,7 @@ def test_codes_obey_the_laws_of_a_likelihood(kind, sizes):
 
 
 def test_categories_of_different_numbers_leave_codes_out():
-    likelihood = CategoryLikelihood((3,), (2, 3, 4))
+    likelihood = CategoricalLikelihood((3,), (2, 3, 4))
     x = torch.tensor([[0.0, 1.0, 3.0], [1.0, 2.0, 0.0], [1.0, 0.0, 2.0]])
     start = likelihood.initialize_(x)
     parameters = (start + outputs(likelihood, 3)).double()
@@ -139,6 +139,23 @@ def test_categories_of_different_numbers_leave_codes_out():
     contracts.check_gradients(likelihood, parameters, x.double())
     contracts.check_sample_law(likelihood, parameters[0], Support.whole_numbers(4))
     assert (likelihood.distribution(parameters).probs[:, 0, 2:] == 0).all()
+    beyond = torch.tensor([[2.0, 0.0, 0.0], [0.0, 3.0, 0.0]], dtype=torch.float64)  # codes of other features
+    assert (likelihood.log_prob(parameters[:2], beyond) == -torch.inf).all()
+
+
+def test_one_number_and_the_same_number_for_each_feature_are_one_law():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randint(3, (50, 2), generator=generator).float()
+    x[torch.rand(50, 2, generator=generator) < 0.2] = torch.nan
+    one, each = CategoricalLikelihood((2,), 3), CategoricalLikelihood((2,), (3, 3))
+    assert torch.equal(one.initialize_(x), each.initialize_(x))
+    assert one.state_dict().keys() == each.state_dict().keys()
+    logits, observed = torch.randn(50, 6, generator=generator), ~x.isnan()
+    for name in ("log_prob", "network_input"):
+        given = (x, observed) if name == "network_input" else (logits, x, observed)
+        assert torch.equal(getattr(one, name)(*given), getattr(each, name)(*given))
+    for name in ("mean", "mode", "probabilities"):
+        assert torch.equal(getattr(one, name)(logits), getattr(each, name)(logits))
 
 
 @pytest.mark.parametrize(
@@ -261,7 +278,9 @@ def test_the_bound_and_the_likelihood_against_enumeration(model):
     ("make", "argument"),
     [
         (lambda: TableLikelihood((3,), COLUMNS), "columns"),
-        (lambda: CategoryLikelihood((2,), (2, 1)), "num_categories"),
+        (lambda: CategoricalLikelihood((2,), (2, 1)), "num_categories"),
+        (lambda: CategoricalLikelihood((2,), (2, 3, 4)), "num_categories"),
+        (lambda: CategoricalLikelihood((2, 1), (2, 3)), "num_categories"),
         (lambda: instantiate(TableLikelihoodConfig(columns=COLUMNS), event_shape=(2,)), "columns"),
         (lambda: TableLikelihoodConfig(columns=()), "TableLikelihoodConfig.columns"),
         (lambda: OrdinalColumnConfig(values=("low", "high")), "OrdinalColumnConfig.values"),

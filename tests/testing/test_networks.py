@@ -11,7 +11,7 @@ from torch import nn
 from discrete_vae.config import instantiate
 from discrete_vae.config.model import DecoderConfig, EncoderConfig
 from discrete_vae.nets.mlp import MLP
-from discrete_vae.testing.networks import check_decoder, check_encoder, check_network
+from discrete_vae.testing import check_decoder, check_encoder, check_network
 
 SHAPES = [(1, 8, 8), (3, 9, 10)]
 

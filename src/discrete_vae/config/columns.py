@@ -242,7 +242,7 @@ class CountColumnConfig(_NumberColumnConfig):
     The words "zero-inflated" and "total" set the two fields; a colon stands between both.
     """
 
-    target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
+    target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
     kind: Literal["count"] = "count"
     zero_inflated: bool = Field(
         default=False, description="Add zeros, with a probability of each entry that the decoder gives."
@@ -371,7 +371,7 @@ class BinaryColumnConfig(_ValuesColumnConfig):
 class CategoryColumnConfig(_ValuesColumnConfig):
     """One of several values without an order."""
 
-    target = "discrete_vae.likelihoods.table:CategoryLikelihood"
+    target = "discrete_vae.likelihoods.families:CategoricalLikelihood"
     kind: Literal["category"] = "category"
 
     @property

@@ -361,7 +361,7 @@ class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
 class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     """Counts, each feature with a learned dispersion."""
 
-    target = "discrete_vae.likelihoods.families:NegativeBinomialLikelihood"
+    target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
     reads = "whole numbers of at least 0"
     values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"

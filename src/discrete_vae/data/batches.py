@@ -9,7 +9,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.objectives.labels import UNKNOWN, check_labels
+from discrete_vae.posterior import UNKNOWN, check_labels
 from discrete_vae.rng import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.

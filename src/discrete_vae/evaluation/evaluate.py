@@ -153,8 +153,8 @@ def evaluate_log_likelihood(
             filled = rows + rows[-1:] * (together - len(rows))
             noise = [key_to_seed(seed, _STREAM, indices[row]) for row in filled]
             of_rows = None if c is None else c[filled]
-            weights = sampler.log_weights(x[filled], num_samples, chunk_size, condition=of_rows, keys=noise)
-            estimate = importance_weighted(weights)
+            batch = model.check_batch(x[filled], condition=of_rows, exact=True, keys=noise)
+            estimate = importance_weighted(sampler.log_weights(batch, num_samples, chunk_size))
             values = estimate.value, estimate.std_error, estimate.ess, estimate.doubling_gain
             parts[rows] = torch.stack(values, 1)[: len(rows)].cpu()
             for done, row in enumerate(rows, start=first + 1):

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +12,9 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import HALF_LOG_TWO_PI
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import standard_normal
-
-HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -40,7 +36,7 @@ class Gaussian(ShowsShapes):
 
     def kl_to(self, other: Gaussian) -> Tensor:
         """KL[self || other] of each element, nats, at least 0; by expm1, which keeps digits where the two are alike."""
-        return _KL.apply(self.mean, self.log_std, other.mean, other.log_std)
+        return _kl(self.mean, self.log_std, other.mean, other.log_std)
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
         """`kl_to`, summed over the last axes, of which there is one or more; (...), nats."""
@@ -51,34 +47,14 @@ class Gaussian(ShowsShapes):
 def _joint_kl(
     mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor, num_axes: int
 ) -> Tensor:
-    return _KL.apply(mean, log_std, other_mean, other_log_std).sum(tuple(range(-num_axes, 0)))
+    return _kl(mean, log_std, other_mean, other_log_std).sum(tuple(range(-num_axes, 0)))
 
 
-class _KL(torch.autograd.Function):
-    """The divergence of each element, with a closed gradient.
-
-    With r the difference of log standard deviations and d that of means over the other's standard deviation s:
-    KL = (e^(2r) - 1 - 2r + d^2) / 2, so by the first mean d/s, by its log standard deviation e^(2r) - 1, by the other
-    mean -d/s, by its log standard deviation 1 - e^(2r) - d^2. It can be differentiated once.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-        twice = (log_std - other_log_std).mul_(2)
-        precision = torch.exp(-other_log_std)
-        distance, rise = (mean - other_mean).mul_(precision), torch.expm1(twice)
-        squared = distance.square()
-        if any(ctx.needs_input_grad):
-            ctx.save_for_backward(distance.mul_(precision), rise, rise + squared)
-        return (rise - twice).add_(squared).mul_(0.5)
-
-    @staticmethod
-    @differentiable_once
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        by_mean, by_log_std, minus_by_other = ctx.saved_tensors
-        (gradient,) = gradients
-        of_mean = gradient * by_mean
-        return of_mean, gradient * by_log_std, -of_mean, gradient * -minus_by_other
+def _kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
+    """(e^(2r) - 1 - 2r + d^2) / 2, r the difference of log standard deviations, d that of means over the other's."""
+    twice = 2 * (log_std - other_log_std)
+    distance = (mean - other_mean) * torch.exp(-other_log_std)
+    return 0.5 * (torch.expm1(twice) - twice + distance.square())
 
 
 @dataclass(frozen=True, eq=False, repr=False)

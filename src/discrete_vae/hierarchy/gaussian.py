@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.config import SharingConfig, instantiate
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.hierarchy.base import HALF_LOG_TWO_PI, Gaussian, Hierarchy, HierarchySample, ManyDraws
+from discrete_vae.hierarchy.base import Gaussian, Hierarchy, HierarchySample, ManyDraws
 from discrete_vae.kernels.registry import compiled_by
 from discrete_vae.nets.mlp import MLP, NetworkFactory
-from discrete_vae.numerics import differentiable_once
+from discrete_vae.numerics import HALF_LOG_TWO_PI, differentiable_once
 from discrete_vae.rng import standard_normal
 
 _HEAD_SCALE = 0.01  # of torch's start: prior and posterior begin near the standard normal, their KL near 0
@@ -242,10 +242,10 @@ class NoSharing(AutoregressiveGaussianPrior):
         return torch.cat([zeta, h.flatten(-2)], dim=-1)
 
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
-        return self.networks[earlier.shape[-2]](torch.cat([zeta, earlier.flatten(-2)], dim=-1))
+        return self.networks[earlier.shape[-2]](self.decoder_input(zeta, earlier))
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
-        joint = torch.cat([zeta, h[..., :-1, :].flatten(-2)], dim=-1)
+        joint = self.decoder_input(zeta, h[..., :-1, :])
         networks = gaussian_networks(self.networks)
         outputs = [
             network.output(joint[..., : self.num_latents + index * self.num_units])
@@ -304,7 +304,7 @@ class GroupSharing(AutoregressiveGaussianPrior):
 
     def next_layer(self, zeta: Tensor, earlier: Tensor) -> Gaussian:
         network = self.networks[earlier.shape[-2] // self.group_size]
-        return network(self.zeta_map(zeta) + earlier.sum(-2))
+        return network(self.decoder_input(zeta, earlier))
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
         """One call per group, with all of its layers at their own running sums."""

@@ -22,6 +22,7 @@ from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate, validate_batch
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.objectives.elbo import Batch
 from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
@@ -492,8 +493,8 @@ class Proposals:
         row, width = self._row, len(features)
         keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
         size = (width, *row.x.shape[1:])
-        x, observed = row.x.expand(size), row.observed.expand(size)
-        return self._sampler.draws(features, x, observed, count, max(1, chunk_size // width), keys=keys)
+        batch = Batch(row.x.expand(size), row.observed.expand(size), keys=keys)
+        return self._sampler.draws(features, batch, count, max(1, chunk_size // width))
 
     def _picked(self, number: int, found: _Found) -> Tensor:
         """The decoder's output at latents that fill the gaps in a later round."""

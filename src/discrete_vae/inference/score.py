@@ -150,7 +150,7 @@ def elbo_rows(
             draws = []
             for number in range(num_samples):
                 noise = RowNoise(rows, seed, _STREAM, number)
-                bound = loss_terms(model, Batch(opened, observed, None, generator=noise, condition=c))  # pyright: ignore[reportArgumentType]
+                bound = loss_terms(model, Batch(opened, observed, generator=noise, condition=c))  # pyright: ignore[reportArgumentType]
                 reconstruction, relative, continuous = (part.double() for part in bound)
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)
@@ -211,7 +211,8 @@ def score_features(
             keys = [key_to_seed(seed, _FEATURE_STREAM, row) for row in rows]
             total = opened.new_full((len(batch),), -math.inf, dtype=torch.float64)
             inverse = torch.full_like(opened, -math.inf, dtype=torch.float64)
-            for drawn in sampler.draws(features, opened, observed, num_samples, _CHUNK, keys=keys):
+            examples = Batch(opened, observed, keys=keys)
+            for drawn in sampler.draws(features, examples, num_samples, _CHUNK):
                 of_features = likelihood.feature_log_prob(drawn.parameters, opened).double()
                 weights = drawn.log_weights.reshape(*drawn.log_weights.shape, *[1] * (opened.dim() - 1))
                 inverse = torch.logaddexp(inverse, (weights - of_features).logsumexp(0))

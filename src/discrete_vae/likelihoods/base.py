@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +26,8 @@ from discrete_vae.sparse import Examples, SparseRows
 _ROWS = 1024  # of sparse examples that are dense together
 
 PointEstimate: TypeAlias = Literal["mean", "mode"]
+Statistic: TypeAlias = Literal["mean", "mode", "sample"]
+"""The statistics of p(x | zeta, h) that can be asked for."""
 
 
 class Likelihood(nn.Module, ABC):
@@ -318,6 +320,13 @@ class Likelihood(nn.Module, ABC):
     def _only(self, parameters: Tensor) -> Tensor:
         """The parameters where each feature has one, (..., *event), float32 or wider."""
         return self.unfold(parameters).squeeze(-len(self.event_shape) - 1)
+
+
+def check_statistic(statistic: object) -> None:
+    """Check the name of a statistic."""
+    if not isinstance(statistic, str) or statistic not in get_args(Statistic):
+        rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
+        raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)
 
 
 def fitted_to(likelihood: Likelihood, x: Examples) -> Tensor:

@@ -1,4 +1,4 @@
-"""Scales of features, fitted to training data: moments, shares of totals, standard units, asinh for long tails."""
+"""Scales of features, fitted to training data: moments, standard units, asinh for long tails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 
 from discrete_vae.records import ShowsShapes
-from discrete_vae.sparse import Examples, SparseRows
+from discrete_vae.sparse import Examples
 
 _ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 24  # rows of a block, and its values where features are many
 _MOST_ROWS = 4000  # that a scale is fitted to
@@ -21,12 +21,8 @@ _GAUSSIAN_TAIL = 2.906  # (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) of a Gaussian
 _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
-_ROUNDS = 30  # of fits in turn
 _COLUMNS = 256  # that are fitted at a time
 _LEAST_REPEATS = 10  # of a value on average, where values are few
-LEAST_TOTAL = 0.5
-"""Stands for the total of a row, or of a feature, of zeros."""
-_LEAST_SIZE, _LARGEST_SIZE = 1e-2, 1e4  # of counts
 _NARROWEST = 1e-15  # least width, as a share of the largest distance from the center
 
 
@@ -95,119 +91,6 @@ def grid_widths(x: Tensor, observed: Tensor | None = None) -> Tensor:
         few = (jumps > 0) & (_LEAST_REPEATS * (jumps + 1) <= (~rows.isnan()).sum(0))
         found.append(torch.where(few, steps.amin(0), 0.0) if len(steps) else rows.new_zeros(rows.shape[1]))
     return torch.cat(found).reshape(event)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class CountMoments(ShowsShapes):
-    """Moment estimates of counts, (*event) each, float64, on the CPU; 1, 1 and 1/2 where nothing was observed.
-
-    Attributes:
-        mean: mu at scale 1.
-        size: r, infinity where the data spread no more than Poisson's.
-        zeros: pi, the share of added zeros.
-    """
-
-    mean: Tensor
-    size: Tensor
-    zeros: Tensor
-
-
-def count_moments(
-    x: Examples, observed: Tensor | None, scale: Tensor, *, zero_inflated: bool = False
-) -> CountMoments:
-    """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
-
-    Given which zeros are added ones, mu = sum x / sum e and mu^2 / r = sum((x - e mu)^2 - e mu) / sum e^2 over the
-    other entries. A zero is an added one with probability pi / (pi + (1 - pi) NB(0; e mu, r)); that and the moments
-    are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
-    1/2, and no added zeros.
-
-    Args:
-        x: (row, *event); sparse ones have no gaps.
-        observed: Bool, of x's shape; None: all.
-        scale: e, (row,).
-        zero_inflated: Whether zeros are added; else pi counts for nothing.
-    """
-    scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
-    observed = None if observed is None else observed.flatten(1)
-    x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
-    parts = []
-    for first in range(0, x.shape[1], _COLUMNS):
-        places = slice(first, first + _COLUMNS)
-        rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, places]
-        rows = rows.to("cpu", torch.float64)
-        seen = None if observed is None else observed[:, first : first + _COLUMNS].cpu()
-        parts.append(_count_moments(rows, seen, scale, _ROUNDS if zero_inflated else 0))
-    return CountMoments(*(torch.cat(part).reshape(event) for part in zip(*parts, strict=True)))
-
-
-def _count_moments(
-    x: Tensor, observed: Tensor | None, scale: Tensor, rounds: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    mask = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
-    x = x.masked_fill(~mask, 0)
-    count, sums, squares, products = mask.sum(0), x.sum(0), x.square().sum(0), (scale * x).sum(0)
-
-    def moments(added: Tensor | float) -> tuple[Tensor, Tensor]:
-        kept = mask.double() - added
-        first, second = (scale * kept).sum(0), (scale.square() * kept).sum(0)
-        mean = sums.clamp_min(LEAST_TOTAL) / first
-        spread = squares - 2 * mean * products + mean.square() * second - mean * first
-        return mean, torch.where(spread > 0, mean.square() * second / spread, torch.inf)
-
-    mean, size = moments(0.0)
-    zero = mask & (x == 0) & (sums > 0)
-    share = 0.5 * (zero.sum(0) + 1) / (count + 2)
-    for _ in range(rounds):
-        size = size.clamp(_LEAST_SIZE, _LARGEST_SIZE)
-        by_chance = (-size * (scale * mean / size).log1p()).exp()
-        added = (share / (share + (1 - share) * by_chance)).masked_fill(~zero, 0)
-        share = (added.sum(0) + 0.5) / (count + 1)
-        mean, size = moments(added)
-    known = count > 0
-    return torch.where(known, mean, 1.0), torch.where(known, size, 1.0), torch.where(known, share, 0.5)
-
-
-def fit_shares(x: Examples, observed: Tensor | None = None) -> tuple[Tensor, float]:
-    """Each feature's share of the counts of a row, and the median of the rows' totals.
-
-    The shares f are those of highest likelihood if x_ni is Poisson with mean s_n f_i. Without gaps s_n is the total of
-    a row; with gaps it is the observed total over the share of the observed features, and both are fitted in turn.
-
-    Args:
-        x: Counts, (row, *event); sparse ones have no gaps.
-        observed: Bool, of x's shape; None: those that are not NaN.
-
-    Returns:
-        (*event) float64, with sum 1, on the CPU; and a total above 0. A feature that was never observed has the mean
-        of the others' shares.
-
-    Examples:
-        >>> fit_shares(torch.tensor([[1.0, 3.0], [2.0, torch.nan]]))
-        (tensor([0.2500, 0.7500], dtype=torch.float64), 4.0)
-    """
-    event = x.shape[1:]
-    if isinstance(x, SparseRows):  # without gaps
-        sums, totals = x.sums(0), x.sums(1)
-        seen = torch.ones(1, dtype=torch.bool)
-    else:
-        x = x.detach().flatten(1).cpu()
-        seen = ~x.isnan() if observed is None else observed.flatten(1).cpu()
-        x = x.masked_fill(~seen, 0)
-        sums, totals = x.sum(0, dtype=torch.float64), x.sum(1, dtype=torch.float64)
-    sums, totals = sums.clamp_min(LEAST_TOTAL), totals.clamp_min(LEAST_TOTAL)
-    shares, parts = sums / sums.sum(), torch.ones_like(totals)
-    if not bool(seen.all()):
-        mask, known = seen.double(), seen.any(0)
-        for _ in range(_ROUNDS):
-            parts = mask @ shares
-            exposures = totals / parts.masked_fill(parts == 0, 1)
-            shares = torch.where(known, sums / (exposures @ mask), torch.nan)
-            shares = shares.nan_to_num(float(shares.nanmean().nan_to_num(1.0)))
-            shares = shares / shares.sum()
-        parts = mask @ shares
-    found = (totals / parts)[parts > 0]
-    return shares.reshape(event), float(found.median()) if len(found) else float(len(sums))
 
 
 def row_blocks(

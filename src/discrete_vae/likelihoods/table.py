@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,144 +14,10 @@ from torch.nn import functional
 from discrete_vae.checks import ABOVE_MINUS_ONE, FINITE, ColumnDomain, Domain, categories
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate
-from discrete_vae.likelihoods.families import GaussianLikelihood, most_probable_code
+from discrete_vae.likelihoods.families import CodesLikelihood, GaussianLikelihood
 
 if TYPE_CHECKING:
     from discrete_vae.config.model import ColumnConfig
-
-
-class CodesLikelihood(Likelihood):
-    """p(x | parameters) of codes 0, 1, ..., K_i - 1, a number K_i for each feature; the base of both such kinds.
-
-    Args:
-        event_shape: (feature,).
-        num_categories: K_i of each feature, at least 2.
-        parameters_per_feature: P.
-    """
-
-    has_code: Tensor
-
-    def __init__(
-        self, event_shape: Sequence[int], num_categories: Sequence[int], parameters_per_feature: int
-    ) -> None:
-        super().__init__(event_shape, parameters_per_feature)
-        sizes = tuple(num_categories)
-        if self.event_shape != (len(sizes),) or min(sizes) < 2:
-            repair = "A feature with one value carries nothing: drop it."
-            raise InvalidInputError("num_categories", f"must be {event_shape} numbers from 2", sizes, repair)
-        self.num_categories = sizes
-        codes = torch.arange(max(sizes))[:, None]
-        self.register_buffer("has_code", codes < torch.tensor(sizes), persistent=False)
-
-    @abstractmethod
-    def log_probs(self, parameters: Tensor) -> Tensor:
-        """log P(x_i = k), (..., largest K, feature); -inf for codes that a feature does not have."""
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        return ColumnDomain.of([categories(size) for size in self.num_categories])
-
-    def distribution(self, parameters: Tensor) -> Categorical:
-        """Categorical(logits), batch shape (..., feature); it draws and takes int64 codes."""
-        return Categorical(logits=self.log_probs(parameters).transpose(-1, -2), validate_args=False)
-
-    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        log_probs = self.log_probs(parameters)
-        codes = x.long().clamp(0, len(self.has_code) - 1)
-        return log_probs.gather(-2, codes.expand(*log_probs.shape[:-2], -1)[..., None, :]).squeeze(-2)
-
-    @property
-    def statistic_shape(self) -> tuple[int, ...]:
-        return self.has_code.shape
-
-    def statistics(self, x: Tensor) -> Tensor:
-        """1 at the code and 0 at the others, (..., largest K, feature)."""
-        codes = torch.arange(len(self.has_code), dtype=x.dtype, device=x.device)[:, None]
-        return (x[..., None, :] == codes).to(x.dtype)
-
-    def expected_statistics(self, parameters: Tensor) -> Tensor:
-        """Probability of each code, (..., largest K, feature)."""
-        return self.log_probs(parameters).exp()
-
-    @property
-    def point_estimates(self) -> tuple[PointEstimate, ...]:
-        return ("mode",)
-
-    def point_estimate(
-        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
-    ) -> tuple[Tensor, Tensor]:
-        return most_probable_code(expected, error, -2)
-
-    def mean(self, parameters: Tensor) -> Tensor:
-        """The expected code, (..., feature): meaningful for ordered codes; `mode` is for the others."""
-        probabilities = self.expected_statistics(parameters)
-        codes = torch.arange(len(self.has_code), dtype=probabilities.dtype, device=probabilities.device)
-        return (probabilities * codes[:, None]).sum(-2)
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        log_probs = self._drawable(self.log_probs(parameters))
-        return log_probs.argmax(-2).to(log_probs.dtype)
-
-    @torch.no_grad()
-    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        """Draw codes, (..., feature): the first of K exponential clocks rings, each at the rate of its code."""
-        log_probs = self._drawable(self.log_probs(parameters))
-        clocks = torch.empty_like(log_probs).exponential_(generator=generator)
-        return (log_probs - clocks.log()).argmax(-2).to(log_probs.dtype)
-
-    def _shares(self, x: Tensor, observed: Tensor | None) -> Tensor:
-        """Frequencies of the codes, (largest K, feature) float64, with half a count added for each code."""
-        seen = ~x.isnan() if observed is None else observed
-        codes = range(len(self.has_code))
-        counts = torch.stack([((x == code) & seen).sum(0, dtype=torch.float64) for code in codes])
-        counts = (counts + 0.5) * self.has_code
-        return counts / counts.sum(0)
-
-
-class CategoryLikelihood(CodesLikelihood):
-    """Codes without an order: a logit for each, from the decoder.
-
-    The decoder returns as many logits for each feature as the largest K; those of codes that a feature does not have
-    are ignored.
-
-    Args:
-        event_shape: (feature,).
-        num_categories: K_i of each feature, at least 2.
-
-    Examples:
-        >>> likelihood = CategoryLikelihood((2,), (2, 3))
-        >>> likelihood.distribution(torch.zeros(1, 6)).probs
-        tensor([[[0.5000, 0.5000, 0.0000],
-                 [0.3333, 0.3333, 0.3333]]])
-    """
-
-    frequencies: Tensor
-
-    def __init__(self, event_shape: Sequence[int], num_categories: Sequence[int]) -> None:
-        super().__init__(event_shape, num_categories, max(num_categories))
-        self._all_alike = len(set(self.num_categories)) == 1
-        self.register_buffer("frequencies", self.has_code / self.has_code.sum(0))
-
-    @property
-    def input_shape(self) -> tuple[int, ...]:
-        return self.parameter_shape
-
-    @torch.no_grad()
-    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Keep the frequencies of the codes; return their logarithms as logits, (*parameter_shape)."""
-        self.check(x, observed)
-        self.frequencies.copy_(self._shares(x, observed))
-        return self.frequencies.log().masked_fill(~self.has_code, 0).flatten()
-
-    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """One-hot codes, (batch, *input_shape); unobserved entries read as the training frequencies."""
-        hot = self.statistics(x)
-        if observed is not None:
-            hot = torch.where(observed[..., None, :], hot, self.frequencies.to(x.dtype))
-        return hot.flatten(-2)
-
-    def log_probs(self, parameters: Tensor) -> Tensor:
-        logits = self.unfold(parameters)
-        return (logits if self._all_alike else logits.masked_fill(~self.has_code, -torch.inf)).log_softmax(-2)
 
 
 class OrdinalLikelihood(CodesLikelihood):

@@ -23,8 +23,7 @@ from discrete_vae.checks import check_log_partition, check_number, check_unit_in
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import mean_and_entropy, replace_gradient
 from discrete_vae.objectives.importance import partial_bound, relaxed_bound
-from discrete_vae.objectives.labels import UNKNOWN, rows_of_labels
-from discrete_vae.posterior import LatentGroup, PosteriorSample
+from discrete_vae.posterior import UNKNOWN, LatentGroup, PosteriorSample, rows_of_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
@@ -150,7 +149,7 @@ def check_kl_weights(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Batch(ShowsShapes):
-    """A checked batch, with all else that the terms depend on beside the model.
+    """A checked batch, as `DiscreteVAE.check_batch` gives it, with all else that its terms depend on beside the model.
 
     Attributes:
         x: (batch, *event), in the likelihood's domain.
@@ -162,18 +161,26 @@ class Batch(ShowsShapes):
         generator: Source of the noise; None means torch's global generator.
         condition: c of p(x | c), (batch, column), as `DiscreteVAE.check_condition` gives it; None for a model without.
         labels: (batch,) int64, as `DiscreteVAE.check_labels` gives it; None for a model without classes.
-        label_weight: Weight of -log q(y | x) of known labels in the loss, see `objectives.labels`.
+        label_weight: Weight of -log q(y | x) of known labels in the loss, see below on labels.
+        keys: One per example, for importance sampling: its noise then depends on its key alone.
     """
 
     x: Tensor
     observed: Tensor | None
-    log_partition_gradient: Tensor | None
+    log_partition_gradient: Tensor | None = None
     num_importance_samples: int = 1
     discrete_weight: Tensor | float = 1.0
     generator: torch.Generator | None = None
     condition: Tensor | None = None
     labels: Tensor | None = None
     label_weight: float = 1.0
+    keys: Sequence[int] | None = None
+
+    def rows(self, places: Tensor) -> Batch:
+        """Rows of the batch, (row,) int64 of its examples, which may repeat, without their labels."""
+        observed, c = (None if part is None else part[places] for part in (self.observed, self.condition))
+        keys = None if self.keys is None else [self.keys[place] for place in places.tolist()]
+        return replace(self, x=self.x[places], observed=observed, condition=c, labels=None, keys=keys)
 
 
 def weighs_binary_latents(model: DiscreteVAE) -> bool:
@@ -202,32 +209,6 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
     )
     continuous = torch.zeros_like(relative)
     return LossTerms(reconstruction, _with_gradient_of_log_z(relative, batch), continuous)
-
-
-def _terms_over_labels(model: DiscreteVAE, batch: Batch, labels: Tensor) -> LossTerms:
-    """The terms of L(x, y) of examples whose label is known, and of U(x) of others, see `objectives.labels`."""
-    if batch.num_importance_samples > 1:
-        rule, repair = "must be 1 for a model with classes", "Leave it out."
-        raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
-    of_x = model.features_of(batch.x, batch.observed, batch.condition)
-    log_q = model.posterior.log_prob_of_classes(of_x)
-    example, label = rows_of_labels(labels, model.posterior.num_classes)
-    observed = None if batch.observed is None else batch.observed[example]
-    rows = replace(batch, x=batch.x[example], observed=observed, labels=None)
-    features = model.with_label(of_x[example], label)
-    sample = model.posterior.rsample(features, generator=batch.generator)
-    terms = loss_terms_at(model, sample, features, rows)
-    known = labels != UNKNOWN
-    log_weight = log_q[example, label].masked_fill(known[example], 0)
-    terms = terms._replace(kl_relative=terms.kl_relative + log_weight.to(terms.kl_relative.dtype))
-
-    def summed(term: Tensor) -> Tensor:
-        return term.new_zeros(len(labels)).index_add(0, example, log_weight.exp().to(term.dtype) * term)
-
-    reconstruction, relative, continuous = map(summed, terms)
-    of_known = log_q.gather(1, labels.clamp(min=0)[:, None])[:, 0].masked_fill(~known, 0)
-    surrogate = reconstruction + batch.label_weight * of_known.to(reconstruction.dtype)
-    return LossTerms(replace_gradient(reconstruction, surrogate), relative, continuous)
 
 
 def loss_terms_at(model: DiscreteVAE, sample: PosteriorSample, features: Tensor, batch: Batch) -> LossTerms:
@@ -264,6 +245,69 @@ def _log_likelihood(model: DiscreteVAE, latents: Tensor, batch: Batch) -> Tensor
 def _with_gradient_of_log_z(relative: Tensor, batch: Batch) -> Tensor:
     gradient = batch.log_partition_gradient
     return relative if gradient is None else relative + gradient
+
+
+# Labels as units of the prior: bounds of log p(x, y) and log sum_y p(x, y), and p(y | x).
+#
+# A label y of K classes is the state e_y, one-hot, of the prior's first K units. With z' for the other units
+#
+#     p(x, y) = sum_z' p(e_y, z') p(x | e_y, z'),
+#     q(y, z', zeta | x) = q(y | x) r(zeta_label | e_y) q(z', zeta' | x, y).
+#
+# **A label that is known** clamps its units: they have neither entropy nor logits with a gradient, zeta_label is drawn
+# from r as every zeta, and their part of the energy is that of e_y. What is left of the ELBO,
+#
+#     L(x, y) = E_q(z' | x, y) [log p(x | zeta, h)] - KL[q(z' | x, y) || p(z', e_y)] - KL_h <= log p(x, y),
+#
+# where KL stands for E log q(z' | x, y) - log p(z', e_y), though p(z', e_y) is not normalized over z'.
+#
+# **A label that is not known** is summed over, which is exact where a draw of y would need a score function:
+#
+#     U(x) = sum_y q(y | x) (L(x, y) - log q(y | x)) <= log sum_y exp L(x, y) <= log sum_y p(x, y) <= log p(x),
+#
+# by Jensen's inequality for q(y | x), then for each L. The last difference is the prior's mass on states of the label's
+# units that are no class. A row of the networks for each y, with its own noise, estimates L(x, y) without bias; q(y |
+# x) is a function of x alone, so U and its gradients by all parameters are linear in these estimates and unbiased too.
+# In training mode norms count the rows of an example alike, whatever q(y | x) is, as they do with importance samples.
+#
+# **q(y | x) itself** learns from U alone. So the loss, never a bound that is reported, has a term -a log q(y | x) for
+# each row with a label. `DiscreteVAE.elbo` takes a from the caller, and 1 unasked, since a batch does not tell how many
+# examples of the data have labels. Training knows, and takes a = w N / N_labeled for N examples, N_labeled of which
+# have labels: w times the mean of -log q(y | x) over these. The source has w = 0.1; w is 1 here unasked, at which few
+# labels are not outvoted by what the others say of q(y | x) before the decoder has learned what a class looks like.
+#
+# **p(y | x)** = p(x, y) / sum_y' p(x, y') is a ratio of importance-sampling estimates, one per class, in which log Z
+# cancels.
+#
+# Source: Kingma, Mohamed, Rezende & Welling 2014, "Semi-supervised learning with deep generative models", eqs. 6 to 9
+# (L, -U and the term with the weight alpha, for a prior in which y and z are independent); Larochelle & Bengio 2008,
+# "Classification using discriminative restricted Boltzmann machines" (a label among the units of an RBM). Deviation
+# from the latter: the label's units are ordinary units, whose states need not be one-hot, so that samplers and
+# annealers need not know of them.
+
+
+def _terms_over_labels(model: DiscreteVAE, batch: Batch, labels: Tensor) -> LossTerms:
+    """The terms of L(x, y) of examples whose label is known, and of U(x) of others."""
+    if batch.num_importance_samples > 1:
+        rule, repair = "must be 1 for a model with classes", "Leave it out."
+        raise InvalidInputError("num_importance_samples", rule, batch.num_importance_samples, repair)
+    of_x = model.features_of(batch.x, batch.observed, batch.condition)
+    log_q = model.posterior.log_prob_of_classes(of_x)
+    example, label = rows_of_labels(labels, model.posterior.num_classes)
+    features = model.with_label(of_x[example], label)
+    sample = model.posterior.rsample(features, generator=batch.generator)
+    terms = loss_terms_at(model, sample, features, batch.rows(example))
+    known = labels != UNKNOWN
+    log_weight = log_q[example, label].masked_fill(known[example], 0)
+    terms = terms._replace(kl_relative=terms.kl_relative + log_weight.to(terms.kl_relative.dtype))
+
+    def summed(term: Tensor) -> Tensor:
+        return term.new_zeros(len(labels)).index_add(0, example, log_weight.exp().to(term.dtype) * term)
+
+    reconstruction, relative, continuous = map(summed, terms)
+    of_known = log_q.gather(1, labels.clamp(min=0)[:, None])[:, 0].masked_fill(~known, 0)
+    surrogate = reconstruction + batch.label_weight * of_known.to(reconstruction.dtype)
+    return LossTerms(replace_gradient(reconstruction, surrogate), relative, continuous)
 
 
 # The Kullback-Leibler divergence from a hierarchical posterior to a Boltzmann prior.

@@ -158,7 +158,7 @@ class GradientEstimator(nn.Module, ABC):
     """True for one that takes bounds with several importance samples, see `objectives.importance`."""
 
     takes_labels: ClassVar[bool] = False
-    """True for one that takes models with classes, see `objectives.labels`."""
+    """True for one that takes models with classes, see `objectives.elbo`."""
 
     group_of_unit: Tensor
 

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_examples, check_tensor
+from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.kernels.importance import Draws, compiled_draws, draw, joined
 from discrete_vae.numerics import bernoulli_entropy, replace_gradient, softplus
-from discrete_vae.objectives.labels import rows_of_labels
-from discrete_vae.posterior import PosteriorSample
+from discrete_vae.posterior import PosteriorSample, rows_of_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import draw_key, generator_of, key_to_seed
 
 if TYPE_CHECKING:
     from discrete_vae.model import DiscreteVAE
+    from discrete_vae.objectives.elbo import Batch
     from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 # Importance-weighted estimates of log p(x).
@@ -137,98 +137,50 @@ class ImportanceSampler:
         """True if several examples at a time are faster than one after the other."""
         return self._compiled is not None
 
-    def log_weights(
-        self,
-        x: Tensor,
-        num_samples: int,
-        chunk_size: int,
-        *,
-        observed: Tensor | None = None,
-        condition: Tensor | None = None,
-        labels: Tensor | None = None,
-        keys: Sequence[int] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def log_weights(self, batch: Batch, num_samples: int, chunk_size: int) -> Tensor:
         """log p(x, z, h | zeta) - log q(z, h | zeta, x) of draws from the posterior, (sample, example), float64, nats.
 
-        The arguments are those of `DiscreteVAE.log_likelihood`; chunk_size draws of an example are in memory at a time.
-        Where a label is not known a sample is one draw of each class, whose weights are added.
+        The batch is what `DiscreteVAE.check_batch` gives of exact values; chunk_size draws of an example are in memory
+        at a time. Where a label is not known a sample is one draw of each class, whose weights are added.
         """
-        if self._model.posterior.num_classes:
-            of_classes = self.log_weights_of_classes(
-                x,
-                num_samples,
-                chunk_size,
-                observed=observed,
-                condition=condition,
-                labels=labels,
-                keys=keys,
-                generator=generator,
-            )
-            return torch.logsumexp(of_classes, -1)
-        if labels is not None:
-            self._model.check_labels(labels, len(x))  # refuses
-        x, observed = self._model.preprocess(check_examples("x", x), observed, exact=True)
-        features = self._model.read(x, observed, self._model.check_condition(condition, len(x)))
-        chunks = self.draws(features, x, observed, num_samples, chunk_size, keys=keys, generator=generator)
+        if batch.labels is not None:
+            return torch.logsumexp(self.log_weights_of_classes(batch, num_samples, chunk_size), -1)
+        features = self._model.read(batch.x, batch.observed, batch.condition)
+        chunks = self.draws(features, batch, num_samples, chunk_size)
         return torch.cat([chunk.log_weights for chunk in chunks])
 
-    def log_weights_of_classes(
-        self,
-        x: Tensor,
-        num_samples: int,
-        chunk_size: int,
-        *,
-        observed: Tensor | None = None,
-        condition: Tensor | None = None,
-        labels: Tensor | None = None,
-        keys: Sequence[int] | None = None,
-        generator: torch.Generator | None = None,
-    ) -> Tensor:
+    def log_weights_of_classes(self, batch: Batch, num_samples: int, chunk_size: int) -> Tensor:
         """`log_weights` for p(x, y) of each class y, (sample, example, class); -inf where a known label excludes it.
 
         Draws of different classes are independent.
         """
         model, num_classes = self._model, self._model.posterior.num_classes
-        c = model.check_condition(condition, len(x))
-        example, label = rows_of_labels(model.check_labels(labels, len(x)), num_classes)
-        x, observed = model.preprocess(check_examples("x", x), observed, exact=True)
-        of_rows = model.with_label(model.features_of(x, observed, c)[example], label)
-        observed = None if observed is None else observed[example]
-        if keys is not None:
-            pairs = zip(example.tolist(), label.tolist(), strict=True)
-            keys = [key_to_seed(keys[row], y) for row, y in pairs]
-        chunks = self.draws(
-            of_rows, x[example], observed, num_samples, chunk_size, keys=keys, generator=generator
-        )
+        example, label = rows_of_labels(model.check_labels(batch.labels, len(batch.x)), num_classes)
+        of_x, rows = model.features_of(batch.x, batch.observed, batch.condition), batch.rows(example)
+        if rows.keys is not None:
+            rows = replace(rows, keys=[*map(key_to_seed, rows.keys, label.tolist())])
+        chunks = self.draws(model.with_label(of_x[example], label), rows, num_samples, chunk_size)
         found = torch.cat([chunk.log_weights for chunk in chunks])
-        of_classes = found.new_full((num_samples, len(x), num_classes), -math.inf)
+        of_classes = found.new_full((num_samples, len(batch.x), num_classes), -math.inf)
         of_classes[:, example, label] = found
         return of_classes
 
     def draws(
-        self,
-        features: Tensor,
-        x: Tensor,
-        observed: Tensor | None,
-        num_samples: int,
-        chunk_size: int,
-        *,
-        keys: Sequence[int] | None = None,
-        generator: torch.Generator | None = None,
+        self, features: Tensor, batch: Batch, num_samples: int, chunk_size: int
     ) -> Iterator[WeightedDraws]:
         """Draw from q(. | features), weighted for p(. | x); the features need not be those of x itself.
 
         Features, (example, feature), are from `DiscreteVAE.read`, with the condition of x, which the decoder reads of
-        them; x and observed are from `DiscreteVAE.preprocess`; the rest is as in `log_weights`. At most chunk_size
-        draws per example are given at a time.
+        them; the rest is as in `log_weights`. At most chunk_size draws per example are given at a time.
         """
+        check_positive_int("num_samples", num_samples)
+        check_positive_int("chunk_size", chunk_size)
         compiled, posterior, hierarchy = self._compiled, self._model.posterior, self._model.hierarchy
+        keys, generator, sources = batch.keys, batch.generator, None
         if compiled is not None and keys is None:
-            keys = [draw_key(generator) for _ in range(len(x))]
-        sources = None
+            keys = [draw_key(generator) for _ in range(len(batch.x))]
         if compiled is None and keys is not None:
-            sources = [generator_of(key, device=x.device) for key in keys]
+            sources = [generator_of(key, device=batch.x.device) for key in keys]
         for first in range(0, num_samples, chunk_size):
             count = min(chunk_size, num_samples - first)
             if compiled is not None and keys is not None:
@@ -240,7 +192,7 @@ class ImportanceSampler:
                     draw(posterior, hierarchy, features[row : row + 1], count, generator=own)
                     for row, own in enumerate(sources)
                 )
-            yield self._weigh(x, observed, drawn)
+            yield self._weigh(batch.x, batch.observed, drawn)
 
     def _weigh(self, x: Tensor, observed: Tensor | None, drawn: Draws) -> WeightedDraws:
         model = self._model

@@ -1,12 +1,12 @@
+from .contracts import check_decoder as check_decoder
+from .contracts import check_encoder as check_encoder
 from .contracts import check_energy as check_energy
 from .contracts import check_gaussian_prior as check_gaussian_prior
+from .contracts import check_network as check_network
 from .contracts import check_posterior as check_posterior
 from .contracts import check_smoothing as check_smoothing
 from .likelihoods import Support as Support
 from .likelihoods import check_likelihood as check_likelihood
-from .networks import check_decoder as check_decoder
-from .networks import check_encoder as check_encoder
-from .networks import check_network as check_network
 from .reference import Enumeration as Enumeration
 from .reference import TooFewSamplesError as TooFewSamplesError
 from .reference import all_states as all_states

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from discrete_vae.boltzmann.base import FactorialBernoulli
+from discrete_vae.build import check_model_memory, count_weights
 from discrete_vae.checks import check_gradients_are_recorded
 from discrete_vae.config import (
     BlockGibbsConfig,
@@ -27,9 +28,8 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import PARTS, DataSplits, check_compatible, training_subset
 from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.model import check_model_memory, count_weights
 from discrete_vae.nets.mlp import MLP, ConcatLinear
-from discrete_vae.objectives.labels import check_labels
+from discrete_vae.posterior import check_labels
 from discrete_vae.samplers.gibbs import UsesSolver
 from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS

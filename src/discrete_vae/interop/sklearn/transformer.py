@@ -407,7 +407,8 @@ def log_likelihoods(
     with model.importance_sampler(log_partition) as sampler:
         for part in x.split(rows):
             keys = [key_to_seed(seed, row_key(row)) for row in part]
-            weights = sampler.log_weights(part, num_samples, chunk_size, keys=keys)
+            batch = model.check_batch(part, exact=True, keys=keys)
+            weights = sampler.log_weights(batch, num_samples, chunk_size)
             values.append(importance_weighted(weights).value)
     return torch.cat(values)
 

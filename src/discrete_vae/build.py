@@ -1,0 +1,176 @@
+"""The parts of a model, built from its config, and their size before they are built."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import torch
+from torch import nn
+
+from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.config import (
+    ComponentConfig,
+    GaussianHierarchyConfig,
+    GraphBoltzmannConfig,
+    ModelConfig,
+    instantiate,
+)
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.hierarchy.base import Hierarchy
+from discrete_vae.nets.condition import ConditionEmbedding
+from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
+from discrete_vae.system import check_memory, is_allocation_failure
+
+NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
+"""The repair of a model that does not fit the memory."""
+
+_LARGE = re.compile(r"(?<![\d.])\d{5}")  # a number from which a model is counted before it is made
+_CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
+"""Parts whose class a config names; that of a hierarchy is made by a function."""
+
+
+def build_parts(
+    config: ModelConfig, *, encoder: nn.Module | None = None, decoder: nn.Module | None = None
+) -> dict[str, Any]:
+    """The parts of a model by the names of `DiscreteVAE`'s arguments; networks start from torch's global generator.
+
+    Modules that are given take the place of the config's encoder and decoder. A model that may be large is counted
+    before, as far as the config describes it.
+    """
+    on_meta = torch.get_default_device().type == "meta"
+    if not on_meta and encoder is None and decoder is None and _LARGE.search(config.model_dump_json()):
+        check_model_memory(config, 4, "for weights")
+    prior = instantiate(config.prior)
+    smoothing = instantiate(config.smoothing)
+    likelihood = instantiate(config.likelihood, event_shape=config.shape)
+    first, *rest = likelihood.input_shape
+    rows_of_mask = likelihood.event_shape[0] if config.missing else 0
+    shape = (first + rows_of_mask, *rest)
+    read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+    condition = ConditionEmbedding(config.condition) if config.condition else None
+    of_condition = 0 if condition is None else condition.num_features
+    num_features = config.num_classes + _count_features(read, shape) + of_condition
+    num_latents = prior.num_units + of_condition
+    hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)
+    groups = config.posterior.groups
+    if groups == "colors":
+        of_colors = [[unit for unit in group if unit >= config.num_classes] for group in color_groups(prior)]
+        groups = [group for group in of_colors if group]
+    posterior = instantiate(
+        config.posterior.model_copy(update={"groups": groups}),
+        num_features=num_features,
+        num_units=prior.num_units,
+        smoothing=smoothing,
+        num_classes=config.num_classes,
+    )
+    if decoder is None:
+        sizes = {"num_latents": hierarchy.decoder_size, "parameter_shape": likelihood.parameter_shape}
+        decoder = instantiate(config.decoder, **sizes)
+    return {
+        "prior": prior,
+        "posterior": posterior,
+        "likelihood": likelihood,
+        "hierarchy": hierarchy,
+        "encoder": read,
+        "decoder": decoder,
+        "missing": config.missing,
+        "mask": config.mask,
+        "condition": condition,
+    }
+
+
+def _count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
+    """Features that an encoder makes: its attribute num_features, or what it gives for one example of a shape."""
+    known = getattr(encoder, "num_features", None)
+    if isinstance(known, int):
+        return known
+    weight = next(encoder.parameters(), torch.zeros(()))
+    with torch.no_grad(), eval_mode(encoder) as still:
+        return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+
+
+def check_sizes(
+    prior: BoltzmannMachine, posterior: Posterior, hierarchy: Hierarchy, num_latents: int
+) -> None:
+    """Check that posterior and hierarchy have the sizes of a prior, with a condition's features among the latents."""
+    alone = num_latents == prior.num_units
+    read = "read the prior's {} units" if alone else "read {} units and features of the condition"
+    for part, rule, found, wanted in (
+        ("posterior", "cover the prior's {} units", posterior.num_units, prior.num_units),
+        ("hierarchy", read, hierarchy.num_latents, num_latents),
+        ("hierarchy", "read the posterior's {} features", hierarchy.num_features, posterior.num_features),
+    ):
+        if found != wanted:
+            rule, repair = f"must {rule.format(wanted)}", "Build the parts for each other."
+            raise InvalidInputError(part, rule, found, repair)
+
+
+def check_parts(model: nn.Module, config: ModelConfig, own: tuple[str, ...]) -> None:
+    """Check that a model's parts, but the user's own, are the config's, from which they will be built again."""
+    for name in _CONFIGURED:
+        wanted, part = getattr(config, name).target.rpartition(":")[2], type(getattr(model, name)).__name__
+        if name not in own and part != wanted:
+            repair = "Give parts of your own to from_config, or keep the model's state_dict."
+            raise InvalidInputError(f"model.{name}", f"must be the config's {wanted}", f"a {part}", repair)
+
+
+# The size of a model, before it is built.
+
+# Least bytes: objects of Python, and an edge of a graph while it is colored.
+_PER_UNIT, _PER_NETWORK, _PER_EDGE = 100, 10_000, 100
+_UNCOUNTABLE = 2**63
+
+
+def count_weights(config: ModelConfig) -> int:
+    """Trained numbers of the model of a config, which is not built for it."""
+    return sum(map(_size, _modules_on_meta(config).values()))
+
+
+def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
+    with torch.device("meta"):
+        parts = build_parts(config)
+    return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
+
+
+def _size(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def check_model_memory(
+    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
+) -> None:
+    """Check that a model's parts fit each other and the memory, before anything large is made.
+
+    Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
+    """
+    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
+    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
+    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
+    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
+    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
+    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
+    part, needed = "model", _UNCOUNTABLE
+    try:
+        modules = _modules_on_meta(config)
+        parts = {f"model.{name}": module for name, module in modules.items()}
+        if gradient is not None:
+            posterior = modules["posterior"]
+            assert isinstance(posterior, HierarchicalPosterior)  # the only kind with a config
+            units = posterior.num_units
+            with torch.device("meta"):
+                parts["training.gradient"] = instantiate(
+                    gradient,
+                    group_of_unit=torch.arange(units, device="cpu") * len(posterior.groups) // units,
+                    num_features=posterior.num_features,
+                )
+    except RuntimeError as error:
+        if not is_allocation_failure(error):
+            raise
+    else:
+        counts = {name: _size(module) for name, module in parts.items()}
+        part = max(counts, key=lambda name: counts[name])
+        needed = bytes_each * sum(counts.values())
+    check_memory(part, needed, NARROWER, what=what)
