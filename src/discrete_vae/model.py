@@ -38,9 +38,8 @@ from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.condition import ConditionEmbedding
-from discrete_vae.nets.evaluation_mode import eval_mode
-from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.nets.modes import eval_mode, folded_networks
 from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import (
     Batch,

@@ -44,7 +44,7 @@ from discrete_vae.log_partition.estimate import (
     estimate_log_partition,
 )
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
+from discrete_vae.nets.modes import DTYPES, precision_for, precision_of_products
 from discrete_vae.records import ShowsTable
 from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store

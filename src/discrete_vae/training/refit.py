@@ -24,7 +24,7 @@ from discrete_vae.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.nets.modes import precision_of_products
 from discrete_vae.nets.weights import check_finite_weights, non_finite_weight
 from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointRecord

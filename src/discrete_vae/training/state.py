@@ -31,7 +31,7 @@ from discrete_vae.kernels.adam import Adam
 from discrete_vae.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.nets.weights import OTHER_MODEL, check_like, check_weights, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.rng import key_to_seed
