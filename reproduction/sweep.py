@@ -21,7 +21,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_data
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
-from discrete_vae.load import LoadedRun
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory

@@ -15,8 +15,8 @@ from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMCon
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
 from discrete_vae.kernels.gibbs_torch import SweepCall
-from discrete_vae.load import LoadedRun
 from discrete_vae.runs.checkpoints import Checkpoint
+from discrete_vae.runs.load import LoadedRun
 
 WAYS = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),

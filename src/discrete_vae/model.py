@@ -849,7 +849,7 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         self._check_parts(self.config)
         check_finite_weights("model", self)
-        from discrete_vae.runs.pretrained import write_model
+        from discrete_vae.runs.load import write_model
 
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
 
@@ -879,7 +879,7 @@ class DiscreteVAE(nn.Module):
                 or the hub cannot be reached.
         """
         device = check_device(device)
-        from discrete_vae.runs.pretrained import read_model
+        from discrete_vae.runs.load import read_model
 
         saved = read_model(path, revision=revision)
         saved.check_parts(encoder=encoder, decoder=decoder)

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.data.tables import TextFormat
-    from discrete_vae.load import LoadedRun
+    from discrete_vae.runs.load import LoadedRun
     from discrete_vae.runs.output import OutputFile
     from discrete_vae.runs.results import ResultFile, ResultStore
     from discrete_vae.runs.run_directory import RunDirectory
@@ -118,7 +118,7 @@ class TrainedRun:
     @cached_property
     def loaded(self) -> LoadedRun:
         """The model of the checkpoint, with its chains."""
-        from discrete_vae.load import load_run
+        from discrete_vae.runs.load import load_run
 
         changed = self.accept_changed_config
         return load_run(self.directory, self.checkpoint, device=self.device, accept_changed_config=changed)

@@ -27,7 +27,7 @@ from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
     from discrete_vae.data.splits import DataSplits
-    from discrete_vae.load import LoadedRun
+    from discrete_vae.runs.load import LoadedRun
     from discrete_vae.runs.run_directory import RunDirectory
 
 

@@ -19,9 +19,9 @@ from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop.hub import CARD_FILE, EVALUATED, card_of_run, check_words
-from discrete_vae.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
 from discrete_vae.runs.io import read_regular, sha256_file, write_bytes, write_json, write_text
+from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
 

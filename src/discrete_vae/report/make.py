@@ -14,9 +14,9 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from discrete_vae import __version__
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import printable
-from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.report import latents, results
 from discrete_vae.report.source import ReportSource, Section, error_digits, percent, plus_minus, shown
+from discrete_vae.runs.load import LoadedRun, load_run
 from discrete_vae.runs.run_directory import RunDirectory
 
 SECTIONS: tuple[Callable[[ReportSource], Section | None], ...] = (

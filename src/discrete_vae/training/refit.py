@@ -20,7 +20,6 @@ from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import L1BatchNorm
@@ -29,6 +28,7 @@ from discrete_vae.nets.weights import check_finite_weights, non_finite_weight
 from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointRecord
 from discrete_vae.runs.io import write_json
+from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.runs.run_directory import (
     CONFIG_SUM,
     RunDirectory,
