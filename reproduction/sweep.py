@@ -26,7 +26,7 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words
-from discrete_vae.training.preflight import check_experiment, training_threads
+from discrete_vae.training.run import check_experiment, training_threads
 from discrete_vae.training.step import KEY
 from reproduction.budget import with_minutes
 from reproduction.records import (
