@@ -83,6 +83,8 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path):
 
 
 def test_nothing_is_imported_until_it_is_asked_for():
-    code = "import sys; from discrete_vae.training import TensorBoardLogger; print('tensorboard' in sys.modules)"
+    code = (
+        "import sys; from discrete_vae.training import TensorBoardLogger; print('tensorboard' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
