@@ -34,8 +34,16 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.config import ExperimentConfig, FileDataConfig
+from discrete_vae.config.overrides import (
+    Override,
+    Slot,
+    apply_overrides,
+    read_value,
+    settings_of,
+    slots,
+    words_of,
+)
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots, words_of
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json

@@ -259,7 +259,7 @@ class RunRefit:
     Examples:
         >>> import tempfile
         >>> from discrete_vae import load_dataset, load_experiment, load_run, train
-        >>> from discrete_vae.overrides import apply_overrides
+        >>> from discrete_vae.config.overrides import apply_overrides
         >>> config = apply_overrides(load_experiment("digits", size="smoke"), [("training.num-epochs", ["1"])])
         >>> dataset = load_dataset("digits")
         >>> with tempfile.TemporaryDirectory() as folder:
