@@ -84,7 +84,7 @@ def read_own_experiment(
 
     Args:
         path: The file.
-        overrides: Settings as `split_overrides` of `discrete_vae.config.overrides` gives them; those of the data say how the
+        overrides: Settings as `discrete_vae.config.overrides` splits them from words; those of the data say how the
             file is read, that of the likelihood how its values are, and the others change the experiment.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
