@@ -14,8 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.boltzmann.ising import Array, IsingModel, set_from_ising_, to_ising
+from discrete_vae.boltzmann.base import Array, BoltzmannMachine, IsingModel, set_from_ising_, to_ising
 from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.capture import custom_op

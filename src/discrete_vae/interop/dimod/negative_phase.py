@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.boltzmann.ising import fit_inverse_temperature
+from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
