@@ -18,8 +18,8 @@ from results import table
 
 from discrete_vae import exact_log_partition, load_dataset, load_experiment, load_run, train
 from discrete_vae.config import ExperimentConfig
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.evaluation.evaluate import evaluate_elbo
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
 
 

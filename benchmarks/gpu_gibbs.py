@@ -15,9 +15,8 @@ from results import describe_machine, table, write_section
 from worker import machine
 
 from discrete_vae import RBM
-from discrete_vae.kernels import gibbs_torch
-from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels import gibbs
+from discrete_vae.kernels.gibbs import fair_coins, kernel_for, run_sweeps
 
 CASES = [
     Case(num_left, num_left, num_chains=num_chains)
@@ -54,7 +53,7 @@ def measure(case: Case) -> list[str]:
     chosen = kernel_for(rbm)
     times: dict[str, list[float]] = {"chosen": [], "torch": []}
     for round_ in range(ROUNDS + 1):  # the first compiles
-        for name, kernel in (("chosen", chosen), ("torch", gibbs_torch.run_on_device)):
+        for name, kernel in (("chosen", chosen), ("torch", gibbs.run_on_device)):
             spent = milliseconds(kernel, rbm, z, case.num_sweeps)
             if round_:
                 times[name].append(spent)
@@ -62,7 +61,7 @@ def measure(case: Case) -> list[str]:
     row = [
         case.label,
         str(case.num_chains),
-        "plain torch" if chosen is gibbs_torch.run_on_device else "one launch",
+        "plain torch" if chosen is gibbs.run_on_device else "one launch",
     ]
     row += [f"{1e3 * updates / take(times['chosen']) / 1e9:.2f}" for take in (min, statistics.median)]
     row += [f"{take(times['torch']) / take(times['chosen']):.1f}" for take in (min, statistics.median)]

@@ -17,9 +17,8 @@ import torch
 from results import describe_machine, table, write_section
 
 from discrete_vae import GraphBoltzmann
-from discrete_vae.kernels import gibbs_torch
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels import gibbs
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 
 Contender = Callable[[int], object]  # runs so many sweeps of all chains
 LARGEST_DENSE = 10_000  # units
@@ -70,7 +69,7 @@ def contenders_for(energy: GraphBoltzmann, num_chains: int) -> dict[str, tuple[C
         return run_sweeps(energy, start, num_sweeps, key=2, first_sweep=1)
 
     def reference(num_sweeps: int) -> torch.Tensor:
-        return run_sweeps(energy, start, num_sweeps, key=2, first_sweep=1, kernel=gibbs_torch.run)
+        return run_sweeps(energy, start, num_sweeps, key=2, first_sweep=1, kernel=gibbs.run_reference)
 
     found: dict[str, tuple[Contender, int]] = {"compiled": (ours, 20), "torch reference": (reference, 1)}
     if energy.num_units <= LARGEST_DENSE:

@@ -18,8 +18,8 @@ from torch import nn
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.modes import eval_mode
 
 ROWS = (500, 1000, 2000, 5000, 10_000)
 

@@ -24,14 +24,14 @@ from nats_report import Outcome, draw, read_course, report
 from results import describe_machine, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.config.overrides import apply_overrides, split_overrides
 from discrete_vae.data.splits import DataSplits, subset_indices
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo, evaluate_log_likelihood
-from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import estimate_log_partition
-from discrete_vae.overrides import apply_overrides, split_overrides
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import write_json
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.refit import RunRefit
 from discrete_vae.training.run import train

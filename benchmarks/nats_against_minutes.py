@@ -25,8 +25,8 @@ import torch
 from results import describe_machine, table, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data.splits import training_subset
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import train
 

@@ -28,14 +28,14 @@ from sklearn import datasets
 
 from discrete_vae import load_run, train
 from discrete_vae.config import TableLikelihoodConfig
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data import infer_schema
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
-from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.estimate import quick_log_partition
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.presets import own_data
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
 
 MOST_TESTED, SAMPLES = 300, 500

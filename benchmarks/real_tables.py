@@ -40,8 +40,8 @@ from discrete_vae import load_run
 from discrete_vae.data import DataSplits, load_data
 from discrete_vae.data.splits import shuffled_rows
 from discrete_vae.inference import encode_rows, impute, score_rows
-from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition import exact_log_partition
+from discrete_vae.runs.load import LoadedRun
 
 HIDDEN, SAMPLES, NEIGHBORS = 0.1, 1000, (5, 10, 20, 50, 100)
 

@@ -16,7 +16,7 @@ import torch
 from discrete_vae.presets import load_experiment
 from discrete_vae.system import yielding_threads
 from discrete_vae.training.loop import training_step
-from discrete_vae.training.preflight import training_threads
+from discrete_vae.training.run import training_threads
 from discrete_vae.training.state import TrainingState
 
 WARM_UP = 2  # steps before those that count: the process has stood still

@@ -53,12 +53,12 @@ from discrete_vae.config import (
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.style import Picture, tidy
-from discrete_vae.load import initial_model
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.posterior import HierarchicalPosterior
 from discrete_vae.rng import DrawsFrom, key_to_seed, keyed_generator
 from discrete_vae.runs.io import write_text
+from discrete_vae.runs.load import initial_model
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import digest
 from discrete_vae.system import in_words

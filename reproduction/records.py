@@ -20,8 +20,8 @@ from pydantic import Field
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.config.base import Record
+from discrete_vae.config.overrides import Override, apply_overrides
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Override, apply_overrides
 from discrete_vae.presets import Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.io import write_stream, write_text
 from reproduction.budget import with_epochs

@@ -21,12 +21,12 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_data
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
-from discrete_vae.load import LoadedRun
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words
-from discrete_vae.training.preflight import check_experiment, training_threads
+from discrete_vae.training.run import check_experiment, training_threads
 from discrete_vae.training.step import KEY
 from reproduction.budget import with_minutes
 from reproduction.records import (

@@ -14,7 +14,7 @@ from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import ConcatLinear, L1BatchNorm
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.objectives import importance
 from discrete_vae.testing import enumerate_machine
 from discrete_vae.training.step import RecordedStep

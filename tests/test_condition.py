@@ -46,9 +46,9 @@ from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.inference.generate import PriorStates, generate
 from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.load import LoadedRun
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.objectives.gradients import DisARM
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.refit import refit_posterior
 from tests.test_condition_exact import COLUMNS, NAN, NUM_FEATURES, X

@@ -17,7 +17,7 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.presets import load_experiment
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import check_mean, enumerate_machine

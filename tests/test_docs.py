@@ -16,7 +16,7 @@ import torch
 
 from discrete_vae.cli import main
 from discrete_vae.cli.options import VERBS
-from discrete_vae.overrides import settings, slots
+from discrete_vae.config.overrides import settings, slots
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"

@@ -14,9 +14,9 @@ from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_expe
 from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
-from discrete_vae.kernels.gibbs_torch import SweepCall
-from discrete_vae.load import LoadedRun
+from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.runs.checkpoints import Checkpoint
+from discrete_vae.runs.load import LoadedRun
 
 WAYS = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),

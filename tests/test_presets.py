@@ -20,10 +20,10 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
     WarmUpConfig,
 )
+from discrete_vae.config.overrides import apply_overrides, settings, slots
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
-from discrete_vae.overrides import apply_overrides, settings, slots
 from discrete_vae.presets import (
     SIZES,
     cited_keys,

@@ -22,10 +22,10 @@ from discrete_vae import (
     load_dataset,
 )
 from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
-from discrete_vae.load import LoadedRun
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.presets import load_experiment
 from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.runs.load import LoadedRun
 
 X = torch.zeros(3, 6)
 

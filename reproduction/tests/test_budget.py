@@ -5,9 +5,9 @@ import math
 import pytest
 
 from discrete_vae import load_dataset, load_experiment
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import apply_overrides
-from discrete_vae.training.preflight import check_experiment
+from discrete_vae.training.run import check_experiment
 from reproduction import budget
 from reproduction.budget import Costs, time_parts, with_epochs, with_length, with_minutes
 

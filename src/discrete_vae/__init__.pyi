@@ -18,9 +18,6 @@ from .likelihoods import BernoulliLikelihood as BernoulliLikelihood
 from .likelihoods import CategoricalLikelihood as CategoricalLikelihood
 from .likelihoods import GaussianLikelihood as GaussianLikelihood
 from .likelihoods import NegativeBinomialLikelihood as NegativeBinomialLikelihood
-from .load import LoadedRun as LoadedRun
-from .load import load_pretrained as load_pretrained
-from .load import load_run as load_run
 from .log_partition import CheckedLogPartition as CheckedLogPartition
 from .log_partition import annealed_log_partition as annealed_log_partition
 from .log_partition import bennett_log_partition as bennett_log_partition
@@ -41,6 +38,9 @@ from .own_data import own_experiment as own_experiment
 from .posterior import HierarchicalPosterior as HierarchicalPosterior
 from .posterior import LatentGroup as LatentGroup
 from .presets import load_experiment as load_experiment
+from .runs import LoadedRun as LoadedRun
+from .runs import load_pretrained as load_pretrained
+from .runs import load_run as load_run
 from .runs import pretrained_names as pretrained_names
 from .samplers import BlockGibbs as BlockGibbs
 from .samplers import Moments as Moments

@@ -19,7 +19,7 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.nets.condition import ConditionEmbedding
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.system import check_memory, is_allocation_failure
 

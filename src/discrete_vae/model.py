@@ -32,9 +32,8 @@ from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.condition import ConditionEmbedding
-from discrete_vae.nets.evaluation_mode import eval_mode
-from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.nets.modes import eval_mode, folded_networks
 from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import (
     Batch,
@@ -750,7 +749,7 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         check_parts(self, self.config, self._own)
         check_finite_weights("model", self)
-        from discrete_vae.runs.pretrained import write_model
+        from discrete_vae.runs.load import write_model
 
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
 
@@ -780,7 +779,7 @@ class DiscreteVAE(nn.Module):
                 or the hub cannot be reached.
         """
         device = check_device(device)
-        from discrete_vae.runs.pretrained import read_model
+        from discrete_vae.runs.load import read_model
 
         saved = read_model(path, revision=revision)
         saved.check_parts(encoder=encoder, decoder=decoder)

@@ -18,12 +18,12 @@ from discrete_vae.config import (
     LikelihoodConfig,
     TableLikelihoodConfig,
 )
+from discrete_vae.config.overrides import Override, apply_overrides, override_fields
 from discrete_vae.data.rows import TableReading, arrays_of_table, binarized, read_own_arrays, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.scaling import long_tails
-from discrete_vae.overrides import Override, apply_overrides, override_fields
 from discrete_vae.presets import SIZES, own_data
 from discrete_vae.system import allocating, check_data_dir, unicode_path, user_path
 
@@ -84,8 +84,8 @@ def read_own_experiment(
 
     Args:
         path: The file.
-        overrides: Settings as `discrete_vae.overrides.split_overrides` gives them; those of the data say how the file
-            is read, that of the likelihood how its values are, and the others change the experiment.
+        overrides: Settings as `discrete_vae.config.overrides` splits them from words; those of the data say how the
+            file is read, that of the likelihood how its values are, and the others change the experiment.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
     """

@@ -37,8 +37,17 @@ from discrete_vae.config import (
     TrainingConfig,
     WarmUpConfig,
 )
+from discrete_vae.config.overrides import (
+    Override,
+    Slot,
+    check_known,
+    put,
+    read_value,
+    settings,
+    settings_of,
+    slots,
+)
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Override, Slot, check_known, put, read_value, settings, settings_of, slots
 
 Size = Literal["smoke", "short", "cpu", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from discrete_vae import load_experiment
-from discrete_vae.overrides import apply_overrides
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.boltzmann.ising import IsingModel, fit_inverse_temperature
+from discrete_vae.boltzmann.base import IsingModel, fit_inverse_temperature
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import all_states, enumerate_machine
 from tests.boltzmann.graphs import exact_draws, randomize, small_graph

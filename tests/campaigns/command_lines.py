@@ -14,8 +14,8 @@ import numpy as np
 
 from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
+from discrete_vae.config.overrides import Setting, Slot, settings, slots
 from discrete_vae.figures.registry import FIGURES
-from discrete_vae.overrides import Setting, Slot, settings, slots
 from tests.campaigns.engine import Finding, Outcome, campaign
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import Stage, prepare, snapshot

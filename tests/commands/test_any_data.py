@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from discrete_vae.config import instantiate
-from discrete_vae.load import load_run
 from discrete_vae.own_data import own_experiment
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
 from tests.commands.conftest import TINY

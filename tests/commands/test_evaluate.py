@@ -10,8 +10,8 @@ import torch
 
 from discrete_vae.config import instantiate
 from discrete_vae.inference.evaluate_run import evaluate_run
-from discrete_vae.load import load_run
 from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import computing_on
 from tests.commands.test_forged_checkpoint import forge

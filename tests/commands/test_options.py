@@ -7,8 +7,8 @@ import pytest
 
 from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
+from discrete_vae.config.overrides import suggest_setting
 from discrete_vae.data import rows
-from discrete_vae.overrides import suggest_setting
 from tests.commands.conftest import TINY
 
 

@@ -12,8 +12,8 @@ from discrete_vae import exact_log_partition, figures, load_experiment
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.registry import FIGURES
-from discrete_vae.load import load_run
 from discrete_vae.presets import cite
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.results import log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import unpack_bits

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.load import load_run
+from discrete_vae.runs.load import load_run
 from tests.commands.conftest import TINY
 
 GOOD = np.eye(40, 12, dtype=np.float32)

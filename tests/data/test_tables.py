@@ -12,7 +12,7 @@ from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import read_label_file, read_rows
 from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, read_table
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.output import OutputFile
+from discrete_vae.runs.results import OutputFile
 
 
 def write(tmp_path, text, encoding="utf-8"):

@@ -21,7 +21,7 @@ from discrete_vae.numerics import full_precision
 from discrete_vae.testing import check_mean
 from tests.boltzmann.graphs import randomize
 from tests.devices.models import CHANGES, build, data
-from tests.kernels.test_gibbs_torch import MACHINES
+from tests.kernels.test_gibbs_words import MACHINES
 from tests.oracles.transitions import check_sweeps
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]

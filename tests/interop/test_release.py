@@ -12,9 +12,8 @@ from discrete_vae import load_dataset, load_run, train
 from discrete_vae.cli import main
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.interop import release
-from discrete_vae.interop.hub import card_of_run, save_for_hub
-from discrete_vae.interop.release import release_run, thinned
+from discrete_vae.interop import hub
+from discrete_vae.interop.hub import card_of_run, release_run, save_for_hub, thinned
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import RunDirectory
@@ -145,12 +144,12 @@ def test_the_run_stays_as_it_is(trained, digits, tmp_path):
 
 
 def test_weights_that_rounding_spoils_are_not_released(trained, digits, tmp_path, monkeypatch):
-    rounded = release.rounded_weights
+    rounded = hub.rounded_weights
 
     def coarse(tensors, names):  # two bits
         return rounded({k: v.mul(2).round().div(2) if k in names else v for k, v in tensors.items()}, names)
 
-    monkeypatch.setattr(release, "rounded_weights", coarse)
+    monkeypatch.setattr(hub, "rounded_weights", coarse)
     with pytest.raises(InvalidInputError, match="precision bfloat16"):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -160,7 +159,7 @@ def test_a_disk_that_refuses_leaves_nothing(trained, digits, tmp_path, monkeypat
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(release, "card_of_run", full)
+    monkeypatch.setattr(hub, "card_of_run", full)
     with pytest.raises(InvalidInputError, match="new must be writable"):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -8,7 +8,7 @@ import torch
 
 from discrete_vae import load_dataset
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.tensorboard import TensorBoardLogger
+from discrete_vae.training.logging import TensorBoardLogger
 from discrete_vae.training.loop import run_steps
 from tests.interop.events import events, lines
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, start_run, train_quietly, without_times
@@ -83,6 +83,8 @@ def test_a_missing_extra_is_named(monkeypatch, tmp_path):
 
 
 def test_nothing_is_imported_until_it_is_asked_for():
-    code = "import sys; from discrete_vae.interop import tensorboard; print('tensorboard' in sys.modules)"
+    code = (
+        "import sys; from discrete_vae.training import TensorBoardLogger; print('tensorboard' in sys.modules)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

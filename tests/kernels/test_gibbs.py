@@ -6,9 +6,8 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels import gibbs_graph, gibbs_rbm, gibbs_torch
-from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels import gibbs, gibbs_graph, gibbs_rbm
+from discrete_vae.kernels.gibbs import fair_coins, kernel_for, run_sweeps
 from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
 from tests.boltzmann.test_base import SMALL
 from tests.kernels.test_gibbs_law import make_rbm
@@ -35,7 +34,7 @@ MACHINES |= {
 }
 FEW = pytest.mark.parametrize("name", ["5 + 3", "61 + 37", "odd cycle, chord, end and loner", "random"])
 TWO = pytest.mark.parametrize("name", ["5 + 3", "complete"])
-KERNELS = pytest.mark.parametrize("kernel", [None, gibbs_torch.run], ids=["compiled", "torch"])
+KERNELS = pytest.mark.parametrize("kernel", [None, gibbs.run_reference], ids=["compiled", "torch"])
 START = {"key": 2, "first_sweep": 1}
 
 
@@ -46,7 +45,7 @@ def module_of(energy):
 def both(energy, z, num_sweeps, **options):
     """The states that the compiled kernel and the reference give."""
     compiled = run_sweeps(energy, z, num_sweeps, **START | options)
-    return compiled, run_sweeps(energy, z, num_sweeps, kernel=gibbs_torch.run, **START | options)
+    return compiled, run_sweeps(energy, z, num_sweeps, kernel=gibbs.run_reference, **START | options)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -142,7 +141,7 @@ def test_input_is_left_alone_output_owns_its_memory_and_weights_are_read_anew(na
     energy = MACHINES[name]()
     start = fair_coins(40, energy.num_units, key=1)
     copy = start.clone()
-    for kernel in (None, gibbs_torch.run):
+    for kernel in (None, gibbs.run_reference):
         after = run_sweeps(energy, start, 3, kernel=kernel, **START)
         assert torch.equal(start, copy)
         assert after.data_ptr() != start.data_ptr()
@@ -159,7 +158,7 @@ def test_other_layouts_and_dtypes(name):
     expected = run_sweeps(energy, start, 3, **START)
     assert torch.equal(expected, run_sweeps(energy, start.double(), 3, **START))
     assert torch.equal(expected, run_sweeps(energy, start.T.contiguous().T, 3, **START))
-    assert kernel_for(energy.double()) is gibbs_torch.run
+    assert kernel_for(energy.double()) is gibbs.run_reference
     low = energy.bfloat16()
     assert kernel_for(low) is module_of(low).run
     assert torch.equal(run_sweeps(low, start, 3, **START), run_sweeps(low.float(), start, 3, **START))
@@ -167,9 +166,9 @@ def test_other_layouts_and_dtypes(name):
 
 def test_surrounding_autocast_does_not_reach_the_logits():
     rbm, start = make_rbm(9, 6), fair_coins(30, 15, key=1)
-    expected = run_sweeps(rbm, start, 5, kernel=gibbs_torch.run, **START)
+    expected = run_sweeps(rbm, start, 5, kernel=gibbs.run_reference, **START)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(run_sweeps(rbm, start, 5, kernel=gibbs_torch.run, **START), expected)
+        assert torch.equal(run_sweeps(rbm, start, 5, kernel=gibbs.run_reference, **START), expected)
 
 
 def refused(energy, z, num_sweeps=3, **options):
@@ -239,16 +238,16 @@ def test_the_reference_in_parts_is_the_reference(monkeypatch):
     def run():
         given = ({}, {"clamped": masks[0]})
         given += ({"clamped": masks, "inverse_temperature": torch.linspace(0, 2, 31)},)
-        reference = {"kernel": gibbs_torch.run, "first_chain": 5}
+        reference = {"kernel": gibbs.run_reference, "first_chain": 5}
         return torch.cat([run_sweeps(rbm, z, 3, **START, **reference, **each) for each in given])
 
     whole = run()
-    monkeypatch.setattr(gibbs_torch, "_LARGEST_PART", 44)  # four chains
+    monkeypatch.setattr(gibbs, "_LARGEST_PART", 44)  # four chains
     assert torch.equal(run(), whole)
 
 
 @pytest.mark.parametrize("config", members(PriorConfig))
-@pytest.mark.parametrize("choose", [kernel_for, lambda energy: gibbs_torch.run], ids=["own", "torch"])
+@pytest.mark.parametrize("choose", [kernel_for, lambda energy: gibbs.run_reference], ids=["own", "torch"])
 def test_sweeps_keep_the_law(config, choose):
     kind = config.model_fields["kind"].default
     energy = randomize(instantiate(config(**SMALL[kind])))

@@ -6,7 +6,7 @@ import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann import graph as graph_module
-from discrete_vae.kernels import gibbs_graph, gibbs_torch
+from discrete_vae.kernels import gibbs, gibbs_graph
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
 from discrete_vae.testing import TooFewSamplesError, check_frequencies, check_mean, enumerate_machine
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
@@ -71,7 +71,7 @@ MACHINES = pytest.mark.parametrize("name", FIVE_UNITS)
 
 
 def one_sweep(energy, kernel="own", *, key: int = 7, first_sweep: int = 1, **options):
-    run = gibbs_torch.run if kernel == "torch" else kernel_for(energy)
+    run = gibbs.run_reference if kernel == "torch" else kernel_for(energy)
     return lambda z: run_sweeps(energy, z, 1, key=key, first_sweep=first_sweep, kernel=run, **options)
 
 
@@ -153,7 +153,7 @@ def test_counted_transitions_reject_wrong_kernels(kind):
 
 def test_counted_transitions_reject_stale_fields_of_a_graph():
     stale = randomize(StaleGraph(5, ODD_CYCLE))
-    assert kernel_for(stale) is gibbs_torch.run
+    assert kernel_for(stale) is gibbs.run_reference
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(one_sweep(stale), sweep_matrix(small_graph("odd cycle")), 5, repeats=REPEATS)
 
@@ -200,7 +200,7 @@ def test_two_neighbors_in_one_block_are_rejected(kernel, monkeypatch):
 
 
 def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch):
-    words = gibbs_torch.unit_words
+    words = gibbs.unit_words
 
     def shared_words(num_chains, num_units, **counter):
         return torch.cat([words(num_chains, num_units, **counter)[:, : num_units // 2]] * 2, 1)
@@ -208,7 +208,7 @@ def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch
     rbm = make_rbm(3, 3, scale=0.2)
     step = one_sweep(rbm, "torch")
     check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
-    monkeypatch.setattr(gibbs_torch, "unit_words", shared_words)
+    monkeypatch.setattr(gibbs, "unit_words", shared_words)
     with pytest.raises(AssertionError, match="chi-square"):
         check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
 

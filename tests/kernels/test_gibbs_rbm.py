@@ -6,9 +6,8 @@ import torch
 from numba import njit
 
 from discrete_vae.kernels import gibbs_rbm
-from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps, uniforms
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, PART, ROWS, TILE, decide
-from discrete_vae.kernels.gibbs_torch import fair_coins, uniforms
 from tests.kernels.test_gibbs_law import make_rbm
 
 

@@ -14,9 +14,8 @@ from torch._subclasses import FakeTensorMode
 
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels import gibbs, gibbs_torch
-from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels import gibbs
+from discrete_vae.kernels.gibbs import fair_coins, kernel_for, run_sweeps
 from discrete_vae.kernels.registry import Kernel
 from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_sweeps
@@ -136,19 +135,19 @@ def gpu(monkeypatch):
 def test_the_kernel_is_chosen_for_what_it_can_do(gpu):
     assert kernel_for(fake_cuda(RBM(100, 60))) is gibbs_triton.run
     assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is gibbs_triton.run
-    assert kernel_for(fake_cuda(RBM(129, 128))) is gibbs_torch.run_on_device
-    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs_torch.run_on_device
-    assert kernel_for(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs_torch.run_on_device
-    assert kernel_for(RBM(5, 3).to("meta")) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(129, 128))) is gibbs.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs.run_on_device
+    assert kernel_for(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs.run_on_device
+    assert kernel_for(RBM(5, 3).to("meta")) is gibbs.run_on_device
     gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device
     gpu.undo()
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device  # fake, compiled or traced
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device  # fake, compiled or traced
 
 
 def test_without_triton_plain_torch_is_used(gpu):
     gpu.setattr(gibbs, "find_spec", lambda name: None)
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs_torch.run_on_device
+    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device
 
 
 def out_of_memory(states):
@@ -169,7 +168,7 @@ def test_a_kernel_that_fails_gives_way_with_one_warning(monkeypatch, fault, work
     """On the CPU the self-test is the same."""
 
     def stand_in(energy, z, call):
-        states = gibbs_torch.run(energy, z, call)
+        states = gibbs.run_reference(energy, z, call)
         changed = fault(states)
         return changed if changed.shape == states.shape else states
 
@@ -179,7 +178,7 @@ def test_a_kernel_that_fails_gives_way_with_one_warning(monkeypatch, fault, work
         kernel.select()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert kernel.select() is (stand_in if works else gibbs_torch.run_on_device)
+        assert kernel.select() is (stand_in if works else gibbs.run_on_device)
 
 
 class TestOnGpu:
@@ -213,4 +212,4 @@ class TestOnGpu:
         assert torch.equal(whole.step(7), parts.step(4))
 
     def test_a_larger_machine_takes_plain_torch(self):
-        assert kernel_for(RBM(300, 200).to(CUDA)) is gibbs_torch.run_on_device
+        assert kernel_for(RBM(300, 200).to(CUDA)) is gibbs.run_on_device

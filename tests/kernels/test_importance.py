@@ -24,9 +24,8 @@ from discrete_vae.kernels import rows as rows_module
 from discrete_vae.kernels.importance import CompiledDraws, compiled_draws, draw
 from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
-from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.nets.modes import folded_networks, precision_of_products
 from discrete_vae.objectives import importance as sampling
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit

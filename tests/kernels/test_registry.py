@@ -8,19 +8,18 @@ import torch
 from discrete_vae import RBM, BlockGibbs, GraphBoltzmann, numerics
 from discrete_vae.errors import KernelWarning
 from discrete_vae.hierarchy import base, gaussian
-from discrete_vae.kernels import adam, gibbs, gibbs_graph, gibbs_rbm, gibbs_torch, importance, registry
+from discrete_vae.kernels import adam, gibbs, gibbs_graph, gibbs_rbm, importance, registry
 from discrete_vae.kernels.capture import Recorder
-from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.kernels.gibbs_torch import SweepCall, fair_coins
+from discrete_vae.kernels.gibbs import SweepCall, fair_coins, kernel_for, run_sweeps
 from discrete_vae.kernels.registry import Kernel, agrees_on, check_close, compiled_by, is_eager, load
-from discrete_vae.nets import folding, mlp
+from discrete_vae.nets import mlp, modes
 from discrete_vae.rng import keyed_generator
 from discrete_vae.smoothing import spike
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.training.test_step import config_of
 
-FILES = (numerics, base, gaussian, mlp, folding, spike)  # whose plain functions name a kernel
+FILES = (numerics, base, gaussian, mlp, modes, spike)  # whose plain functions name a kernel
 PATHS = sorted(registry.REGISTRY)
 OWN = [adam._UPDATE, importance.draw_units, importance.draw_layer]  # self-tests of their own
 
@@ -162,13 +161,13 @@ def test_a_kernel_that_does_not_work_gives_way_to_the_reference(energy, module, 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         chains.step(1)
-    assert kernel_for(energy) is gibbs_torch.run
+    assert kernel_for(energy) is gibbs.run_reference
 
 
 @MACHINES
 def test_a_kernel_that_fails_on_several_threads_runs_on_one(energy, module, monkeypatch, untested):
     right, start = module.run, fair_coins(30, 8, key=1)
-    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1, kernel=gibbs_torch.run)
+    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1, kernel=gibbs.run_reference)
     gibbs.cpu_kernel.cache_clear()
 
     def broken(energy, z, call):

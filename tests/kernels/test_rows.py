@@ -7,7 +7,7 @@ import torch
 
 from discrete_vae.kernels import rows
 from discrete_vae.kernels.codegen import FLOAT32, concatenate
-from discrete_vae.kernels.gibbs_torch import philox4x32, uniforms
+from discrete_vae.kernels.gibbs import philox4x32, uniforms
 from discrete_vae.kernels.rows import (
     KEY,
     Block,

@@ -12,8 +12,7 @@ from numba.core import config
 
 from discrete_vae import RBM
 from discrete_vae.kernels import loops
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 
 
@@ -47,9 +46,8 @@ import os, threading
 import numba, torch
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels import gibbs_torch as torch_reference
-from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels.gibbs import fair_coins
+from discrete_vae.kernels.gibbs import run_reference, run_sweeps
 
 threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
 threads.SMALLEST_SHARED, most = 0, 2
@@ -71,7 +69,7 @@ def check(expected):
     before = torch.get_num_threads()
     for machine in (rbm, graph):
         z = run_sweeps(machine, start, 3, key=2, first_sweep=1)
-        assert torch.equal(z, run_sweeps(machine, start, 3, key=2, first_sweep=1, kernel=torch_reference.run))
+        assert torch.equal(z, run_sweeps(machine, start, 3, key=2, first_sweep=1, kernel=run_reference))
     assert torch.get_num_threads() == before, (torch.get_num_threads(), before)
     assert used - {1} == {expected} - {1}, (used, expected)
 
@@ -97,7 +95,7 @@ def in_a_thread():
 workers = [threading.Thread(target=in_a_thread) for _ in range(4)]
 [worker.start() for worker in workers]
 [worker.join() for worker in workers]
-expected = run_sweeps(rbm, start, 20, key=2, first_sweep=1, kernel=torch_reference.run)
+expected = run_sweeps(rbm, start, 20, key=2, first_sweep=1, kernel=run_reference)
 assert all(torch.equal(z, expected) for z in found) and numbers == [(3, most)] * 4, numbers
 assert (torch.get_num_threads(), numba.get_num_threads()) == (3, most)
 """
@@ -164,16 +162,15 @@ import torch
 torch.set_num_threads(2)
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels import gibbs_torch as torch_reference
-from discrete_vae.kernels.gibbs_torch import fair_coins
-from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels.gibbs import fair_coins
+from discrete_vae.kernels.gibbs import run_reference, run_sweeps
 assert threads.has_parallel_regions()
 threads.SMALLEST_SHARED = 0
 start = fair_coins(40, 8, key=1)
 machines = RBM(5, 3), GraphBoltzmann(8, "complete")
 def run(machine, **more):
     return run_sweeps(machine, start, 3, key=2, first_sweep=1, **more)
-expected = [run(machine, kernel=torch_reference.run) for machine in machines]
+expected = [run(machine, kernel=run_reference) for machine in machines]
 for number in (1, 2, 3):
     torch.set_num_threads(number)
     assert threads.threads_for(10**9) == min(number, 2)

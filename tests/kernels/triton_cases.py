@@ -3,9 +3,8 @@
 import pytest
 import torch
 
-from discrete_vae.kernels import gibbs_torch, gibbs_triton
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels import gibbs, gibbs_triton
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
@@ -14,7 +13,7 @@ def both(rbm, start, *, num_sweeps=3, key=2, first_sweep=1, **options):
     """The states of the kernel and of the reference."""
     return [
         run_sweeps(rbm, start, num_sweeps, key=key, first_sweep=first_sweep, kernel=kernel, **options)
-        for kernel in (gibbs_triton.run, gibbs_torch.run)
+        for kernel in (gibbs_triton.run, gibbs.run_reference)
     ]
 
 

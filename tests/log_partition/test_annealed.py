@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from discrete_vae import FactorialBernoulli, annealed_log_partition, exact_log_partition
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.testing import check_mean

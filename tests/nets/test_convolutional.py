@@ -5,7 +5,7 @@ from torch import nn
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 
 WIDTHS = (4, 6)
 shapes = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)

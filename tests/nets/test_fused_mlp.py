@@ -10,7 +10,7 @@ from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import norm_form
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import MLP, ConcatLinear
-from discrete_vae.nets.precision import precision_of_products, set_precision
+from discrete_vae.nets.modes import precision_of_products, set_precision
 
 EPS32, EPS16 = 2.0**-24, 2.0**-9  # half a unit in the last place
 FORMS = [((), True, False), ((24,), True, True), ((48, 37), False, False), ((100, 33, 9), True, True)]

@@ -6,7 +6,7 @@ import torch.nn.functional as F  # noqa: N812
 
 from discrete_vae.nets import weights as module
 from discrete_vae.nets.mlp import MLP, ConcatLinear
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.nets.weights import row_products
 
 # on processors without AVX-512 torch's own products depend on places

@@ -7,7 +7,7 @@ from discrete_vae import DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.kernels.norm import batch_norm
 from discrete_vae.nets.mlp import MLP
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 
 LAYERS = GaussianHierarchyConfig(num_layers=3, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))

@@ -15,8 +15,7 @@ from matplotlib.image import imread
 
 from discrete_vae.cli import main
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.report import make_report
-from discrete_vae.report.make import SECTIONS
+from discrete_vae.report import SECTIONS, make_report
 from tests.report.conftest import STRANGE, page_of, trained
 
 ALL = shlex.split(

@@ -3,11 +3,11 @@
 import pytest
 
 from discrete_vae.cli.train import ExperimentArguments, resolve
+from discrete_vae.config.overrides import split_overrides
 from discrete_vae.figures.curves import training_curves_table
-from discrete_vae.load import load_run
-from discrete_vae.overrides import split_overrides
 from discrete_vae.report.results import train_command, training_verdict
 from discrete_vae.report.source import ReportSource
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 
 

@@ -11,7 +11,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.release import rounded_weights
+from discrete_vae.interop.hub import rounded_weights
 from discrete_vae.nets.weights import check_weights
 from discrete_vae.runs import checkpoints
 from discrete_vae.runs.checkpoints import (

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.output import OutputFile
+from discrete_vae.runs.results import OutputFile
 
 ARRAYS = {"bits": np.array([[0, 1], [1, 1]], np.uint8), "score": np.array([-1.5, np.nan])}
 COLUMNS = {"first": ARRAYS["bits"][:, 0], 'se"cond, ζ': np.array([0.1, 1e-10], np.float32)}

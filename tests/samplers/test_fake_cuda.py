@@ -17,7 +17,7 @@ from discrete_vae import (
     RunningMoments,
 )
 from discrete_vae.boltzmann import graph
-from discrete_vae.kernels import gibbs_torch
+from discrete_vae.kernels import gibbs
 from discrete_vae.log_partition.bridge import bridge_terms, tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.samplers.tempering import ModeJumps
@@ -37,7 +37,7 @@ def fake(monkeypatch):
     A build without CUDA has no generators for it, so the noise's source is the CPU's; and fake tensors know no sparse
     products, so a dense one with the same tensors stands in.
     """
-    monkeypatch.setattr(gibbs_torch, "keyed_generator", lambda *key, device: torch.Generator())
+    monkeypatch.setattr(gibbs, "keyed_generator", lambda *key, device: torch.Generator())
 
     def product(values, z, places, num_rows, coalesced):
         terms = values[:, None] * z.index_select(0, places[1])

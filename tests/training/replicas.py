@@ -23,8 +23,7 @@ from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
-from discrete_vae.training.preflight import check_experiment
-from discrete_vae.training.run import train
+from discrete_vae.training.run import check_experiment, train
 from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 

@@ -11,14 +11,14 @@ import torch
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.load import load_run
 from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.runs.checkpoints import CheckpointWriteError
+from discrete_vae.runs.load import load_run
 from discrete_vae.training import loop
 from discrete_vae.training.loop import run_steps, validation_score
 from discrete_vae.training.state import ElboSums, TrainingState

@@ -5,7 +5,7 @@ import torch
 
 from discrete_vae import exact_log_partition, load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.load import initial_model, load_run
+from discrete_vae.runs.load import initial_model, load_run
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.training.refit import refit_posterior
 from tests.training.test_state import LAYERS

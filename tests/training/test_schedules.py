@@ -13,8 +13,8 @@ from discrete_vae.config import (
     TrainingConfig,
     WarmUpConfig,
 )
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.training import schedules
 
 

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
-from discrete_vae.load import initial_model, load_run
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.rng import key_to_seed
+from discrete_vae.runs.load import initial_model, load_run
 from discrete_vae.training import state
 from discrete_vae.training.loop import _VALIDATION_STREAM, training_step
 from discrete_vae.training.state import (

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from discrete_vae import load_dataset, train
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
-from discrete_vae.nets.precision import gains_by_bfloat16
-from discrete_vae.overrides import apply_overrides
+from discrete_vae.nets.modes import gains_by_bfloat16
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory

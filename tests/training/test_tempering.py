@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from discrete_vae.config import TrajectoryTemperingConfig
-from discrete_vae.load import load_run
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.log_partition.exact import exact_log_partition
-from discrete_vae.overrides import apply_overrides
+from discrete_vae.runs.load import load_run
 from discrete_vae.samplers.trajectory import TrajectoryTempering
 from tests.training.tiny import CONFIG, start_run, train_quietly
 

@@ -5,10 +5,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
-from discrete_vae.load import load_run
 from discrete_vae.presets import load_experiment
 from discrete_vae.rng import keyed_generator
-from discrete_vae.training.preflight import training_threads
+from discrete_vae.runs.load import load_run
+from discrete_vae.training.run import training_threads
 from tests.training.tiny import CONFIG, start_run, train_quietly, without_times
 
 

@@ -1,8 +1,12 @@
 from .base import BoltzmannMachine as BoltzmannMachine
 from .base import FactorialBernoulli as FactorialBernoulli
+from .base import InverseTemperature as InverseTemperature
+from .base import IsingModel as IsingModel
 from .base import LogPartition as LogPartition
+from .base import fit_inverse_temperature as fit_inverse_temperature
 from .graph import GraphBoltzmann as GraphBoltzmann
-from .ising import InverseTemperature as InverseTemperature
-from .ising import IsingModel as IsingModel
-from .ising import fit_inverse_temperature as fit_inverse_temperature
+from .graph import chimera_edges as chimera_edges
+from .graph import pegasus_edges as pegasus_edges
+from .graph import pegasus_nodes as pegasus_nodes
+from .graph import zephyr_edges as zephyr_edges
 from .rbm import RBM as RBM

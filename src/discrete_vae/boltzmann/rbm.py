@@ -7,8 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import BoltzmannMachine, check_temperature
-from discrete_vae.boltzmann.ising import Array, IsingModel, finite_numbers, set_from_ising_, to_ising
+from discrete_vae.boltzmann.base import (
+    Array,
+    BoltzmannMachine,
+    IsingModel,
+    check_temperature,
+    finite_numbers,
+    set_from_ising_,
+    to_ising,
+)
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.numerics import differentiable_once, full_precision, row_sum
 from discrete_vae.rng import open_uniform

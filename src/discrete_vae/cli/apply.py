@@ -311,7 +311,7 @@ def run_impute(
     from discrete_vae.data.tables import TEXT_ENDINGS, filled_text
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
-    from discrete_vae.runs.output import ENDINGS
+    from discrete_vae.runs.results import ENDINGS
 
     data = run.row_options["data"]
     files = {"--data": data, "--mask": mask}

@@ -83,7 +83,7 @@ class Verb(_Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         overrides: list[tuple[str, list[str]]] = []
         if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
-            from discrete_vae.overrides import split_overrides  # here, since it loads the configs
+            from discrete_vae.config.overrides import split_overrides  # here, since it loads the configs
 
             args, overrides = split_overrides(args)
         valued = {name for option in self.params if _takes_value(option) for name in option.opts}
@@ -204,7 +204,7 @@ def _no_such_option(word: str, ctx: click.Context) -> InvalidInputError:
     close = longer or get_close_matches(word, known, n=1, cutoff=0.75 if settings else 0.6)
     repair = f"Did you mean {close[0]}?" if close else f"See {ctx.command_path} --help."
     if settings and not close:
-        from discrete_vae.overrides import suggest_setting  # here, since it loads the configs
+        from discrete_vae.config.overrides import suggest_setting  # here, since it loads the configs
 
         repair = suggest_setting(word.removeprefix("--"))
     if word == "--run-dir" and any(each.name in ("run", "runs") for each in ctx.command.params):

@@ -303,8 +303,8 @@ _REFIT_MORE = (
 def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
     from discrete_vae.runs.progress import TrainingProgress
-    from discrete_vae.training.preflight import training_threads
     from discrete_vae.training.refit import RunRefit
+    from discrete_vae.training.run import training_threads
 
     dataset = run.dataset(data_dir)
     settings = {name: value for name, value in given.items() if value is not None}
@@ -365,7 +365,7 @@ _RELEASE_MORE = (
 @data_dir_option
 def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
     """Write the released run."""
-    from discrete_vae.interop.release import check_release, release_run
+    from discrete_vae.interop.hub import check_release, release_run
 
     settings |= {"num_examples": num_examples, "seed": run.seed}
     folder, made = check_release(run.directory, run.loaded, out, **settings)
@@ -393,8 +393,8 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from discrete_vae.report import make_report
-    from discrete_vae.runs.output import OutputFile
     from discrete_vae.runs.progress import progress_console
+    from discrete_vae.runs.results import OutputFile
 
     place = run.place(run.directory.path / "report.html") if out is None else out
     page = OutputFile(place, endings=(".html", ".htm"))

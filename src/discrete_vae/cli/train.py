@@ -34,8 +34,16 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.config import ExperimentConfig, FileDataConfig
+from discrete_vae.config.overrides import (
+    Override,
+    Slot,
+    apply_overrides,
+    read_value,
+    settings_of,
+    slots,
+    words_of,
+)
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, slots, words_of
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
@@ -47,7 +55,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
-    from discrete_vae.training.preflight import ParameterRow
+    from discrete_vae.training.run import ParameterRow
     from discrete_vae.training.step import Precision
 
 
@@ -172,10 +180,9 @@ def run_train(
     from discrete_vae.data.rows import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.runs.run_directory import RunDirectory
-    from discrete_vae.training.logging import StepTrace
+    from discrete_vae.training.logging import StepTrace, TensorBoardLogger
     from discrete_vae.training.loop import run_steps
-    from discrete_vae.training.preflight import training_threads
-    from discrete_vae.training.run import prepared_run, validation_baseline
+    from discrete_vae.training.run import prepared_run, training_threads, validation_baseline
     from discrete_vae.training.step import choose_precision
 
     where = choose_device(device)
@@ -190,11 +197,7 @@ def run_train(
         config, load = asked
         run = RunDirectory(compute_on_rank_zero(lambda: RunDirectory.check_new(folder)))
         dataset, begun = load(), {}
-    events = None
-    if logger is not None:
-        from discrete_vae.interop.tensorboard import TensorBoardLogger
-
-        events = TensorBoardLogger(run.tensorboard_path)
+    events = None if logger is None else TensorBoardLogger(run.tensorboard_path)
     with (
         stop_on_signals() as stop,
         training_threads(config, begun),
@@ -407,7 +410,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @device_option
 def run_validate(arguments: ExperimentArguments, device: str) -> int:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace."""
-    from discrete_vae.training.preflight import TIMED_STEPS, describe_experiment, training_threads
+    from discrete_vae.training.run import TIMED_STEPS, describe_experiment, training_threads
 
     config, load = resolve(arguments)
     where, dataset = choose_device(device), load()

@@ -37,9 +37,8 @@ if TYPE_CHECKING:
     from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.data.tables import TextFormat
-    from discrete_vae.load import LoadedRun
-    from discrete_vae.runs.output import OutputFile
-    from discrete_vae.runs.results import ResultFile, ResultStore
+    from discrete_vae.runs.load import LoadedRun
+    from discrete_vae.runs.results import OutputFile, ResultFile, ResultStore
     from discrete_vae.runs.run_directory import RunDirectory
 
 _Result = TypeVar("_Result")
@@ -118,7 +117,7 @@ class TrainedRun:
     @cached_property
     def loaded(self) -> LoadedRun:
         """The model of the checkpoint, with its chains."""
-        from discrete_vae.load import load_run
+        from discrete_vae.runs.load import load_run
 
         changed = self.accept_changed_config
         return load_run(self.directory, self.checkpoint, device=self.device, accept_changed_config=changed)
@@ -288,7 +287,7 @@ class TrainedRun:
     ) -> OutputFile | None:
         """A file for arrays or tables, which replaces none of the `others` by option; None where none is named."""
         from discrete_vae.distributed import compute_on_rank_zero
-        from discrete_vae.runs.output import ENDINGS, OutputFile
+        from discrete_vae.runs.results import ENDINGS, OutputFile
 
         if out is None:
             return None
@@ -301,7 +300,7 @@ class TrainedRun:
         self, others: Mapping[str, str | None] | None = None, *, annotates: bool = False
     ) -> tuple[OutputFile | None, Path | None]:
         """The files of --out and --picture; see `output`. With annotates --out may be a .h5ad file."""
-        from discrete_vae.runs.output import ENDINGS
+        from discrete_vae.runs.results import ENDINGS
 
         output = self.output(self.out, others, endings=(*ENDINGS, *[ANNOTATED] * annotates))
         if output is not None and output.ending == ANNOTATED:

@@ -18,8 +18,8 @@ from discrete_vae.distributed import all_reduce_shards, shard_indices, world_siz
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, fitted_to
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
 from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed, keyed_generator

@@ -15,7 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import standard_error
 from discrete_vae.likelihoods.base import validate_batch
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import keyed_generator

@@ -24,7 +24,7 @@ from discrete_vae.figures.style import (
     grayscale_for,
 )
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
 

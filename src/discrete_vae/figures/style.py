@@ -22,12 +22,12 @@ from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.data.rows import load_data
 from discrete_vae.data.splits import DataMetadata, fixed_permutation
 from discrete_vae.errors import InvalidInputError, plot_text, printable
-from discrete_vae.runs.output import OutputFile, write_columns
+from discrete_vae.runs.results import OutputFile, write_columns
 from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
     from discrete_vae.data.splits import DataSplits
-    from discrete_vae.load import LoadedRun
+    from discrete_vae.runs.load import LoadedRun
     from discrete_vae.runs.run_directory import RunDirectory
 
 

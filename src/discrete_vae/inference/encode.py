@@ -20,7 +20,7 @@ from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.likelihoods.base import Statistic, check_statistic
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.posterior import Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform

@@ -36,7 +36,6 @@ from discrete_vae.evaluation.evaluate import (
     join_log_likelihoods,
     positive_weights,
 )
-from discrete_vae.load import LoadedRun
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import (
     AnnealingDisagreementWarning,
@@ -44,9 +43,10 @@ from discrete_vae.log_partition.estimate import (
     estimate_log_partition,
 )
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import DTYPES, precision_for, precision_of_products
+from discrete_vae.nets.modes import DTYPES, precision_for, precision_of_products
 from discrete_vae.records import ShowsTable
 from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.sparse import Examples

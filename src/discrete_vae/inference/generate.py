@@ -18,7 +18,7 @@ from discrete_vae.inference.encode import Latents, encode_rows, most_probable
 from discrete_vae.inference.rows import Report
 from discrete_vae.likelihoods.base import Statistic, check_statistic
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawnNoise, key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import BlockGibbs

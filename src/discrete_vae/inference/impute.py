@@ -21,7 +21,7 @@ from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate, validate_batch
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch
 from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
 from discrete_vae.records import ShowsShapes

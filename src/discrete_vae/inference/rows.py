@@ -28,10 +28,10 @@ from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
-from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import switched
+from discrete_vae.nets.modes import switched
 from discrete_vae.rng import NoiseSource, keyed_generator, open_uniform, standard_normal
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.sparse import Examples, check_rows
 from discrete_vae.system import check_memory

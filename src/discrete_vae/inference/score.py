@@ -16,7 +16,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
 from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch, loss_terms
 from discrete_vae.rng import key_to_seed
 from discrete_vae.sparse import Examples, check_rows

@@ -1,1 +1,1 @@
-"""Where people already work: scikit-learn, dimod, torch distributions, model hubs, experiment loggers."""
+"""Where people already work: scikit-learn, dimod, torch distributions, model hubs."""

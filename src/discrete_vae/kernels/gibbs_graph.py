@@ -34,7 +34,7 @@ from discrete_vae.kernels.codegen import (
     splat,
     store,
 )
-from discrete_vae.kernels.gibbs_torch import SweepCall
+from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.kernels.loops import ChunkLoop
 
 # numba takes the intrinsics' builder for an argument that is missing.
@@ -48,7 +48,7 @@ _MINUS_LOG2_E = -1.4426950408889634
 
 
 def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
-    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU."""
+    """Run the sweeps; see `discrete_vae.kernels.gibbs.run_reference`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape
     after = np.empty((num_chains, num_units), np.float32)
     size = chunk_size(num_chains, num_units, call.num_threads)

@@ -48,7 +48,7 @@ from discrete_vae.kernels.codegen import (
     times,
     zeros,
 )
-from discrete_vae.kernels.gibbs_torch import SweepCall
+from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.kernels.loops import ChunkLoop
 
 # numba takes the intrinsics' builder for an argument that is missing.
@@ -83,7 +83,7 @@ _Pair = tuple[np.ndarray, np.ndarray]
 
 
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
-    """Run the sweeps; see `discrete_vae.kernels.gibbs_torch.run`. Parameters are finite in float32, on the CPU."""
+    """Run the sweeps; see `discrete_vae.kernels.gibbs.run_reference`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape
     # a chunk is the chains that a thread advances together
     chunks = min(num_chains, max(call.num_threads, -(-num_chains // _LARGEST_CHUNK)))

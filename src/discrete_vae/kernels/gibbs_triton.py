@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.kernels.gibbs_torch import LARGEST_UNIFORM, SweepCall
+from discrete_vae.kernels.gibbs import LARGEST_UNIFORM, SweepCall
 
 # Triton's language is not Python's to a type checker, and it is not installed everywhere.
 # pyright: reportArgumentType=false, reportInvalidTypeForm=false, reportGeneralTypeIssues=false

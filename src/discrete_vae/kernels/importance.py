@@ -31,8 +31,8 @@ from discrete_vae.kernels.rows import (
     normals,
     uniforms,
 )
-from discrete_vae.nets.folding import FoldedMLP
 from discrete_vae.nets.mlp import MLP, L1BatchNorm, MLPDecoder
+from discrete_vae.nets.modes import FoldedMLP
 from discrete_vae.posterior import HierarchicalPosterior, Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing

@@ -15,8 +15,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import check_logits, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bennett_log_partition, sample_bridge, tempered_work
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.records import ShowsTable

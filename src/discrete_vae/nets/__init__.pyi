@@ -5,8 +5,8 @@ from .mlp import MLP as MLP
 from .mlp import FlattenEncoder as FlattenEncoder
 from .mlp import MLPDecoder as MLPDecoder
 from .mlp import NetworkFactory as NetworkFactory
-from .precision import gains_by_bfloat16 as gains_by_bfloat16
-from .precision import has_fast_bfloat16 as has_fast_bfloat16
-from .precision import precision_of_products as precision_of_products
-from .precision import set_precision as set_precision
+from .modes import gains_by_bfloat16 as gains_by_bfloat16
+from .modes import has_fast_bfloat16 as has_fast_bfloat16
+from .modes import precision_of_products as precision_of_products
+from .modes import set_precision as set_precision
 from .weights import MixedPrecisionWeight as MixedPrecisionWeight

@@ -207,7 +207,7 @@ class MLP(nn.Module):
         bias: Whether the output layer has a bias.
 
     Attributes:
-        folded: What computes in place of the layers; `discrete_vae.nets.folding` sets it for an evaluation.
+        folded: What computes in place of the layers; `discrete_vae.nets.modes` sets it for an evaluation.
 
     Examples:
         >>> network = MLP([6, 2], 3, (5,))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig
+from discrete_vae.config.overrides import Override, Slot, apply_overrides, read_value, settings_of, words_of
 from discrete_vae.figures.curves import (
     FEWEST_IN_BARS,
     MIN_SPAN,
@@ -18,7 +19,6 @@ from discrete_vae.figures.curves import (
     histogram_of_result,
     training_curves_table,
 )
-from discrete_vae.overrides import Override, Slot, apply_overrides, read_value, settings_of, words_of
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.presets import experiment_names, load_experiment
 from discrete_vae.report.charts import Axis, Chart, dots, errors, line, steps

@@ -20,9 +20,9 @@ from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
 from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
 from discrete_vae.likelihoods.table import TableLikelihood
-from discrete_vae.load import LoadedRun
 from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
+from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 

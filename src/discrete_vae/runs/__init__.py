@@ -1,4 +1,4 @@
-"""Run folders: files written atomically, checkpoints, metrics, results, models by name."""
+"""Run folders: files written atomically, checkpoints, metrics, results; trained models out of them, or by name."""
 
 import lazy_loader
 

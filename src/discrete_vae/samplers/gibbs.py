@@ -15,8 +15,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, check_clamped, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, check_clamped, fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.moments import REPAIR, RunningMoments, check_entry
 from discrete_vae.system import check_memory

@@ -12,8 +12,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms
+from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits

@@ -16,8 +16,7 @@ from torch.nn.utils import parameters_to_vector
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
 from discrete_vae.checks import check_finite, check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import check_logits, run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator

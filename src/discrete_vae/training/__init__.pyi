@@ -1,4 +1,5 @@
 from .logging import MetricsLogger as MetricsLogger
+from .logging import TensorBoardLogger as TensorBoardLogger
 from .loop import TrainingResult as TrainingResult
 from .refit import Refit as Refit
 from .refit import RunRefit as RunRefit

@@ -29,12 +29,12 @@ from discrete_vae.evaluation.evaluate import (
     standard_error,
     weighted_mean,
 )
-from discrete_vae.load import initial_model
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
+from discrete_vae.runs.load import initial_model
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
 from discrete_vae.sparse import Examples

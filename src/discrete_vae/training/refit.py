@@ -20,15 +20,15 @@ from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.nets.modes import precision_of_products
 from discrete_vae.nets.weights import check_finite_weights, non_finite_weight
 from discrete_vae.rng import key_to_seed, keyed_generator
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointRecord
 from discrete_vae.runs.io import write_json
+from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun
 from discrete_vae.runs.run_directory import (
     CONFIG_SUM,
     RunDirectory,
@@ -259,7 +259,7 @@ class RunRefit:
     Examples:
         >>> import tempfile
         >>> from discrete_vae import load_dataset, load_experiment, load_run, train
-        >>> from discrete_vae.overrides import apply_overrides
+        >>> from discrete_vae.config.overrides import apply_overrides
         >>> config = apply_overrides(load_experiment("digits", size="smoke"), [("training.num-epochs", ["1"])])
         >>> dataset = load_dataset("digits")
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -1,25 +1,54 @@
-"""A run's folder around the steps of training: from Python as from `dvae train`."""
+"""A run around its steps of training: its folder, its threads, the checks before it, and its sizes without training."""
 
 from __future__ import annotations
 
+import math
+import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
+from torch import nn
 
-from discrete_vae.config import ExperimentConfig, instantiate
-from discrete_vae.data.splits import DataSplits, data_sum, describe_data, training_subset
-from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero
+from discrete_vae.boltzmann.base import FactorialBernoulli
+from discrete_vae.build import check_model_memory, count_weights
+from discrete_vae.checks import check_gradients_are_recorded
+from discrete_vae.config import (
+    BlockGibbsConfig,
+    ExperimentConfig,
+    ParallelTemperingConfig,
+    TrajectoryTemperingConfig,
+    instantiate,
+)
+from discrete_vae.data.batches import TrainingBatches
+from discrete_vae.data.splits import (
+    PARTS,
+    DataSplits,
+    check_compatible,
+    data_sum,
+    describe_data,
+    training_subset,
+)
+from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
+from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.posterior import check_labels
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
-from discrete_vae.system import check_device, unicode_path
+from discrete_vae.samplers.gibbs import UsesSolver
+from discrete_vae.samplers.tempering import start_ladder
+from discrete_vae.samplers.trajectory import SETS
+from discrete_vae.system import check_device, check_memory, unicode_path
 from discrete_vae.training.logging import MetricsLogger
-from discrete_vae.training.loop import TrainingResult, run_steps
-from discrete_vae.training.preflight import check_experiment
+from discrete_vae.training.loop import TrainingResult, run_steps, training_step
+from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import KEY, choose_precision
 
 
@@ -49,7 +78,7 @@ def train(
         accept_changed_config: Whether to go on, with a warning, where the run's config.json is not the file that its
             last checkpoint was trained with.
         logger: Where the lines of metrics.jsonl go beside it, for example
-            `discrete_vae.interop.tensorboard.TensorBoardLogger`; closed however training ends.
+            `discrete_vae.training.TensorBoardLogger`; closed however training ends.
 
     Returns:
         How far it came and which checkpoint is the best.
@@ -157,3 +186,245 @@ def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> Indepe
         train_weights=chosen.weights.get("train"),
         weights=chosen.weights.get("valid"),
     )
+
+
+# Before a run: its threads, and the checks of its experiment.
+
+
+SMALLEST_SHARED = 20_000_000
+"""Weights times examples of a batch from which a training step is divided among threads.
+
+Below it, the operations of a step are so short that waking a second thread takes what it gains.
+"""
+
+
+@contextmanager
+def training_threads(config: ExperimentConfig, environment: dict[str, Any]) -> Iterator[None]:
+    """Within the block, torch has the number of threads of the run, of which an environment.json may tell.
+
+    A small model trains on one thread. A resumed run goes on with the number that it began with, since sums round
+    differently for another one. ``OMP_NUM_THREADS`` is the user's word and goes before both.
+    """
+    own = chosen = torch.get_num_threads()
+    begun = environment.get("platform", {}).get("torch_threads")
+    if "OMP_NUM_THREADS" not in os.environ:
+        if begun is not None:
+            chosen = min(begun, own)
+        elif own > 1 and count_weights(config.model) * config.training.batch_size < SMALLEST_SHARED:
+            chosen = 1
+    if begun is not None and begun != chosen:
+        threads = f"{begun} thread{'s' * (begun != 1)}"
+        text = f"The run began with {threads} and goes on with {chosen}: the same up to rounding, not bit for bit."
+        print(text, file=sys.stderr)
+    torch.set_num_threads(chosen)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(own)
+
+
+# Least bytes. A parameter has its value, its gradient and two moments of Adam, and may have its average.
+_PER_PARAMETER, _PER_AVERAGE = 16, 4
+_PER_SPIN = 16  # while chains are made
+
+
+def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
+    """Check that an experiment can be run on its data, before anything large is made; returns the steps of the run.
+
+    Networks are counted without being made, on torch's meta device.
+    """
+    check_gradients_are_recorded("train")
+    if dataset.num_features != config.model.num_values:
+        rule = f"must have the data's {dataset.num_features} values"
+        repair = "Leave it out, or use the data that the model was made for."
+        name = "model.num_features" if config.model.event_shape is None else "model.event_shape"
+        raise InvalidInputError(name, rule, config.model.num_values, repair)
+    check_compatible(config.model, dataset)
+    num_examples = config.evaluation.num_examples
+    if num_examples is not None and num_examples > len(dataset.test):
+        rule = f"must be at most the {len(dataset.test)} test examples"
+        raise InvalidInputError("evaluation.num_examples", rule, num_examples, "Leave it out for all.")
+    # two chains of one unit: what the chains' settings have to obey does not depend on their number
+    few = config.training.sampler.model_copy(update={"num_chains": 2})
+    sampler = instantiate(few, energy=FactorialBernoulli(1), seed=config.seed)
+    check_model_memory(
+        config.model,
+        _PER_PARAMETER + (_PER_AVERAGE if config.training.averaging.decay > 0 else 0),
+        "for weights, gradients and Adam",
+        gradient=config.training.gradient,
+    )
+    _check_chains_memory(config)
+    if isinstance(sampler, UsesSolver):
+        prior = instantiate(config.model.prior)
+        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
+    _check_divisible(config)
+    _check_classes(config, dataset)
+    chosen = training_subset(dataset, config.training)
+    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
+    return config.training.num_epochs * batches.steps_per_epoch
+
+
+def _check_classes(config: ExperimentConfig, dataset: DataSplits) -> None:
+    """Check the labels of a model with classes, and that nothing is asked for that it does not have."""
+    training, num_classes = config.training, config.model.num_classes
+    if not num_classes:
+        return
+    check_labels(dataset.labels.get("train"), len(dataset.train), num_classes, like=torch.empty(0))
+    for name, value, needed in (
+        ("num_importance_samples", training.num_importance_samples, 1),
+        ("gradient", training.gradient.kind, "reparameterized"),
+        ("independent_start", training.independent_start, False),
+        ("num_examples", training.num_examples, None),
+    ):
+        if value != needed:
+            wanted = str(needed).lower()
+            rule, repair = f"must be {wanted} for a model with classes", f"Set it to {wanted}."
+            raise InvalidInputError(f"training.{name}", rule, value, repair)
+
+
+def _check_chains_memory(config: ExperimentConfig) -> None:
+    units, sampler = config.model.prior.num_units, config.training.sampler
+    states = 1
+    if isinstance(sampler, ParallelTemperingConfig):
+        states = len(sampler.inverse_temperatures or start_ladder())
+    elif isinstance(sampler, TrajectoryTemperingConfig):
+        states = 1 + SETS
+    for argument, count in (
+        ("training.sampler.num_chains", states * sampler.num_chains),
+        ("evaluation.num_annealed_chains", config.evaluation.num_annealed_chains),
+    ):
+        check_memory(argument, _PER_SPIN * units * count, "Use fewer chains, or fewer units of the prior.")
+
+
+def _check_divisible(config: ExperimentConfig) -> None:
+    """Check that the processes can have equal shares of a step."""
+    number, training = world_size(), config.training
+    if number == 1:
+        return
+    sampler = training.sampler
+    if not isinstance(sampler, BlockGibbsConfig):
+        rule = f"must be 'block-gibbs' with {number} processes, among which its chains are divided"
+        repair = "Leave it out, or train in one process."
+        raise InvalidInputError("training.sampler", rule, repr(sampler.kind), repair)
+    for name, size in (("batch_size", training.batch_size), ("sampler.num_chains", sampler.num_chains)):
+        if size % number:
+            rule = f"must be a multiple of the {number} processes"
+            repair = f"Give {max(size // number, 1) * number}, or start another number of processes."
+            raise InvalidInputError(f"training.{name}", rule, size, repair)
+
+
+# Sizes, parameters, memory and the time of a step.
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """A network, or a tensor that belongs to none."""
+
+    part: str  # the part of the model: prior, posterior, hierarchy.prior, hierarchy.posterior, likelihood
+    name: str  # its dotted name
+    shape: str  # widths from input to output, or the tensor's shape
+    count: int  # its parameters
+
+
+def parameter_rows(model: nn.Module) -> list[ParameterRow]:
+    """The rows of a model; each parameter is counted in exactly one of them."""
+    networks = {name: module for name, module in model.named_modules() if isinstance(module, MLP)}
+    rows: dict[str, ParameterRow] = {}
+    for name, parameter in model.named_parameters():
+        owner = next((network for network in networks if name.startswith(f"{network}.")), name)
+        if owner in rows:
+            continue
+        if (network := networks.get(owner)) is not None:
+            widths = [layer.out_features for layer in network.modules() if isinstance(layer, ConcatLinear)]
+            shape = " -> ".join([" + ".join(map(str, network.input_sizes)), *map(str, widths)])
+            count = sum(each.numel() for each in network.parameters())
+        else:
+            shape, count = " x ".join(map(str, parameter.shape)) or "scalar", parameter.numel()
+        first, second = name.split(".")[:2]
+        part = f"{first}.{second}" if first == "hierarchy" else first
+        rows[owner] = ParameterRow(part, owner, shape, count)
+    return list(rows.values())
+
+
+TIMED_STEPS = 3
+
+
+@dataclass(frozen=True)
+class ExperimentDescription:
+    """Sizes, parameters, memory and pace of an experiment."""
+
+    num_examples: tuple[int, int]  # examples that training and validation see
+    num_steps: int  # steps of the whole run
+    steps_per_epoch: int  # steps of an epoch
+    num_chains: int
+    num_units: int
+    num_groups: int
+    num_layers: int  # continuous layers
+    units_per_layer: int
+    decoder_size: int  # values that the decoder reads
+    parameters: tuple[ParameterRow, ...]  # the model's networks and tensors
+    weight_bytes: int  # memory of weights, gradients and Adam
+    data_bytes: int  # memory of the data
+    peak_bytes: int | None  # most that the process, or the CUDA device, has taken; None where it is not told
+    seconds_per_step: float  # the shortest time of a few real steps
+
+
+def describe_experiment(
+    config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
+) -> ExperimentDescription:
+    """Build the model of an experiment and take a few steps; nothing is written."""
+    where, num_steps = check_device(device), check_experiment(config, dataset)
+    chosen = training_subset(dataset, config.training)
+    batches = TrainingBatches(
+        chosen,
+        config.training.batch_size,
+        seed=config.seed,
+        device=where,
+        num_classes=config.model.num_classes,
+    )
+    state = TrainingState.initial(
+        config, chosen.train, condition=chosen.conditions.get("train"), device=where
+    )
+    model, parts = state.model, [getattr(dataset, part) for part in PARTS]
+    seconds = math.inf
+    for step in range(TIMED_STEPS):
+        start = time.perf_counter()
+        training_step(
+            state,
+            config,
+            batches.batch(step),
+            0.0,
+            0.0,
+            condition=batches.condition(step),
+            labels=batches.labels(step),
+        )
+        if where.type == "cuda":
+            torch.cuda.synchronize(where)
+        seconds = min(seconds, time.perf_counter() - start)
+        state.step += 1
+    return ExperimentDescription(
+        num_examples=(len(chosen.train), len(chosen.valid)),
+        num_steps=num_steps,
+        steps_per_epoch=batches.steps_per_epoch,
+        num_chains=state.chains.num_chains,
+        num_units=model.prior.num_units,
+        num_groups=model.posterior.num_groups,
+        num_layers=model.hierarchy.num_layers,
+        units_per_layer=model.hierarchy.num_units,
+        decoder_size=model.hierarchy.decoder_size,
+        parameters=tuple(parameter_rows(model)),
+        weight_bytes=_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters()),
+        data_bytes=sum(part.nbytes for part in parts),
+        peak_bytes=_peak_bytes(where),
+        seconds_per_step=seconds,
+    )
+
+
+def _peak_bytes(device: torch.device) -> int | None:
+    if device.type == "cuda":
+        return torch.cuda.max_memory_allocated(device)
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)

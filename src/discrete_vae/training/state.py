@@ -28,14 +28,14 @@ from discrete_vae.distributed import (
 )
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.precision import set_precision
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.nets.weights import OTHER_MODEL, check_like, check_weights, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
+from discrete_vae.runs.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
 from discrete_vae.sparse import Examples
 from discrete_vae.training.step import RecordedStep, choose_precision

@@ -18,9 +18,9 @@ from discrete_vae import (
     load_run,
     train,
 )
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_counts
 

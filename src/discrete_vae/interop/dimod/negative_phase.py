@@ -13,13 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.boltzmann.ising import fit_inverse_temperature
+from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
-from discrete_vae.kernels.gibbs import run_sweeps
-from discrete_vae.kernels.gibbs_torch import fair_coins
+from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits
 from discrete_vae.samplers.moments import check_entry

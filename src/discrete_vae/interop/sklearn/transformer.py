@@ -56,12 +56,12 @@ from discrete_vae.interop.sklearn.reading import (
     has_words,
     weighted_rows,
 )
-from discrete_vae.load import LoadedRun, load_run
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.evaluation_mode import eval_mode
+from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.importance import importance_weighted
 from discrete_vae.own_data import own_experiment_of
 from discrete_vae.rng import generator_of, key_to_seed
+from discrete_vae.runs.load import LoadedRun, load_run
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.training.run import train
 

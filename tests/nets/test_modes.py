@@ -5,9 +5,8 @@ import gc
 import pytest
 import torch
 
-from discrete_vae.nets.folding import folded_networks
 from discrete_vae.nets.mlp import MLP
-from discrete_vae.nets.precision import precision_of_products
+from discrete_vae.nets.modes import folded_networks, precision_of_products
 from discrete_vae.nets.weights import row_products
 
 
@@ -66,7 +65,7 @@ def test_shared_features_are_multiplied_once(monkeypatch):
         return row_products(value, *rest, **settings)
 
     with folded_networks(network):
-        monkeypatch.setattr("discrete_vae.nets.folding.row_products", counted)
+        monkeypatch.setattr("discrete_vae.nets.modes.row_products", counted)
         for _ in range(3):
             network(x, torch.randn(20, 1, 3))
     assert calls.count(x.shape) == 1

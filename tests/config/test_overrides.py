@@ -12,8 +12,7 @@ from rich.console import Console
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import SpikeSlabConfig, instantiate
-from discrete_vae.errors import InvalidInputError
-from discrete_vae.overrides import (
+from discrete_vae.config.overrides import (
     Setting,
     apply_overrides,
     read_value,
@@ -23,6 +22,7 @@ from discrete_vae.overrides import (
     split_overrides,
     swapped_sizes,
 )
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import SIZES, load_experiment, own_data
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory

@@ -6,10 +6,9 @@ import torch
 from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.kernels import gibbs_torch
-from discrete_vae.kernels.gibbs import run_sweeps
+from discrete_vae.kernels import gibbs
+from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms, unit_words
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, TILE, draw_words, start_lanes
-from discrete_vae.kernels.gibbs_torch import fair_coins, philox4x32, uniforms, unit_words
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of
 from tests.oracles.transitions import check_sweeps, check_transitions, sweep_matrix
@@ -128,9 +127,7 @@ MACHINES = {
 
 
 def sweep(energy, **options):
-    return lambda z: run_sweeps(
-        energy, z, 1, key=7, first_sweep=1, kernel=gibbs_torch.run_on_device, **options
-    )
+    return lambda z: run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=gibbs.run_on_device, **options)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -166,7 +163,7 @@ def test_sweeps_of_one_call_are_independent_draws():
     """Two sweeps in one call follow the square of the matrix; the noise of the first sweep used twice would not."""
     rbm = MACHINES["rbm"]()
     matrix = sweep_matrix(rbm)
-    step = lambda z: run_sweeps(rbm, z, 2, key=7, first_sweep=1, kernel=gibbs_torch.run_on_device)  # noqa: E731
+    step = lambda z: run_sweeps(rbm, z, 2, key=7, first_sweep=1, kernel=gibbs.run_on_device)  # noqa: E731
     check_transitions(step, matrix @ matrix, 5, repeats=3000)
 
 
@@ -175,7 +172,7 @@ def test_the_noise_is_keyed():
 
     def run(**key):
         key = {"key": 7, "first_sweep": 1, "first_chain": 0} | key
-        return run_sweeps(rbm, z, 3, kernel=gibbs_torch.run_on_device, **key)
+        return run_sweeps(rbm, z, 3, kernel=gibbs.run_on_device, **key)
 
     torch.manual_seed(0)
     before = torch.get_rng_state()
@@ -197,7 +194,7 @@ def test_a_sweep_of_an_rbm_is_twelve_launches():
     rbm, z = RBM(64, 64), torch.zeros(50, 128)
 
     def operations(num_sweeps):
-        options = {"key": 7, "first_sweep": 1, "kernel": gibbs_torch.run_on_device}
+        options = {"key": 7, "first_sweep": 1, "kernel": gibbs.run_on_device}
         return len(operations_of(lambda: run_sweeps(rbm, z, num_sweeps, **options)))
 
     assert operations(11) - operations(1) <= 10 * 12
