@@ -7,6 +7,7 @@ from discrete_vae import DiscreteVAE, load_dataset, load_experiment, load_run, s
 from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_device, computing_on, in_words
+from tests.refusals import refused_argument
 
 
 @pytest.mark.parametrize("name", ["cpu", "cpu:0", torch.device("cpu")])
@@ -113,9 +114,7 @@ HUGE = 10**12
 )
 def test_a_model_of_absurd_sizes_is_refused_before_it_is_made(part, change):
     config = ModelConfig(num_features=12).model_copy(update=change)
-    with pytest.raises(InvalidInputError) as caught:
-        DiscreteVAE.from_config(config)
-    assert caught.value.argument == part
+    assert refused_argument(DiscreteVAE.from_config, config) == part
 
 
 def test_a_model_that_does_not_fit_is_refused_though_each_of_its_weights_does(monkeypatch):

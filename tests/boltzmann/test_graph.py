@@ -30,6 +30,7 @@ from tests.boltzmann.graphs import (
     rbm_and_its_graph,
     small_graph,
 )
+from tests.refusals import refused_argument
 
 
 @pytest.mark.parametrize("name", SMALL_GRAPHS)
@@ -240,9 +241,7 @@ def test_pairs_keep_their_order_and_orientation():
     ],
 )
 def test_wrong_edges_are_named(name, edges):
-    with pytest.raises(InvalidInputError) as caught:
-        check_edges(3, edges)
-    assert caught.value.argument == name
+    assert refused_argument(check_edges, 3, edges) == name
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

@@ -14,6 +14,7 @@ from discrete_vae.figures.curves import (
     training_curves_table,
 )
 from discrete_vae.figures.style import save_figure
+from tests.refusals import refused_argument
 
 
 def metrics(count=30, *, beta=True, validation=True, kl_continuous=0.0):
@@ -138,9 +139,7 @@ def test_picture_of_training_curves(records, tmp_path, read_picture):
     "records", [[], [{"step": 1, "epoch": 0.5, "validation_elbo": -90.0}], [{"step": 1, "elbo": -90.0}]]
 )
 def test_records_without_their_parts_are_refused(records):
-    with pytest.raises(InvalidInputError) as refused:
-        training_curves_table(records)
-    assert refused.value.argument == "records"
+    assert refused_argument(training_curves_table, records) == "records"
 
 
 @pytest.mark.parametrize(("repeats", "exact"), [(1, 40.006), (3, None), (200, 40.006)])

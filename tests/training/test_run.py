@@ -12,6 +12,7 @@ from discrete_vae.cli import main
 from discrete_vae.config import FileDataConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.run_directory import RunDirectory, sole_writer
+from tests.refusals import refused_argument
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress
 
 
@@ -74,9 +75,7 @@ def test_what_does_not_fit_the_folder_or_the_data_is_refused_and_touches_nothing
         (tmp_path, CONFIG, "run_dir"),
         (notes, CONFIG, "run_dir"),
     ):
-        with pytest.raises(InvalidInputError) as caught:
-            train(folder, config)
-        assert caught.value.argument == argument
+        assert refused_argument(train, folder, config) == argument
         assert everything() == before
 
 
