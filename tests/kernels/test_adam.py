@@ -1,9 +1,6 @@
 """Adam in one pass takes torch's steps, whatever is small, missing, or kept in bfloat16 beside."""
 
 import copy
-import os
-import subprocess
-import sys
 import weakref
 
 import pytest
@@ -13,7 +10,6 @@ from torch import nn
 from discrete_vae.kernels import adam, loops
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.weights import MixedPrecisionWeight
-from tests.processes import ROOT
 
 SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
 TOLERANCE = 4 * 2.0**-24  # of numbers near 1: a few roundings a step
@@ -193,53 +189,3 @@ def test_a_saved_graph_notices_the_step():
     Adam([weight]).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
-
-
-# numba tells functions of one name apart by how many a process has compiled, and code from its cache keeps the number
-# of the process that wrote it. One process compiles other functions first, so that its numbers are ahead. The next one
-# makes another form, whose functions have just these numbers, and then loads the first form.
-SHARED_CACHE = """
-import os, signal, sys
-import torch
-from numba import njit
-from numba.core import config
-from discrete_vae.kernels import adam
-from tests.kernels.test_adam import largest_difference, parameters, take, working_copies
-
-def is_right(num_threads):
-    torch.set_num_threads(num_threads)
-    mine, right = parameters(), parameters()
-    take(adam.Adam(mine, working=working_copies(mine)), 0, torch.bfloat16)
-    take(torch.optim.Adam(right), 0, torch.bfloat16)
-    return largest_difference(mine, right) < 1e-6
-
-def all_right(*numbers_of_threads, compiled_before=0):
-    child = os.fork()
-    if child == 0:
-        signal.alarm(100)
-        for _ in range(compiled_before):
-            njit(lambda: 0)()
-        os._exit(not all(map(is_right, numbers_of_threads)))
-    return os.waitpid(child, 0)[1] == 0
-
-torch.set_num_threads(1)  # threads that are there are not in a fork
-torch.optim.Adam([torch.ones(1, requires_grad=True)])  # the first one loads much, here once for all
-adam.SMALLEST_SHARED = 0
-for planted in (False, True):
-    config.CACHE_DIR = f"{sys.argv[1]}/{planted}"
-    if planted:
-        adam.named = lambda function, key: function
-    adam.update = adam.ChunkLoop(adam._make, prepare=adam._prepare)
-    assert all_right(1, compiled_before=2)
-    assert all_right(2, 1) is not planted, planted
-"""
-
-
-@pytest.mark.skipif(not loops.has_parallel_regions(), reason="torch has no OpenMP of GNU's kind here")
-def test_both_forms_are_right_out_of_a_cache_that_another_process_wrote(tmp_path):
-    two_threads = os.environ | {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"}
-    command = [sys.executable, "-c", SHARED_CACHE, str(tmp_path)]
-    done = subprocess.run(
-        command, env=two_threads, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False
-    )
-    assert done.returncode == 0, done.stderr
