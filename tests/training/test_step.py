@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
@@ -260,21 +259,6 @@ def test_a_step_needs_gradients(block):
     with block(), pytest.raises(InvalidInputError):
         training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
     training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
-
-
-def test_two_threads_record_and_a_third_evaluates():
-    config = config_of("layers")
-    expected = run(config, recorded=False)
-    model = copy.deepcopy(expected[0].model).eval()
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(run, config) for _ in range(3)]
-        while not all(job.done() for job in jobs):
-            with torch.no_grad():
-                model.elbo(torch.ones(5, 64), log_partition=0.0)
-    for state, values in (job.result() for job in jobs):
-        assert state.recorded.functions.reason is None
-        assert torch.equal(values, expected[1])
-        assert_same(state, expected[0])
 
 
 CONSTANT = {
