@@ -15,7 +15,6 @@ from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.precision import gains_by_bfloat16
-from discrete_vae.overrides import apply_overrides
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory
@@ -23,7 +22,7 @@ from discrete_vae.training import step
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import choose_precision
-from tests.training.tiny import CONFIG
+from tests.training.tiny import CONFIG, changed
 from tests.transformations import SMOOTHINGS
 
 STEPS = 5
@@ -65,9 +64,8 @@ CASES = {
 
 
 def with_settings(settings):
-    base = load_experiment("digits", "smoke")
     settings = settings | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
-    return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
+    return changed(load_experiment("digits", "smoke"), settings)
 
 
 def config_of(case, more=()):
