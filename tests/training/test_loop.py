@@ -40,12 +40,6 @@ def with_model(**parts):
     return CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update=parts)})
 
 
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory):
-    run = start_run(tmp_path_factory.mktemp("unbroken") / "run")
-    return run, train_quietly(run)
-
-
 def test_a_killed_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path):
     """Killed around lines of the log, every fifth, and validations, every seventh."""
     run = start_run(tmp_path / "run")

@@ -70,9 +70,8 @@ def test_all_end_where_the_bound_rises_no_more(folder, said):
     assert best == max(scores, key=scores.__getitem__)
 
 
-def test_it_learns_what_one_process_learns(folder, tmp_path):
-    train(CONFIG, load_dataset("digits"), tmp_path / "alone", progress=QuietProgress())
-    logs = [RunDirectory.open(place).metrics().read() for place in (folder / "unbroken", tmp_path / "alone")]
+def test_it_learns_what_one_process_learns(folder, unbroken):
+    logs = [run.metrics().read() for run in (RunDirectory.open(folder / "unbroken"), unbroken[0])]
     together, alone = ([each["validation_elbo"] for each in log if "validation_elbo" in each] for log in logs)
     assert together != alone
     assert together == pytest.approx(

@@ -139,7 +139,7 @@ def test_averaged_weights_without_their_setting_are_refused():
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory):
+def averaged(tmp_path_factory):
     run = start_run(tmp_path_factory.mktemp("averaged") / "run", AVERAGED)
     train_quietly(run, AVERAGED)
     return run
@@ -161,21 +161,19 @@ def test_the_average_is_the_formula():
         torch.testing.assert_close(value.double(), stacked @ shares / shares.sum(), rtol=1e-5, atol=1e-6)
 
 
-def test_training_goes_on_with_the_raw_weights(unbroken, tmp_path):
+def test_training_goes_on_with_the_raw_weights(averaged, unbroken):
     """The weights that train are those of a run without averages, bit for bit."""
-    plain = start_run(tmp_path / "run")
-    train_quietly(plain)
-    averaged, raw = last_tensors(unbroken), last_tensors(plain)
+    found, raw = last_tensors(averaged), last_tensors(unbroken[0])
     names = [name for name in raw if name.startswith("model/")]
     assert len(names) > 10
     for name in names:
-        assert torch.equal(averaged[name.replace("model/", "raw/")], raw[name])
-    assert not torch.equal(averaged["model/prior.weight"], averaged["raw/prior.weight"])
+        assert torch.equal(found[name.replace("model/", "raw/")], raw[name])
+    assert not torch.equal(found["model/prior.weight"], found["raw/prior.weight"])
 
 
-def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(unbroken):
-    loaded = load_run(unbroken, NUM_STEPS)
-    saved = unbroken.checkpoints().load(NUM_STEPS).tensors
+def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(averaged):
+    loaded = load_run(averaged, NUM_STEPS)
+    saved = averaged.checkpoints().load(NUM_STEPS).tensors
     assert torch.equal(loaded.model.prior.weight, saved["model/prior.weight"])
     log_z = exact_log_partition(loaded.model.prior).value
     found = evaluate_elbo(
@@ -184,7 +182,7 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
         log_partition=log_z,
         seed=key_to_seed(AVERAGED.seed, _VALIDATION_STREAM),
     )
-    records = unbroken.metrics().read()
+    records = averaged.metrics().read()
     assert [r["validation_elbo"] for r in records if "validation_elbo" in r][-1] == pytest.approx(
         found.elbo, abs=1e-9
     )

@@ -11,11 +11,10 @@ from discrete_vae.training.logging import WARM_UP, StepTrace
 from tests.training.tiny import assert_same_run, start_run, stop_after, train_quietly
 
 
-def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(tmp_path):
-    run, plain = start_run(tmp_path / "run"), start_run(tmp_path / "plain")
+def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(unbroken, tmp_path):
+    run = start_run(tmp_path / "run")
     train_quietly(run, trace=StepTrace(run.profile_path, 3))
-    train_quietly(plain)
-    assert_same_run(run, plain)
+    assert_same_run(run, unbroken[0])
     names = [event.get("name") for event in json.loads(run.profile_path.read_text())["traceEvents"]]
     wanted = [f"step {WARM_UP + 1}", f"step {WARM_UP + 2}", f"step {WARM_UP + 3}"]
     assert [name for name in names if str(name).startswith("step ")] == wanted
