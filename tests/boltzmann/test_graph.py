@@ -185,8 +185,7 @@ def test_weights_of_other_edges_are_refused():
         (other.load_state_dict, first),
         (torch.nn.Sequential(other).load_state_dict, module),
     ):
-        with pytest.raises(InvalidInputError, match="^state_dict "):
-            load(machine.state_dict())
+        assert refused_argument(load, machine.state_dict()) == "state_dict"
     turned = GraphBoltzmann(4, [[1, 0], [2, 1]])
     file = io.BytesIO()
     torch.save(randomize(first).state_dict(), file)

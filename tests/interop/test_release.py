@@ -169,8 +169,7 @@ def test_a_disk_that_refuses_leaves_nothing(trained, digits, tmp_path, monkeypat
 
 def test_training_does_not_go_on_with_it(released, digits):
     before = sorted(released[0].path.rglob("*"))
-    with pytest.raises(InvalidInputError, match="run_dir must"):
-        train(CONFIG, digits, released[0], progress=QuietProgress())
+    assert refused_argument(train, CONFIG, digits, released[0], progress=QuietProgress()) == "run_dir"
     assert sorted(released[0].path.rglob("*")) == before
 
 

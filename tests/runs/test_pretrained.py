@@ -269,8 +269,6 @@ def test_folders_of_something_else_are_refused(run, tmp_path):
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     for source in (tmp_path, tmp_path / "none"):
-        with pytest.raises(InvalidInputError, match="^path "):
-            DiscreteVAE.from_pretrained(source)
+        assert refused_argument(DiscreteVAE.from_pretrained, source) == "path"
     for target in (run.path, tmp_path / "file", tmp_path / "loop"):
-        with pytest.raises(InvalidInputError, match="^path "):
-            build().save_pretrained(target)
+        assert refused_argument(build().save_pretrained, target) == "path"
