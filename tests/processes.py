@@ -36,6 +36,51 @@ def start(launch, command):
     ]
 
 
+# Runs programs one after the other, each in a fork of a process that has imported the package and started no thread.
+APART = """
+import os, signal, sys, traceback
+from pathlib import Path
+import discrete_vae.model
+import discrete_vae.kernels.gibbs
+
+for number, code in enumerate(sys.argv[2:]):
+    child = os.fork()
+    if child == 0:
+        written = os.open(Path(sys.argv[1], str(number)), os.O_CREAT | os.O_WRONLY)
+        os.dup2(written, 1)
+        os.dup2(written, 2)
+        signal.alarm(100)
+        status = 1
+        try:
+            exec(code, {"__name__": "__main__"})
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            os._exit(status)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def run_apart(codes, folder, **environment):
+    """Run programs in processes of their own; the exit status of each, and what it wrote, by its name."""
+    command = [sys.executable, "-W", "error", "-c", APART, str(folder), *codes.values()]
+    done = subprocess.run(
+        command,
+        env=os.environ | environment,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    statuses = map(int, done.stdout.split())
+    written = [Path(folder, str(number)).read_text() for number in range(len(codes))]
+    return dict(zip(codes, zip(statuses, written, strict=True), strict=True))
+
+
 def main(module, folder):
     work = importlib.import_module(module).main
     with socket.socket() as free:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import checks
-from discrete_vae.errors import InvalidInputError
+from tests.refusals import refused_argument
 
 REFUSED = [
     *((checks.check_positive_int, (value,), {}) for value in (0, -1, 1.0, True, None, "3")),
@@ -35,9 +35,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("check", "arguments", "keywords"), REFUSED)
 def test_the_argument_is_named(check, arguments, keywords):
-    with pytest.raises(InvalidInputError) as caught:
-        check("x", *arguments, **keywords)
-    assert caught.value.argument == "x"
+    assert refused_argument(check, "x", *arguments, **keywords) == "x"
 
 
 def test_what_fits_is_returned():

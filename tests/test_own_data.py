@@ -6,8 +6,8 @@ import torch
 
 from discrete_vae.config import instantiate
 from discrete_vae.data import rows
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.own_data import own_experiment, read_own_experiment
+from tests.refusals import refused_argument
 
 RANDOM = np.random.default_rng(0)
 VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random((60, 12))}
@@ -70,9 +70,7 @@ def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, reads, k
 )
 def test_settings_that_break_a_rule_are_refused_by_name(tmp_path, overrides, argument):
     np.save(tmp_path / "mine.npy", VALUES["bits"])
-    with pytest.raises(InvalidInputError) as caught:
-        read_own_experiment(tmp_path / "mine.npy", overrides)
-    assert caught.value.argument == argument
+    assert refused_argument(read_own_experiment, tmp_path / "mine.npy", overrides) == argument
 
 
 def test_ignored_columns_are_kept_and_an_index_gives_a_warning(tmp_path):

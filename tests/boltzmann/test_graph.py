@@ -30,6 +30,7 @@ from tests.boltzmann.graphs import (
     rbm_and_its_graph,
     small_graph,
 )
+from tests.refusals import refused_argument
 
 
 @pytest.mark.parametrize("name", SMALL_GRAPHS)
@@ -184,8 +185,7 @@ def test_weights_of_other_edges_are_refused():
         (other.load_state_dict, first),
         (torch.nn.Sequential(other).load_state_dict, module),
     ):
-        with pytest.raises(InvalidInputError, match="^state_dict "):
-            load(machine.state_dict())
+        assert refused_argument(load, machine.state_dict()) == "state_dict"
     turned = GraphBoltzmann(4, [[1, 0], [2, 1]])
     file = io.BytesIO()
     torch.save(randomize(first).state_dict(), file)
@@ -240,9 +240,7 @@ def test_pairs_keep_their_order_and_orientation():
     ],
 )
 def test_wrong_edges_are_named(name, edges):
-    with pytest.raises(InvalidInputError) as caught:
-        check_edges(3, edges)
-    assert caught.value.argument == name
+    assert refused_argument(check_edges, 3, edges) == name
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])

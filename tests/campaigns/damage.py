@@ -72,20 +72,20 @@ def empty(content: bytes, chosen: random.Random) -> bytes:
 def alter_json(content: bytes, chosen: random.Random) -> bytes:
     """Give one value of a JSON object another one, take it out, or bury it."""
     record = json.loads(content)
-    place, key = chosen.choice(list(_places(record)))
-    old, kind = place[key], chosen.random()
-    if kind < 0.15:
-        del place[key]
-    elif kind < 0.25:
-        if chosen.random() < 0.5:
+    while record == json.loads(content):  # what is put there may be what was there: -0 is 0
+        place, key = chosen.choice(list(_places(record)))
+        old, kind = place[key], chosen.random()
+        if kind < 0.15:
+            del place[key]
+        elif kind < 0.2:
             return b"[" * 100_000
-        return re.sub(rb"\d", b"9" * 5000, json.dumps(record).encode(), count=1)
-    elif kind < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):
-        place[key] = chosen.choice([old + 1, -old, old * 10 + 1, str(old), [old]])
-    else:
-        place[key] = chosen.choice(_STRANGE)
-    unchanged = record == json.loads(content)  # -0 is 0
-    return content if unchanged else json.dumps(record, indent=2).encode()
+        elif kind < 0.25:
+            return re.sub(rb"\d", b"9" * 5000, json.dumps(record).encode(), count=1)
+        elif kind < 0.6 and isinstance(old, (int, float)) and not isinstance(old, bool):
+            place[key] = chosen.choice([old + 1, -old, old * 10 + 1, str(old), [old]])
+        else:
+            place[key] = chosen.choice(_STRANGE)
+    return json.dumps(record, indent=2).encode()
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

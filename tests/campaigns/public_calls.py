@@ -20,8 +20,8 @@ from discrete_vae.config import (
     NoHierarchyConfig,
     RBMConfig,
 )
-from discrete_vae.runs.progress import TrainingProgress
 from tests.campaigns.tiny_runs import write_data
+from tests.training.tiny import QuietProgress
 
 # What an argument of a name is wherever it stands; a call names what it is beyond that.
 _OPTIONAL = {"observed", "numbers", "batch_size", "units", "negative_phase"}
@@ -452,22 +452,6 @@ def _of_posterior(prior: Any) -> list[Call]:
     ]
 
 
-class _Quiet(TrainingProgress):
-    """Shows nothing."""
-
-    def __init__(self) -> None:
-        super().__init__(0, 1)
-
-    def advance(self, step: int) -> None:
-        pass
-
-    def show(self, *arguments: Any) -> None:
-        pass
-
-    def note(self, text: str) -> None:
-        pass
-
-
 def _on_disk(folder: Path) -> list[Call]:
     """Experiments, data, training, runs and saved models; a run of two steps and a saved model are made first."""
     data = str(write_data(folder / "data" / "mine.npy"))
@@ -476,11 +460,11 @@ def _on_disk(folder: Path) -> list[Call]:
     changed = {"num_epochs": 2, "validate_every": 1, "num_examples": None, "num_validation_examples": None}
     config = config.model_copy(update={"training": config.training.model_copy(update=changed)})
     run, saved = folder / "run", folder / "saved"
-    dv.train(config, dataset, run, progress=_Quiet())
+    dv.train(config, dataset, run, progress=QuietProgress())
     dv.load_run(run).model.save_pretrained(saved)
 
     def train(**k: Any) -> float | None:
-        return dv.train(**k, run_dir=run, progress=_Quiet()).best_elbo
+        return dv.train(**k, run_dir=run, progress=QuietProgress()).best_elbo
 
     def bias(load: Callable[..., Any]) -> Callable[..., Tensor]:
         return lambda **k: load(**k).model.prior.bias

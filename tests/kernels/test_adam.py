@@ -28,6 +28,11 @@ def gradients(step, dtype=torch.float32):
     return [None if index == 3 and step == 2 else value for index, value in enumerate(found)]
 
 
+def working_copies(parameters):
+    """Of every second one."""
+    return [MixedPrecisionWeight(parameter, torch.bfloat16) for parameter in parameters[::2]]
+
+
 def take(optimizer, step, dtype=torch.float32):
     for group in optimizer.param_groups:
         group["lr"] = 0.01 * 0.7**step
@@ -77,7 +82,7 @@ def test_moments_that_were_rounded_to_bfloat16_would_be_seen():
 
 def test_copies_are_the_masters_rounded_and_gradients_are_read_in_bfloat16():
     mine, right = parameters(), parameters()
-    working = [MixedPrecisionWeight(parameter, torch.bfloat16) for parameter in mine[::2]]
+    working = working_copies(mine)
     one, other = Adam(mine, working=working), torch.optim.Adam(right)
     for step in range(4):
         take(one, step, torch.bfloat16)
@@ -184,9 +189,3 @@ def test_a_saved_graph_notices_the_step():
     Adam([weight]).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
-
-
-def test_functions_that_differ_in_what_they_close_over_have_names_of_their_own():
-    """Code from numba's cache keeps the number of another process, so one name would stand for either."""
-    names = {adam._stretch(bfloat16=bfloat16).py_func.__qualname__ for bfloat16 in (False, True)}
-    assert len(names) == 2

@@ -2,10 +2,10 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from discrete_vae.nets.modes import set_precision
+from tests.refusals import refused_argument
 
 WIDTHS = (4, 6)
 shapes = pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)
@@ -80,9 +80,7 @@ REFUSED = [
 
 @pytest.mark.parametrize(("argument", "call"), REFUSED)
 def test_refusals(argument, call):
-    with pytest.raises(InvalidInputError) as caught:
-        call()
-    assert caught.value.argument == argument
+    assert refused_argument(call) == argument
 
 
 def test_products_in_bfloat16_are_the_same_up_to_rounding():

@@ -27,6 +27,7 @@ from discrete_vae.runs.checkpoints import (
     widened_weights,
     write_checkpoint,
 )
+from tests.refusals import refused_argument
 
 META = {"epoch": 2, "rate": 0.1 + 0.2, "sizes": [1, 2], "none": None}
 
@@ -380,9 +381,7 @@ def test_a_save_that_fails_leaves_the_checkpoints_before_intact(store, monkeypat
     ],
 )
 def test_bad_values_are_refused_and_nothing_is_written(filled, step, tensors, meta, best, argument):
-    with pytest.raises(InvalidInputError) as caught:
-        filled.save(step, tensors, meta, best=best)
-    assert caught.value.argument == argument
+    assert refused_argument(filled.save, step, tensors, meta, best=best) == argument
     assert names(filled) == ["step-10", "step-20", "step-30"]
     assert not filled.best_path.exists()
     with pytest.raises(InvalidInputError, match="keep_last"):

@@ -2,8 +2,9 @@
 
 import errno
 import json
+import os
+import signal
 import subprocess
-import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -135,17 +136,24 @@ def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["written"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.filterwarnings(
+    "ignore::DeprecationWarning"
+)  # of a fork beside threads: this one computes nothing
 def test_a_killed_writer_holds_nothing(tmp_path):
-    code = (
-        "import sys; from pathlib import Path; from discrete_vae.runs.run_directory import sole_writer\n"
-        "with sole_writer(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
-    )
-    command = [sys.executable, "-c", code, str(tmp_path)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout.readline() == b"held\n"
-        with pytest.raises(InvalidInputError, match="run_dir"), sole_writer(tmp_path):
-            pass
-        process.kill()
+    reader, writer = os.pipe()
+    process = os.fork()
+    if process == 0:
+        with sole_writer(tmp_path):
+            os.write(writer, b"held")
+            signal.pause()
+    assert os.read(reader, 4) == b"held"
+    with pytest.raises(InvalidInputError, match="run_dir"), sole_writer(tmp_path):
+        pass
+    os.kill(process, signal.SIGKILL)
+    os.waitpid(process, 0)
+    os.close(reader)
+    os.close(writer)
     (tmp_path / run_directory.LOCK_NAME).touch()  # a file of a killed writer is in nobody's way
     with sole_writer(tmp_path):
         pass

@@ -7,7 +7,6 @@ import torch
 from scipy import special
 
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.samplers import trajectory
 from discrete_vae.samplers.gibbs import pack_bits
@@ -18,6 +17,7 @@ from discrete_vae.testing.reference import ALPHA, check_frequencies
 from tests.boltzmann.graphs import randomize, state_counts
 from tests.log_partition.machines import random_rbm, two_far_modes
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
+from tests.refusals import refused_argument
 
 
 def set_to_(machine, other, share=1.0):
@@ -240,8 +240,7 @@ def test_a_jump_of_the_weights_is_followed_with_a_warning():
 def test_a_machine_out_of_reach_is_an_error_that_leaves_the_chains(monkeypatch):
     monkeypatch.setattr(trajectory, "MAX_SNAPSHOTS", 2)
     chains = TrajectoryTempering(random_rbm(6, 6, 4.0, seed=2), 50, seed=1)
-    with pytest.raises(InvalidInputError, match="^energy"):
-        chains.step(1)
+    assert refused_argument(chains.step, 1) == "energy"
 
 
 @pytest.mark.parametrize("machine", [pair[0] for pair in MACHINES.values()], ids=MACHINES)

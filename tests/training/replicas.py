@@ -21,7 +21,6 @@ from discrete_vae.distributed import (
 from discrete_vae.errors import InvalidInputError, PeerLostError
 from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.run import check_experiment, train
 from discrete_vae.training.state import TrainingState
@@ -67,11 +66,6 @@ def averaged_gradient():
         "chains": gather_shares(state.chains.z),
         "constants": torch.cat([b.flatten() for b in state.model.buffers() if b.is_floating_point()]),
     }
-
-
-def weights(folder, step):
-    checkpoint = RunDirectory.open(folder).checkpoints().load(step)
-    return dict(checkpoint.tensors)
 
 
 def refused(config):

@@ -11,7 +11,6 @@ import torch
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
@@ -24,61 +23,35 @@ from discrete_vae.training.loop import run_steps, validation_score
 from discrete_vae.training.state import ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
-from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, start_run, train_quietly, without_times
+from tests.training.tiny import (
+    CONFIG,
+    NUM_STEPS,
+    QuietProgress,
+    assert_same_run,
+    changed,
+    last_tensors,
+    start_run,
+    stop_after,
+    train_quietly,
+)
 
 
 def with_model(**parts):
     return CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update=parts)})
 
 
-def final_state(run):
-    """Every byte that a further step would depend on."""
-    checkpoint = run.checkpoints().load(NUM_STEPS)
-    raw = {name: value.contiguous().flatten().view(torch.uint8) for name, value in checkpoint.tensors.items()}
-    return raw, checkpoint.meta
-
-
-def assert_same_state(one, other):
-    assert one[0].keys() == other[0].keys()
-    for name, value in one[0].items():
-        assert torch.equal(value, other[0][name]), name
-    assert one[1] == other[1]
-
-
-@pytest.fixture(scope="module")
-def unbroken(tmp_path_factory):
-    run = start_run(tmp_path_factory.mktemp("unbroken") / "run")
-    return run, train_quietly(run)
-
-
-STOPS = [
-    1,
-    6,
-    7,
-    8,
-    13,
-    14,
-    15,
-    35,
-    36,
-]  # around lines of the log, every fifth, and validations, every seventh
-
-
-@pytest.mark.parametrize("stops", [STOPS, [7, 36]], ids=["many stops", "two stops"])
-def test_a_killed_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path, stops):
+def test_a_killed_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path):
+    """Killed around lines of the log, every fifth, and validations, every seventh."""
     run = start_run(tmp_path / "run")
-    for stop in stops:
+    for stop in (1, 6, 7, 8, 13, 14, 15, 35, 36):
         with pytest.raises(KeyboardInterrupt):
             train_quietly(run, stop_at=stop)
     train_quietly(run)
-    assert_same_state(final_state(run), final_state(unbroken[0]))
-    assert run.checkpoints().best() == unbroken[0].checkpoints().best()
-    logs = [without_times(each.metrics().read()) for each in (run, unbroken[0])]
-    assert logs[0] == logs[1]
+    assert_same_run(run, unbroken[0])
 
 
 def test_the_seed_decides_the_weights_and_the_number_of_threads_does_not(unbroken, tmp_path):
-    expected, before = final_state(unbroken[0]), torch.get_num_threads()
+    before = torch.get_num_threads()
     torch.set_num_threads(3 - min(before, 2))
     try:
         for seed in (0, 1):
@@ -86,10 +59,11 @@ def test_the_seed_decides_the_weights_and_the_number_of_threads_does_not(unbroke
             run = start_run(tmp_path / str(seed), config)
             train_quietly(run, config)
             if seed == 0:
-                assert_same_state(final_state(run), expected)
+                assert_same_run(run, unbroken[0])
     finally:
         torch.set_num_threads(before)
-    assert not torch.equal(final_state(run)[0]["model/prior.weight"], expected[0]["model/prior.weight"])
+    other, expected = (last_tensors(each)["model/prior.weight"] for each in (run, unbroken[0]))
+    assert not torch.equal(other, expected)
 
 
 def test_metrics(unbroken):
@@ -134,7 +108,7 @@ def test_a_finished_run_trains_no_further(unbroken):
 
 @pytest.mark.parametrize("term", ["reconstruction", "kl_discrete"])
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
-    config = apply_overrides(CONFIG, [("training.record", ["false"])])
+    config = changed(CONFIG, {"training.record": "false"})
     run, calls = start_run(tmp_path / "run", config), {"count": 0}
     original = BernoulliLikelihood.log_prob
 
@@ -191,7 +165,7 @@ def test_bad_weights_are_not_saved_on_stopping(tmp_path, break_weight):
     break_weight("prior.weight", math.nan, 0)
     run = start_run(tmp_path / "run")
     with pytest.raises(NonFiniteLossError, match=r"prior\.weight"):
-        train_quietly(run, stop=StopAt(1))
+        train_quietly(run, stop=stop_after(1))
     assert run.checkpoints().steps() == ()
 
 
@@ -230,41 +204,27 @@ def test_best_json_names_the_best_checkpoint(unbroken):
     assert best["step"] in unbroken[0].checkpoints().steps()
 
 
-class StopAt:
-    """Says stop after so many questions."""
-
-    def __init__(self, steps):
-        self.left = steps
-
-    def __call__(self):
-        self.left -= 1
-        return self.left < 0
-
-
 def test_stopping_anywhere_changes_nothing(tmp_path):
     config, done = TEMPERED, 0
     unbroken, run = start_run(tmp_path / "unbroken", config), start_run(tmp_path / "run", config)
     whole = train_quietly(unbroken, config)
     for steps in (0, 4, 3, 1, 12):  # ends at 0, 4, 7 (a validation), 8 and 20 (a line of the log)
         done += steps
-        result = train_quietly(run, config, stop=StopAt(steps))
+        result = train_quietly(run, config, stop=stop_after(steps))
         assert result.step == done
         assert (result.best_step, result.best_elbo is None) == ((None, True) if done < 7 else (7, False))
         assert run.checkpoints().steps()[-1:] == ((done,) if done else ())
     end = train_quietly(run, config)
     assert (end.step, end.best_step, end.best_elbo) == (NUM_STEPS, whole.best_step, whole.best_elbo)
-    assert_same_state(final_state(run), final_state(unbroken))
+    assert_same_run(run, unbroken)
     assert run.checkpoints().steps() == unbroken.checkpoints().steps()
-    assert run.best_path.read_bytes() == unbroken.best_path.read_bytes()
-    logs = [without_times(each.metrics().read()) for each in (run, unbroken)]
-    assert logs[0] == logs[1]
 
 
 def waiting(patience, rate, warm_up=0):
     """The tiny run beside a model of independent features, with epochs of warm-up."""
     words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate}
     words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": warm_up}
-    return apply_overrides(CONFIG, [(f"training.{name}", [str(value)]) for name, value in words.items()])
+    return changed(CONFIG, {f"training.{name}": str(value) for name, value in words.items()})
 
 
 def scores(run, name="validation_score"):
@@ -312,9 +272,9 @@ def test_warm_up_and_the_bound_of_beta_may_follow_the_length_of_the_run(tmp_path
         words = {"schedule-unit": unit, "beta-bound.start": 0.5, "beta-bound.slope": slope}
         words |= {"warm-up.epochs": epochs, "warm-up.prior-epochs": epochs}
         given = trained | {f"training.{setting}": str(value) for setting, value in words.items()}
-        config = apply_overrides(CONFIG, [(path, [value]) for path, value in given.items()])
+        config = changed(CONFIG, given)
         run = start_run(tmp_path / name, config)
-        train_quietly(run, config, stop=StopAt(10))
+        train_quietly(run, config, stop=stop_after(10))
         return [line[key] for line in run.metrics().read() if "elbo" in line for key in ("elbo", "beta")]
 
     in_epochs = beginning("epochs", "epoch", 0.6, 0.1)
@@ -357,29 +317,23 @@ def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(u
     whole, run = start_run(tmp_path / "whole", config), start_run(tmp_path / "run", config)
     train_quietly(whole, config)
     for steps in (0, 0, 3, 4, 20):
-        train_quietly(run, config, stop=StopAt(steps))
+        train_quietly(run, config, stop=stop_after(steps))
     train_quietly(run, config)
-    assert_same_state(final_state(run), final_state(whole))
-    assert run.best_path.read_bytes() == whole.best_path.read_bytes()
-    logs = [without_times(each.metrics().read()) for each in (run, whole)]
-    assert logs[0] == logs[1]
-    plain = config.model_copy(
-        update={"training": config.training.model_copy(update={"independent_start": False})}
-    )
+    assert_same_run(run, whole)
+    plain = changed(config, {"training.independent-start": "false"})
     train_quietly(other := start_run(tmp_path / "plain", plain), plain)
-    assert final_state(other)[0].keys() == final_state(whole)[0].keys()
-    assert all(
-        torch.equal(value, final_state(whole)[0][name]) for name, value in final_state(other)[0].items()
-    )
+    tensors, expected = last_tensors(other), last_tensors(whole)
+    assert tensors.keys() == expected.keys()
+    assert all(torch.equal(value, expected[name]) for name, value in tensors.items())
 
 
 def test_missing_lines_of_the_log_are_named(tmp_path):
     run = start_run(tmp_path / "run")
-    train_quietly(run, stop=StopAt(13))  # lines of training figures at 5, 7 and 10
+    train_quietly(run, stop=stop_after(13))  # lines of training figures at 5, 7 and 10
     lines = run.metrics_path.read_text().splitlines(keepends=True)
     run.metrics_path.write_text(lines[0])
     with pytest.warns(UserWarning, match=r"metrics\.jsonl .* 7, 10;"):
-        train_quietly(run, stop=StopAt(17))
+        train_quietly(run, stop=stop_after(17))
     run.metrics_path.unlink()
     with pytest.warns(UserWarning, match=r" 10 .* 5, 7, 10, 14, 15, \.\.\. 30;"):
         assert train_quietly(run).step == NUM_STEPS
@@ -499,7 +453,7 @@ def test_a_run_with_weights_resumes_and_validates_by_them(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run_steps(CONFIG, weighted, resumed, progress=QuietProgress(20))
     run_steps(CONFIG, weighted, resumed, progress=QuietProgress())
-    assert_same_state(final_state(resumed), final_state(unbroken))
+    assert_same_run(resumed, unbroken)
     # validation alone, with and without: the same model and noise
     other = replace(weighted, weights={"train": weighted.weights["train"]})
     plain = start_run(tmp_path / "plain")

@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import torch
 
 import discrete_vae
 from discrete_vae import DiscreteVAE, load_dataset, load_run
@@ -12,17 +11,13 @@ from discrete_vae.cli import main
 from discrete_vae.config import FileDataConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.run_directory import RunDirectory, sole_writer
-from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress
+from tests.refusals import refused_argument
+from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, assert_same_run, stop_after
 
 
 def train(run_dir, config=CONFIG, dataset=None, **more):
     dataset = load_dataset("digits") if dataset is None else dataset
     return discrete_vae.train(config, dataset, run_dir, progress=QuietProgress(), **more)
-
-
-def stop_after(num_steps):
-    asked = iter(range(1000))
-    return lambda: next(asked) >= num_steps
 
 
 @pytest.fixture(scope="module")
@@ -50,11 +45,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(trained, tmp_path):
     environment = (tmp_path / "run/environment.json").read_bytes()
     assert train(RunDirectory(tmp_path / "run")).step == NUM_STEPS
     assert (tmp_path / "run/environment.json").read_bytes() == environment
-    one, other = (
-        RunDirectory(path).checkpoints().load("last").tensors for path in (trained[0], tmp_path / "run")
-    )
-    assert one.keys() == other.keys()
-    assert all(torch.equal(one[name], other[name]) for name in one)
+    assert_same_run(RunDirectory(tmp_path / "run"), RunDirectory(trained[0]))
 
 
 WIDER = CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update={"num_features": 65})})
@@ -74,9 +65,7 @@ def test_what_does_not_fit_the_folder_or_the_data_is_refused_and_touches_nothing
         (tmp_path, CONFIG, "run_dir"),
         (notes, CONFIG, "run_dir"),
     ):
-        with pytest.raises(InvalidInputError) as caught:
-            train(folder, config)
-        assert caught.value.argument == argument
+        assert refused_argument(train, folder, config) == argument
         assert everything() == before
 
 

@@ -13,9 +13,9 @@ from discrete_vae.config import (
     TrainingConfig,
     WarmUpConfig,
 )
-from discrete_vae.config.overrides import apply_overrides
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.training import schedules
+from tests.refusals import refused_argument
+from tests.training.tiny import changed
 
 
 def test_the_papers_warm_up():
@@ -66,12 +66,8 @@ def test_importance_samples_start_after_a_share_of_the_run():
 
 
 def test_importance_samples_of_zeta_may_start_with_the_run():
-    words = [
-        ("model.smoothing", ["ramps"]),
-        ("training.num-importance-samples", ["2"]),
-        ("training.importance-start", ["0"]),
-    ]
-    assert apply_overrides(load_experiment("digits"), words).training.importance_start == 0
+    words = {"model.smoothing": "ramps", "training.importance-start": "0"} | SAMPLES
+    assert changed(load_experiment("digits"), words).training.importance_start == 0
 
 
 SAMPLES = {"training.num-importance-samples": "2"}
@@ -93,9 +89,5 @@ LAYERS = SAMPLES | {"model.hierarchy": "gaussian"}
     ],
 )
 def test_what_does_not_fit_is_refused(settings, argument):
-    with pytest.raises(InvalidInputError) as caught:
-        apply_overrides(
-            load_experiment("digits", size="short"),
-            [(name, value.split()) for name, value in settings.items()],
-        )
-    assert caught.value.argument.rpartition(".")[2] == argument
+    found = refused_argument(changed, load_experiment("digits", size="short"), settings)
+    assert found.rpartition(".")[2] == argument

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.rng import key_to_seed
@@ -22,8 +21,15 @@ from discrete_vae.training.state import (
     decay_weights,
     parameter_groups,
 )
-from tests.training.test_loop import assert_same_state, final_state
-from tests.training.tiny import CONFIG, NUM_STEPS, start_run, train_quietly
+from tests.training.tiny import (
+    CONFIG,
+    NUM_STEPS,
+    assert_same_run,
+    changed,
+    last_tensors,
+    start_run,
+    train_quietly,
+)
 
 TRAIN = torch.full((40, 64), 0.25)
 
@@ -95,8 +101,8 @@ def test_a_restored_state_captures_the_same():
     assert all(torch.equal(again[name], tensors[name]) for name in tensors)
 
 
-AVERAGED = apply_overrides(CONFIG, [("training.averaging.decay", ["0.8"])])
-REPLICAS = [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
+AVERAGED = changed(CONFIG, {"training.averaging.decay": "0.8"})
+REPLICAS = {"training.sampler": "parallel-tempering", "training.sampler.num-chains": "30"}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +123,7 @@ REPLICAS = [("training.sampler", ["parallel-tempering"]), ("training.sampler.num
     ],
 )
 def test_a_forged_state_is_refused_and_changes_nothing(name, value):
-    state = TrainingState.initial(apply_overrides(AVERAGED, REPLICAS), TRAIN)
+    state = TrainingState.initial(changed(AVERAGED, REPLICAS), TRAIN)
     tensors, meta = state.capture()
     before = {key: part.clone() for key, part in tensors.items()}
     assert len(tensors["chains/swap_sum"]) == 13
@@ -133,7 +139,7 @@ def test_averaged_weights_without_their_setting_are_refused():
 
 
 @pytest.fixture(scope="module")
-def unbroken(tmp_path_factory):
+def averaged(tmp_path_factory):
     run = start_run(tmp_path_factory.mktemp("averaged") / "run", AVERAGED)
     train_quietly(run, AVERAGED)
     return run
@@ -155,21 +161,19 @@ def test_the_average_is_the_formula():
         torch.testing.assert_close(value.double(), stacked @ shares / shares.sum(), rtol=1e-5, atol=1e-6)
 
 
-def test_training_goes_on_with_the_raw_weights(unbroken, tmp_path):
+def test_training_goes_on_with_the_raw_weights(averaged, unbroken):
     """The weights that train are those of a run without averages, bit for bit."""
-    plain = start_run(tmp_path / "run")
-    train_quietly(plain)
-    averaged, raw = final_state(unbroken)[0], final_state(plain)[0]
+    found, raw = last_tensors(averaged), last_tensors(unbroken[0])
     names = [name for name in raw if name.startswith("model/")]
     assert len(names) > 10
     for name in names:
-        assert torch.equal(averaged[name.replace("model/", "raw/")], raw[name])
-    assert not torch.equal(averaged["model/prior.weight"], averaged["raw/prior.weight"])
+        assert torch.equal(found[name.replace("model/", "raw/")], raw[name])
+    assert not torch.equal(found["model/prior.weight"], found["raw/prior.weight"])
 
 
-def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(unbroken):
-    loaded = load_run(unbroken, NUM_STEPS)
-    saved = unbroken.checkpoints().load(NUM_STEPS).tensors
+def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own_log_z(averaged):
+    loaded = load_run(averaged, NUM_STEPS)
+    saved = averaged.checkpoints().load(NUM_STEPS).tensors
     assert torch.equal(loaded.model.prior.weight, saved["model/prior.weight"])
     log_z = exact_log_partition(loaded.model.prior).value
     found = evaluate_elbo(
@@ -178,7 +182,7 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
         log_partition=log_z,
         seed=key_to_seed(AVERAGED.seed, _VALIDATION_STREAM),
     )
-    records = unbroken.metrics().read()
+    records = averaged.metrics().read()
     assert [r["validation_elbo"] for r in records if "validation_elbo" in r][-1] == pytest.approx(
         found.elbo, abs=1e-9
     )
@@ -191,28 +195,28 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
     assert logged == exact_log_partition(loaded.model.prior).value
 
 
-LAYERS = apply_overrides(
+LAYERS = changed(
     CONFIG,
-    [
-        ("model.hierarchy", ["gaussian"]),
-        ("model.hierarchy.num-layers", ["2"]),
-        ("model.hierarchy.num-units", ["3"]),
-        ("model.hierarchy.posterior-hidden", ["6"]),
-        ("model.hierarchy.prior-hidden", ["6"]),
-        ("training.warm-up.epochs", ["0"]),
-    ],
+    {
+        "model.hierarchy": "gaussian",
+        "model.hierarchy.num-layers": "2",
+        "model.hierarchy.num-units": "3",
+        "model.hierarchy.posterior-hidden": "6",
+        "model.hierarchy.prior-hidden": "6",
+        "training.warm-up.epochs": "0",
+    },
 )
-ALL = apply_overrides(
+ALL = changed(
     LAYERS,
-    [
-        ("training.optimizer.prior-learning-rate-factor", ["0.25"]),
-        ("training.optimizer.layers-weight-decay", ["0.1"]),
-        ("training.optimizer.decoder-weight-decay", ["0.2"]),
-        ("training.num-importance-samples", ["3"]),
-        ("training.importance-start", ["0.5"]),
-        ("training.averaging.decay", ["0.9"]),
-        ("training.precision", ["bfloat16"]),
-    ],
+    {
+        "training.optimizer.prior-learning-rate-factor": "0.25",
+        "training.optimizer.layers-weight-decay": "0.1",
+        "training.optimizer.decoder-weight-decay": "0.2",
+        "training.num-importance-samples": "3",
+        "training.importance-start": "0.5",
+        "training.averaging.decay": "0.9",
+        "training.precision": "bfloat16",
+    },
 )
 
 
@@ -248,7 +252,7 @@ def one_step(config):
 
 def test_the_decoder_alone_decays():
     """From the same start, with the same noise, a step leaves each of its matrices smaller by step size times decay."""
-    decay = apply_overrides(LAYERS, [("training.optimizer.decoder-weight-decay", ["0.5"])])
+    decay = changed(LAYERS, {"training.optimizer.decoder-weight-decay": "0.5"})
     (start, plain), (_, decayed) = one_step(LAYERS), one_step(decay)
     rate = LAYERS.training.optimizer.learning_rate
     for name, value in start.items():
@@ -299,13 +303,13 @@ def test_a_run_with_every_measure_resumes_bit_for_bit(whole, tmp_path):
         with pytest.raises(KeyboardInterrupt):
             train_quietly(run, ALL, stop_at=stop)
     train_quietly(run, ALL)
-    assert_same_state(final_state(run), final_state(whole))
+    assert_same_run(run, whole)
 
 
 def test_products_and_importance_samples_make_another_run_and_the_latter_begin_in_the_middle(whole, tmp_path):
     runs = {"whole": whole}
     for name, setting in (("num-importance-samples", "1"), ("precision", "float32")):
-        config = apply_overrides(ALL, [(f"training.{name}", [setting])])
+        config = changed(ALL, {f"training.{name}": setting})
         runs[name] = start_run(tmp_path / name, config)
         train_quietly(runs[name], config)
     ends = {name: run.checkpoints().load(NUM_STEPS).tensors for name, run in runs.items()}

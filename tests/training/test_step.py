@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 from torch import nn
 
 from discrete_vae import load_dataset, train
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
@@ -24,7 +22,7 @@ from discrete_vae.training import step
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import choose_precision
-from tests.training.tiny import CONFIG
+from tests.training.tiny import CONFIG, changed
 from tests.transformations import SMOOTHINGS
 
 STEPS = 5
@@ -66,9 +64,8 @@ CASES = {
 
 
 def with_settings(settings):
-    base = load_experiment("digits", "smoke")
     settings = settings | {"training.warm-up.epochs": "0.05", "training.num-epochs": "10"}
-    return apply_overrides(base, [(name, value.split()) for name, value in settings.items()])
+    return changed(load_experiment("digits", "smoke"), settings)
 
 
 def config_of(case, more=()):
@@ -260,21 +257,6 @@ def test_a_step_needs_gradients(block):
     with block(), pytest.raises(InvalidInputError):
         training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
     training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
-
-
-def test_two_threads_record_and_a_third_evaluates():
-    config = config_of("layers")
-    expected = run(config, recorded=False)
-    model = copy.deepcopy(expected[0].model).eval()
-    with ThreadPoolExecutor(4) as pool:
-        jobs = [pool.submit(run, config) for _ in range(3)]
-        while not all(job.done() for job in jobs):
-            with torch.no_grad():
-                model.elbo(torch.ones(5, 64), log_partition=0.0)
-    for state, values in (job.result() for job in jobs):
-        assert state.recorded.functions.reason is None
-        assert torch.equal(values, expected[1])
-        assert_same(state, expected[0])
 
 
 CONSTANT = {

@@ -8,15 +8,13 @@ import torch
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.training import loop
 from discrete_vae.training.logging import WARM_UP, StepTrace
-from tests.training.test_loop import assert_same_state, final_state
-from tests.training.tiny import start_run, train_quietly
+from tests.training.tiny import assert_same_run, start_run, stop_after, train_quietly
 
 
-def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(tmp_path):
-    run, plain = start_run(tmp_path / "run"), start_run(tmp_path / "plain")
+def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(unbroken, tmp_path):
+    run = start_run(tmp_path / "run")
     train_quietly(run, trace=StepTrace(run.profile_path, 3))
-    train_quietly(plain)
-    assert_same_state(final_state(run), final_state(plain))
+    assert_same_run(run, unbroken[0])
     names = [event.get("name") for event in json.loads(run.profile_path.read_text())["traceEvents"]]
     wanted = [f"step {WARM_UP + 1}", f"step {WARM_UP + 2}", f"step {WARM_UP + 3}"]
     assert [name for name in names if str(name).startswith("step ")] == wanted
@@ -27,9 +25,8 @@ def test_a_trace_holds_the_steps_and_their_parts_and_changes_nothing(tmp_path):
 
 def test_a_run_that_stops_on_the_way_leaves_the_steps_that_it_has(tmp_path):
     run = start_run(tmp_path / "run")
-    asked = iter(range(1000))
     trace = StepTrace(run.profile_path, 100)
-    train_quietly(run, trace=trace, stop=lambda: next(asked) >= WARM_UP + 2)
+    train_quietly(run, trace=trace, stop=stop_after(WARM_UP + 2))
     assert trace.recorded == [WARM_UP + 1, WARM_UP + 2]
     assert run.profile_path.is_file()
 

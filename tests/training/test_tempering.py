@@ -1,29 +1,25 @@
 """Training with tempered chains as the negative phase, chosen in the config."""
 
 import pytest
-import torch
 
 from discrete_vae.config import TrajectoryTemperingConfig
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.runs.load import load_run
 from discrete_vae.samplers.trajectory import TrajectoryTempering
-from tests.training.tiny import CONFIG, start_run, train_quietly
+from tests.training.tiny import CONFIG, assert_same_run, changed, start_run, train_quietly
 
-TEMPERED = apply_overrides(
-    CONFIG, [("training.sampler", ["parallel-tempering"]), ("training.sampler.num-chains", ["30"])]
-)
-LED = apply_overrides(
+TEMPERED = changed(CONFIG, {"training.sampler": "parallel-tempering", "training.sampler.num-chains": "30"})
+LED = changed(
     CONFIG,
-    [
-        ("training.sampler", ["trajectory-tempering"]),
-        ("training.sampler.num-chains", ["100"]),
-        ("training.optimizer.learning-rate", ["0.3"]),
-        ("training.optimizer.rate.final-fraction", ["1"]),
-        ("training.num-epochs", ["10"]),
-        ("training.log-every", ["20"]),
-        ("training.validate-every", ["50"]),
-    ],
+    {
+        "training.sampler": "trajectory-tempering",
+        "training.sampler.num-chains": "100",
+        "training.optimizer.learning-rate": "0.3",
+        "training.optimizer.rate.final-fraction": "1",
+        "training.num-epochs": "10",
+        "training.log-every": "20",
+        "training.validate-every": "50",
+    },
 )
 
 NUM_STEPS = 120
@@ -42,11 +38,7 @@ def test_a_resumed_run_equals_an_unbroken_one(whole, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train_quietly(broken, LED, stop_at=70)
     train_quietly(broken, LED)
-    first, second = load_run(whole, "last"), load_run(broken, "last")
-    for one, other in ((first.chains, second.chains), (first.model, second.model)):
-        saved = other.state_dict()
-        for name, value in one.state_dict().items():
-            assert torch.equal(value, saved[name]), name
+    assert_same_run(broken, whole)
 
 
 def test_the_log_has_the_sampler_s_log_z_with_its_error(whole):

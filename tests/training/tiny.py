@@ -1,5 +1,7 @@
 """A run that takes a second: what the tests of training share."""
 
+import torch
+
 from discrete_vae.config import (
     BlockGibbsConfig,
     DigitsConfig,
@@ -11,6 +13,7 @@ from discrete_vae.config import (
     RBMConfig,
     TrainingConfig,
 )
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
@@ -68,6 +71,33 @@ def train_quietly(run, config=CONFIG, stop_at=None, **more):
     return run_steps(config, load_dataset("digits"), run, progress=QuietProgress(stop_at), **more)
 
 
+def changed(config, settings):
+    """A config with other settings, which are words by name."""
+    return apply_overrides(config, [(name, value.split()) for name, value in settings.items()])
+
+
+def stop_after(num_steps):
+    """Says stop after so many steps."""
+    asked = iter(range(num_steps))
+    return lambda: next(asked, None) is None
+
+
 def without_times(records):
     """What a log says of the numbers, which a resumption leaves as they are."""
     return [{name: value for name, value in each.items() if name not in TIME_METRICS} for each in records]
+
+
+def last_tensors(run):
+    return run.checkpoints().load("last").tensors
+
+
+def assert_same_run(run, other):
+    """All that a further step would depend on, byte by byte, the best checkpoint and the log."""
+    one, two = (each.checkpoints().load("last") for each in (run, other))
+    assert one.meta == two.meta
+    assert one.tensors.keys() == two.tensors.keys()
+    for name, value in one.tensors.items():
+        raw = [tensor.contiguous().flatten().view(torch.uint8) for tensor in (value, two.tensors[name])]
+        assert torch.equal(*raw), name
+    assert run.best_path.read_bytes() == other.best_path.read_bytes()
+    assert without_times(run.metrics().read()) == without_times(other.metrics().read())

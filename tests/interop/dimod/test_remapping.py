@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import exact_draws, randomize, state_counts
+from tests.refusals import refused_argument
 
 pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
@@ -200,6 +200,4 @@ class TestPlaces:
     ],
 )
 def test_what_does_not_fit_is_named(call, name):
-    with pytest.raises(InvalidInputError) as caught:
-        call()
-    assert caught.value.argument == name
+    assert refused_argument(call) == name

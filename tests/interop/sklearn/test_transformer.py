@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 import torch
 from joblib import parallel_config
+from joblib.externals.loky import get_reusable_executor
 from sklearn.base import clone
 from sklearn.cluster import KMeans
 from sklearn.metrics import adjusted_mutual_info_score
 from sklearn.model_selection import cross_val_score
 
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn import DiscreteVAETransformer
+from tests.refusals import refused_argument
 
 KIND = np.random.default_rng(0).integers(0, 4, 400)
 TINY = {"num_left": 3, "num_right": 3, "hidden": (8,), "num_epochs": 3, "random_state": 0}
@@ -137,9 +138,7 @@ def test_probabilities_of_bits_train_but_have_no_likelihood():
     values = np.random.default_rng(0).random((60, 5))
     coder = DiscreteVAETransformer(likelihood="bernoulli", **TINY).fit(values)
     assert coder.transform(values).shape == (60, 6)
-    with pytest.raises(InvalidInputError) as caught:
-        coder.score_samples(values)
-    assert caught.value.argument == "X"
+    assert refused_argument(coder.score_samples, values) == "X"
 
 
 def test_gaps_are_read_where_fit_saw_some(tiny):
@@ -182,9 +181,7 @@ def test_numpy_numbers_are_numbers():
     ],
 )
 def test_wrong_parameters_are_named(change, name):
-    with pytest.raises(InvalidInputError) as caught:
-        DiscreteVAETransformer(**(TINY | change)).fit(ROWS[:5] * 0.3)
-    assert caught.value.argument == name
+    assert refused_argument(DiscreteVAETransformer(**(TINY | change)).fit, ROWS[:5] * 0.3) == name
 
 
 @pytest.mark.parametrize(
@@ -213,9 +210,11 @@ def test_scores_are_the_same_however_jobs_run():
     threads, scores = torch.get_num_threads(), []
     torch.set_num_threads(1)
     try:
-        for backend in ("sequential", "threading", "loky"):
+        for backend in ("sequential", "threading"):
             with parallel_config(backend, n_jobs=2):
                 scores.append(cross_val_score(coder, ROWS[:100], cv=2))
+        with get_reusable_executor(max_workers=1, env={"OMP_NUM_THREADS": "1"}) as worker:
+            scores.append(worker.submit(cross_val_score, coder, ROWS[:100], cv=2).result())
     finally:
         torch.set_num_threads(threads)
     assert np.isfinite(scores).all()
