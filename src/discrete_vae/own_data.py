@@ -19,7 +19,8 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
 )
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields
-from discrete_vae.data.rows import TableReading, arrays_of_table, binarized, read_own_arrays, splits_of
+from discrete_vae.data.files import TableReading, arrays_of_table, read_own_arrays
+from discrete_vae.data.rows import binarized, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError

@@ -10,8 +10,8 @@ from discrete_vae.config import DigitsConfig, FileDataConfig, GaussianLikelihood
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.datasets import load_dataset, load_digits
+from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import (
-    TableReading,
     labels_of_part,
     load_file,
     read_label_file,

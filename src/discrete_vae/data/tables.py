@@ -22,7 +22,7 @@ from typing import IO, Any
 import numpy as np
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file
+from discrete_vae.data.arrays import check_is_file, reading_errors
 from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cell
 
 
@@ -318,15 +318,11 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     except ImportError:
         repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
         raise InvalidInputError(str(path), "needs pyarrow to be read", "no such library", repair) from None
-    try:
+    with reading_errors(str(path), "Parquet file"):
         # one thread: for many columns the library's threads take longer to start than to read
         table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
         named = zip(map(str, table.column_names), table.columns, strict=True)
         found = [(name, _arrow_values(column)) for name, column in named if not _INDEX.fullmatch(name)]
-    except Exception as error:  # the library raises many kinds on damage
-        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
-        repair = "The file is damaged or of another format: copy or write it again."
-        raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
     besides = [names.index(name) for name in roles.besides if name in names]
