@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 
 from discrete_vae.config import ColumnConfig, FileDataConfig
-from discrete_vae.config.columns import RawColumn
+from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import check_is_file, read_npy, read_npz, shown_key, shown_keys
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
 from discrete_vae.data.tables import (
@@ -30,6 +30,10 @@ WHOLE = "whole"
 
 _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
 _LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
+_WEIGHTS, _CONDITIONS = (
+    {part: (f"{name}_{part}", f"{part}_{name}") for part in _EXAMPLES} | {WHOLE: (name,)}
+    for name in ("weights", "condition")
+)
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
 _FASTA = (".fasta", ".fa", ".faa", ".fna")
 _HDF5 = (".h5", ".hdf5")
@@ -48,8 +52,9 @@ class OwnArrays:
         labels: (example, ...), for keys of examples.
         columns: Names of the features; empty where they have none.
         schema: How a table's columns became numbers; None for values as they stand in the file.
-        besides: Columns of a table that are no features, by name.
-        condition: c of p(x | c), (example, column) float64, and how its columns became numbers; None without one.
+        weights: What messages call them, and weights of the examples, (example,), for keys of examples.
+        conditions: c of p(x | c), (example, column) float64, for all keys of examples; empty without one.
+        condition_schema: How its columns became numbers.
     """
 
     examples: dict[str, np.ndarray | SparseRows]
@@ -57,8 +62,9 @@ class OwnArrays:
     labels: dict[str, np.ndarray] = field(default_factory=dict)
     columns: tuple[str, ...] = ()
     schema: TableSchema | None = None
-    besides: Mapping[str, RawColumn] = field(default_factory=dict)
-    condition: tuple[np.ndarray, TableSchema] | None = None
+    weights: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
+    conditions: Mapping[str, np.ndarray] = field(default_factory=dict)
+    condition_schema: TableSchema | None = None
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -91,6 +97,7 @@ class TableReading:
         columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
         kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
         condition: Names of the columns of c of p(x | c), or their kinds where a model has these.
+        weights: Name of the column of weights.
         layer: Layer of a .h5ad file that holds the values; None is X.
         alphabet: Alphabet of a FASTA file, see `discrete_vae.data.sequences.read_fasta`.
     """
@@ -102,6 +109,7 @@ class TableReading:
     layer: str | None = None
     alphabet: str | None = None
     condition: tuple[str | ColumnConfig, ...] = ()
+    weights: str | None = None
 
     @classmethod
     def of(
@@ -117,6 +125,7 @@ class TableReading:
             ("alphabet", config.alphabet, _FASTA),
             ("weight_column", config.weight_column, (*READERS, ".h5ad")),
             ("condition", config.condition or None, (*READERS, ".h5ad")),
+            ("sequence_weights", config.sequence_weights, _FASTA),
         ):
             if value is not None and ending not in endings:
                 rule = f"needs a {' or '.join(endings[:4])} file"
@@ -133,6 +142,7 @@ class TableReading:
             config.layer,
             config.alphabet,
             tuple(condition) or config.condition,
+            config.weight_column,
         )
 
 
@@ -151,7 +161,16 @@ def _channels_first(found: OwnArrays) -> OwnArrays:
 
 def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArrays:
     """Read a file of arrays or a table, by its ending."""
-    return _channels_first(_read_own_arrays(file, reading or TableReading()))
+    reading = reading or TableReading()
+    found = _read_own_arrays(file, reading)
+    if found.schema is None and reading.kinds:  # of a table all columns have been looked at
+        check_kinds(reading.kinds, () if found.condition_schema is None else found.condition_schema.names)
+    if reading.condition and not found.conditions:
+        names = [each if isinstance(each, str) else each.name for each in reading.condition]
+        rule = f"must hold the condition of its examples, {shown_names(names)}"
+        repair = "Save it as the array condition of a .npz file, or as columns of a table."
+        raise InvalidInputError(str(file), rule, "none", repair)
+    return _channels_first(found)
 
 
 def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
@@ -168,19 +187,19 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
     if ending == ".h5ad":
         values, labels, columns, besides = formats.read_h5ad(file, roles, layer=reading.layer)
         found = {} if labels is None else {WHOLE: labels}
-        condition = _condition(besides, str(file), reading)
-        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, besides, condition)
+        more = _besides(besides, str(file), reading)
+        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, **more)
     for name in (roles.label, *roles.ignored):
         if name is not None and name not in roles.optional:
             argument = "label_column" if name == roles.label else "ignored_columns"
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
     if ending in _HDF5:
-        return _named_arrays(file, formats.read_h5(file))
+        return _named_arrays(file, formats.read_h5(file), reading)
     if ending == ".npz":
         arrays = read_npz(file)
         if not formats.is_sparse(arrays):
-            return _named_arrays(file, arrays)
+            return _named_arrays(file, arrays, reading)
         values = formats.sparse_of(str(file), arrays)
     elif ending == ".npy":
         values = read_npy(file)
@@ -208,7 +227,7 @@ def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays
         reading: How its columns become numbers.
     """
     labels = {} if table.labels is None else {WHOLE: table.labels}
-    condition = _condition(table.besides, name, reading)
+    more = _besides(table.besides, name, reading)
     if reading.columns is not None:
         wanted = [column.name for column in reading.columns]
         found = [table.columns[place] for place in places_of_columns(name, table.names, wanted)]
@@ -221,19 +240,29 @@ def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays
         found = [column for column in table.columns if column.name in schema.names]
     else:
         values, columns, schema = table.numbers(name), table.names, None
-        return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
+        return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, **more)
     with naming(name):
         encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
     values, columns = np.stack(encoded, 1), schema.names
-    return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
+    return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, **more)
+
+
+def _besides(besides: Mapping[str, RawColumn], name: str, reading: TableReading) -> dict[str, Any]:
+    """What `OwnArrays` has beside the features of a table: weights and the condition."""
+    found: dict[str, Any] = {}
+    if reading.weights is not None and reading.weights in besides:
+        weights = f"{name}, column {reading.weights!r},", besides[reading.weights].numbers
+        found["weights"] = {WHOLE: weights}
+    if reading.condition:
+        c, schema = _condition(besides, name, reading)
+        found |= {"conditions": {WHOLE: c}, "condition_schema": schema}
+    return found
 
 
 def _condition(
     besides: Mapping[str, RawColumn], name: str, reading: TableReading
-) -> tuple[np.ndarray, TableSchema] | None:
+) -> tuple[np.ndarray, TableSchema]:
     """The columns of c, (example, column) float64, and how they became numbers."""
-    if not reading.condition:
-        return None
     with naming(name):
         kinds = {column: kind for column, kind in (reading.kinds or {}).items() if column in besides}
         readings = []
@@ -253,29 +282,79 @@ def _condition(
     return np.stack(encoded, 1), schema
 
 
-def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> OwnArrays:
+def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableReading) -> OwnArrays:
+    """Examples by part, or of one array, and what is beside them by name: labels, weights and the condition."""
     keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
     if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
-        whole = [key for key in arrays if len(arrays) == 1 or key not in _LABELS[WHOLE]]
+        known = {name for names in (_LABELS, _WEIGHTS, _CONDITIONS) for name in names[WHOLE]}
+        whole = [key for key in arrays if key not in known] or [
+            key for key in arrays if key not in _LABELS[WHOLE]
+        ]
+        whole = whole or ([*arrays] if len(arrays) == 1 else [])
         keys = {WHOLE: whole[0]} if len(whole) == 1 else {}
-    labels = {
-        part: name for part, key in keys.items() for name in _LABELS[part] if name in arrays and name != key
-    }
-    if not keys or {*keys.values(), *labels.values()} != set(arrays):
-        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
-        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one alone."
+    labels, weights, conditions = (
+        {part: name for part, key in keys.items() for name in names[part] if name in arrays and name != key}
+        for names in (_LABELS, _WEIGHTS, _CONDITIONS)
+    )
+    besides = [*labels.items(), *weights.items(), *conditions.items()]
+    if not keys or {*keys.values(), *(name for _, name in besides)} != set(arrays):
+        rule = (
+            "must hold train, valid and test, or train and test, or one array, and besides only labels, weights and "
+            "the condition"
+        )
+        repair = (
+            "Call labels y_train or y, weights weights_train or weights, the condition condition_train or condition; "
+            "rename other arrays, or save one alone."
+        )
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
-    for part, name in labels.items():
+    for part, name in besides:
         num_examples, found = arrays[keys[part]].shape[:1], arrays[name]
         if found.shape[:1] != num_examples or not num_examples:
-            rule = f"must hold a label for each of the {num_examples[0] if num_examples else 0} examples"
+            rule = f"must hold a row for each of the {num_examples[0] if num_examples else 0} examples"
             raise InvalidInputError(named[name], rule, f"shape {found.shape}", "Give one each.")
+    c: dict[str, Any] = {}
+    if conditions:
+        if missing := keys.keys() - conditions.keys():
+            repair = f"Add {' and '.join(_CONDITIONS[part][0] for part in sorted(missing))}."
+            raise InvalidInputError(
+                str(file), "must hold the condition of each part", shown_keys(arrays), repair
+            )
+        of_parts = {part: (named[name], arrays[name]) for part, name in conditions.items()}
+        c = _conditions_of_arrays(of_parts, str(file), reading)
     return OwnArrays(
         {part: arrays[key] for part, key in keys.items()},
         {part: named[key] for part, key in keys.items()},
         {part: arrays[name] for part, name in labels.items()},
+        weights={part: (named[name], arrays[name]) for part, name in weights.items()},
+        **c,
     )
+
+
+def _conditions_of_arrays(
+    given: Mapping[str, tuple[str, np.ndarray]], file: str, reading: TableReading
+) -> dict[str, Any]:
+    """What `OwnArrays` has of conditions in arrays, (example,) or (example, column): columns c, or c0, c1, ..."""
+    parts = {part: array[:, None] if array.ndim == 1 else array for part, (_, array) in given.items()}
+    width = next(iter(parts.values())).shape[-1]
+    wanted = len(reading.condition) or width
+    is_text = any(array.dtype.kind == "U" for array in parts.values())
+    for part, array in parts.items():
+        fits = array.ndim == 2 and array.shape[1] == wanted > 0
+        if not fits or array.dtype.kind not in ("U" if is_text else "buif"):
+            rule = f"must be numbers or words, (example,) or (example, {wanted} column{'s' * (wanted != 1)})"
+            name, received = given[part]
+            repair = "Give the same columns in each part, and those that the run was trained on."
+            raise InvalidInputError(name, rule, f"shape {received.shape} of {received.dtype}", repair)
+    whole = np.concatenate([*parts.values()])
+    single = all(array.ndim == 1 for _, array in given.values())
+    names: list[str | ColumnConfig] = ["c"] if single else [f"c{column}" for column in range(width)]
+    reading = replace(reading, condition=reading.condition or tuple(names))
+    keys = [each if isinstance(each, str) else each.name for each in reading.condition]
+    columns = {key: raw_column(key, whole[:, place]) for place, key in enumerate(keys)}
+    c, schema = _condition(columns, file, reading)
+    ends = np.cumsum([len(array) for array in parts.values()])[:-1]
+    return {"conditions": dict(zip(parts, np.split(c, ends), strict=True)), "condition_schema": schema}
 
 
 def places_of_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:

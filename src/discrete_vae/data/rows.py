@@ -25,6 +25,7 @@ from discrete_vae.config import (
 from discrete_vae.data.arrays import as_float32, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
 from discrete_vae.data.schema import TableSchema
+from discrete_vae.data.sequences import sequence_weights
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -67,10 +68,14 @@ def load_file(
     `discrete_vae.data.sequences.read_fasta`. Files of .mtx and FASTA may be packed, .gz.
 
     A .npz file holds ``train``, ``valid`` and ``test`` (or ``x_train`` and so on), whose order is kept, or only
-    ``train`` and ``test``, or a single array; beside them labels as ``y_train`` or ``train_labels`` and so on, or ``y``
-    or ``labels``. A single array is shuffled and cut: test first, validation next (each fraction of the examples,
-    rounded down), the rest is for training. Where only the validation part is missing, it is cut from the shuffled
-    training part.
+    ``train`` and ``test``, or a single array, which is shuffled and cut: test first, validation next (each fraction of
+    the examples, rounded down), the rest is for training. Where only the validation part is missing, it is cut from the
+    shuffled training part. Beside them it may hold
+
+    - labels, ``y_train`` or ``train_labels`` and so on, or ``y`` or ``labels``: (example, ...);
+    - weights, ``weights_train`` or ``train_weights`` and so on, or ``weights``: (example,), of at least 0;
+    - c of p(x | c), ``condition_train`` or ``train_condition`` and so on, or ``condition``: numbers or words,
+      (example,) for one column, which is called c, or (example, column), which are called c0, c1 and so on.
 
     Args:
         path: The file; ``~`` is the home directory.
@@ -136,30 +141,37 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         description=DatasetDescription(*about),
         labels=labels,
         schema=found.schema,
-        weights=_weights(found, config.weight_column, places),
+        weights=_weights(found, arrays, config.sequence_weights, places),
         conditions=_conditions(found, places),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 
 
+_Places = Mapping[str, tuple[str, np.ndarray | slice]]
+
+
 def _weights(
-    found: OwnArrays, name: str | None, places: Mapping[str, tuple[str, np.ndarray | slice]]
+    found: OwnArrays, arrays: Mapping[str, Any], identity: float | None, places: _Places
 ) -> dict[str, np.ndarray]:
-    """The weights of each part's examples, from the column of that name."""
-    if name is None:
-        return {}
-    column = found.besides[name]
-    weights = check_weights(f"{found.names[WHOLE]}, column {name!r},", column.numbers, len(column.numbers))
-    return {part: weights[rows] for part, (_, rows) in places.items()}
+    """The weights of each part's examples, of the file, or of sequences by their relatives in all of it."""
+    if identity is not None:
+        weights = {WHOLE: sequence_weights(arrays[WHOLE], identity).numpy()}
+    else:
+        weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
+    return {part: weights[key][rows] for part, (key, rows) in places.items() if key in weights}
 
 
-def _conditions(found: OwnArrays, places: Mapping[str, tuple[str, np.ndarray | slice]]) -> dict[str, Tensor]:
+def _conditions(found: OwnArrays, places: _Places) -> dict[str, Tensor]:
     """c of each part's examples."""
-    if found.condition is None:
-        return {}
-    values, schema = found.condition
-    c = torch.from_numpy(as_float32(f"{found.names[WHOLE]}, the condition,", values, schema.names))
-    return {part: c[rows] for part, (_, rows) in places.items()}
+    c = {key: _condition(found, key) for key in found.conditions}
+    return {part: c[key][rows] for part, (key, rows) in places.items() if key in c}
+
+
+def _condition(found: OwnArrays, key: str) -> Tensor:
+    """c of some examples, (example, column) float32."""
+    assert found.condition_schema is not None
+    name = f"{found.names[key]}, the condition,"
+    return torch.from_numpy(as_float32(name, found.conditions[key], found.condition_schema.names))
 
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
@@ -169,9 +181,7 @@ def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -
     return torch.from_numpy(as_float32(name, array, columns))
 
 
-def _split(
-    found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int
-) -> tuple[dict[str, tuple[str, np.ndarray | slice]], str]:
+def _split(found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int) -> tuple[_Places, str]:
     """Array of the file and rows of it for each part, and the split in words."""
     sizes = {key: len(array) for key, array in found.examples.items()}
     places: dict[str, tuple[str, np.ndarray | slice]] = {part: (part, slice(None)) for part in PARTS}
@@ -401,7 +411,7 @@ def read_rows(
             labels=found.labels.get(key),
             binarized=drawn,
             schema=found.schema,
-            condition=None if found.condition is None else torch.from_numpy(found.condition[0]).float(),
+            condition=_condition(found, key) if key in found.conditions else None,
         )
 
 
