@@ -1,5 +1,6 @@
 """The user's own file as a data set, labels beside it, and new examples for a trained model."""
 
+import gzip
 import os
 
 import numpy as np
@@ -142,6 +143,19 @@ def test_a_missing_validation_part_is_cut_from_the_training_part(file, names):
     np.testing.assert_array_equal(labels, rows[:, 0].numpy() / 2)
     assert "test" not in data.labels
     assert data.description.split.startswith("32/8/5")
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "CSV.GZ"])
+def test_weights_and_a_condition_are_read_of_packed_tables(tmp_path, ending):
+    text = "x,w,c\n" + "".join(f"{row}.5,{1 + row % 3},{'ab'[row % 2]}\n" for row in range(40))
+    text = text.replace(",", "\t") if "tsv" in ending else text
+    path = tmp_path / f"mine.{ending}"
+    path.write_bytes(text.encode() if ending == "csv" else gzip.compress(text.encode()))
+    data = load_file(path=path, weight_column="w", condition=("c",))
+    for part in ("train", "valid", "test"):
+        rows = getattr(data, part)[:, 0].numpy() - 0.5
+        np.testing.assert_array_equal(data.weights[part], 1 + rows % 3)
+        np.testing.assert_array_equal(data.conditions[part][:, 0].numpy(), rows % 2)
 
 
 def test_labels_stay_with_their_examples(file):

@@ -119,7 +119,7 @@ class TableReading:
         condition: Sequence[ColumnConfig] = (),
     ) -> Self:
         """The reading that a config asks for."""
-        ending = _ending(config.path)
+        ending = table_ending(config.path) or _ending(config.path)
         for setting, value, endings in (
             ("layer", config.layer, (".h5ad",)),
             ("alphabet", config.alphabet, _FASTA),
