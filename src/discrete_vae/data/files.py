@@ -29,10 +29,10 @@ WHOLE = "whole"
 """Key of examples that are not divided into parts yet."""
 
 _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
-_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
-_WEIGHTS, _CONDITIONS = (
-    {part: (f"{name}_{part}", f"{part}_{name}") for part in _EXAMPLES} | {WHOLE: (name,)}
-    for name in ("weights", "condition")
+_LABELS, _WEIGHTS, _CONDITIONS = (
+    {WHOLE: names}
+    | {part: tuple(key for n in names for key in (f"{n}_{part}", f"{part}_{n}")) for part in _EXAMPLES}
+    for names in (("y", "labels"), ("weights",), ("condition",))
 )
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
 _FASTA = (".fasta", ".fa", ".faa", ".fna")
