@@ -238,7 +238,7 @@ class Likelihood(nn.Module, ABC):
         return parameters
 
     def with_exposure(self, values: Tensor, x: Tensor) -> Tensor:
-        """Values (..., *event) that this law gives for rows x, their exposures, where features are such, those of x."""
+        """Values that this law gives for rows x, (batch, *event), with x's own exposures where features are such."""
         del x
         return values
 
