@@ -109,6 +109,7 @@ UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1
 BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
 FINITE = Domain("must hold finite values", _NO_INFINITY)
 ABOVE_MINUS_ONE = Domain("must hold values above -1", _always("Take the plain scale, or asinh."), 1e-6 - 1)
+POSITIVE = Domain("must hold values above 0", _always("Leave rows without one out."), 1e-30)
 COUNTS = Domain("must hold whole numbers of at least 0", _RAW, 0.0, whole=True)
 
 

@@ -696,6 +696,8 @@ class DiscreteVAE(nn.Module):
                     if draws
                     else likelihood.mode(parameters)
                 )
+            if rows is not None and statistic != "expected":
+                x = likelihood.with_exposure(x, rows[0])
         return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
 
     # The limit of sharp smoothing; saved models.

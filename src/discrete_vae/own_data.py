@@ -19,7 +19,8 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
 )
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields
-from discrete_vae.data.rows import TableReading, arrays_of_table, binarized, read_own_arrays, splits_of
+from discrete_vae.data.files import TableReading, arrays_of_table, read_own_arrays
+from discrete_vae.data.rows import binarized, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError
@@ -108,7 +109,7 @@ def _read(
 ) -> tuple[ExperimentConfig, DataSplits]:
     check_data_dir(data_dir)
     path = user_path("path", file.path)
-    if likelihood is not None and file.kinds is not None:
+    if likelihood is not None and file.kinds is not None and table_ending(path) is not None:
         rule, repair = (
             "must be left out beside --model.likelihood, which holds for all columns",
             "Leave one out.",
@@ -131,8 +132,8 @@ def _read(
     if likelihood is None and path.name.lower().endswith(_COUNTED) and _holds_counts(dataset):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
     config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
-    if found.condition is not None:
-        model = config.model.model_copy(update={"condition": found.condition[1].columns})
+    if found.condition_schema is not None:
+        model = config.model.model_copy(update={"condition": found.condition_schema.columns})
         config = config.model_copy(update={"model": model})
     assert isinstance(config.data, FileDataConfig)
     data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})

@@ -312,6 +312,45 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "'where'" in error
 
 
+def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_path):
+    """Rows that a model makes have the median exposure, rows that it gives back their own."""
+    random, run = np.random.default_rng(0), tmp_path / "run"
+    days = random.integers(1, 99, 81)
+    rows = np.stack([days, random.poisson(2.0 * days), random.poisson(0.1 * days)], 1)
+
+    def write(name, columns, values):
+        np.savetxt(tmp_path / name, values, "%s", ",", header=",".join(columns), comments="")
+        return tmp_path / name
+
+    file = write("own.csv", ["days", "visits", "falls"], rows)
+    kinds = ["--data.kinds", "visits=count:exposure:days,falls=count:exposure:days"]
+    out, _ = done("validate", "--data", file, *kinds, *TINY)
+    assert "visits: count:exposure:days" in out
+    done("train", "--data", file, *kinds, *TINY, "--run-dir", run)
+    turned = write("turned.csv", ["falls", "days", "visits"], rows[:, [2, 0, 1]])
+    done("reconstruct", run, "--data", turned, "--out", tmp_path / "back.csv")
+    assert [int(word) for word in read_columns(tmp_path / "back.csv")["days"]] == days.tolist()
+    done("generate", run, "-n", "5", "--out", tmp_path / "new.csv")
+    assert len(set(read_columns(tmp_path / "new.csv")["days"])) == 1
+    gaps = rows.astype(object)
+    gaps[4, 1] = ""
+    done(
+        "impute",
+        run,
+        "--data",
+        write("gaps.csv", ["days", "visits", "falls"], gaps),
+        "--out",
+        tmp_path / "f.csv",
+    )
+    gaps[6, 0] = ""
+    without = write("without.csv", ["days", "visits", "falls"], gaps)
+    for words in (
+        ["score", run, "--out", tmp_path / "s.csv"],
+        ["train", *kinds, *TINY, "--run-dir", tmp_path / "x"],
+    ):
+        assert "column 'days'" in refused(*words, "--data", without)
+
+
 def test_a_condition_that_a_file_cannot_have_is_refused(refused, file, tmp_path):
     words = ("--data", file("bernoulli"), "--data.condition", "town", *TINY, "--run-dir", tmp_path / "run")
     assert "--data.condition" in refused("train", *words)

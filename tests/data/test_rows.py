@@ -1,5 +1,6 @@
 """The user's own file as a data set, labels beside it, and new examples for a trained model."""
 
+import gzip
 import os
 
 import numpy as np
@@ -10,8 +11,8 @@ from discrete_vae.config import DigitsConfig, FileDataConfig, GaussianLikelihood
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.datasets import load_dataset, load_digits
+from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import (
-    TableReading,
     labels_of_part,
     load_file,
     read_label_file,
@@ -20,6 +21,7 @@ from discrete_vae.data.rows import (
 )
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.own_data import own_experiment
 
 BITS = ModelConfig(num_features=3, prior=RBMConfig())
 REALS = ModelConfig(num_features=3, prior=RBMConfig(), likelihood=GaussianLikelihoodConfig())
@@ -143,6 +145,19 @@ def test_a_missing_validation_part_is_cut_from_the_training_part(file, names):
     assert data.description.split.startswith("32/8/5")
 
 
+@pytest.mark.parametrize("ending", ["csv", "tsv.gz", "CSV.GZ"])
+def test_weights_and_a_condition_are_read_of_packed_tables(tmp_path, ending):
+    text = "x,w,c\n" + "".join(f"{row}.5,{1 + row % 3},{'ab'[row % 2]}\n" for row in range(40))
+    text = text.replace(",", "\t") if "tsv" in ending else text
+    path = tmp_path / f"mine.{ending}"
+    path.write_bytes(text.encode() if ending == "csv" else gzip.compress(text.encode()))
+    data = load_file(path=path, weight_column="w", condition=("c",))
+    for part in ("train", "valid", "test"):
+        rows = getattr(data, part)[:, 0].numpy() - 0.5
+        np.testing.assert_array_equal(data.weights[part], 1 + rows % 3)
+        np.testing.assert_array_equal(data.conditions[part][:, 0].numpy(), rows % 2)
+
+
 def test_labels_stay_with_their_examples(file):
     rows = np.arange(40)
     table = "\n".join(["row,kind,x", *(f"{row},row {row},0.5" for row in rows)])
@@ -158,9 +173,77 @@ def test_labels_stay_with_their_examples(file):
     assert data.event_shape == (2,)
 
 
+@pytest.mark.parametrize("name", ["train", "whole"])
+def test_weights_and_conditions_in_named_arrays_stay_with_their_examples(file, name):
+    rows = np.arange(40.0)
+    town, x = np.where(rows % 3, "Brno", "Lyon"), rows[:, None] * [1.0, 0.5]
+    beside = {"weights": rows % 4, "condition": np.stack([rows / 40, rows % 7], 1), "labels": town}
+    if name == "whole":
+        data = load_file(path=file(x=x, **beside))
+    else:
+        first = {
+            "train": x[:36],
+            **{f"{key}_train": each[:36] for key, each in beside.items() if key != "labels"},
+        }
+        data = load_file(
+            path=file(test=x[36:], condition_test=beside["condition"][36:], y_train=town[:36], **first)
+        )
+        assert data.weights.keys() == {"train", "valid"}
+    seen = []
+    for part in ("train", "valid", "test"):
+        own = getattr(data, part)[:, 0].numpy()
+        np.testing.assert_array_equal(data.conditions[part][:, 0].numpy(), (own / 40).astype(np.float32))
+        if part in data.weights:
+            np.testing.assert_array_equal(data.weights[part], own % 4)
+            assert (own % 4 > 0).all()
+        if part in data.labels:
+            assert data.labels[part].tolist() == town[own.astype(int)].tolist()
+        seen += own.tolist()
+    assert len(seen) == 30 if name == "whole" else len(seen) > 30
+
+
+def test_a_condition_in_an_array_is_read_as_that_of_the_model(file):
+    words = np.array(["b", "a"] * 20)
+    path = file(x=np.arange(120.0).reshape(40, 3), condition=words)
+    config = own_experiment(path, likelihood="gaussian")
+    assert [(each.name, each.kind) for each in config.model.condition] == [("c", "binary")]
+    coded = own_experiment(
+        file(x=bits(40, 3), condition=np.arange(40) % 3), likelihood="bernoulli", kinds="c=category"
+    )
+    assert coded.model.condition[0].kind == "category"
+    model = config.model
+    rows = read_rows(file(x=np.ones((3, 3)), condition=np.array(["a", "b", "b"])), model)
+    assert rows.condition is not None
+    assert rows.condition.tolist() == [[0.0], [1.0], [1.0]]
+    table = file("c,x0,x1,x2\nb,1,2,3\n")
+    assert read_rows(table, model).condition.tolist() == [[1.0]]
+    for wrong, argument in (
+        ({"condition": np.array(["a", "c", "b"])}, "column 'c'"),
+        ({"condition": np.array([["a", "b"]] * 3)}, "array 'condition'"),
+        ({"condition": np.array(["a", "b"])}, "array 'condition'"),
+        ({}, "mine.npz"),
+    ):
+        with pytest.raises(InvalidInputError) as caught:
+            read_rows(file(x=np.ones((3, 3)), **wrong), model)
+        assert argument in caught.value.argument
+
+
 @pytest.mark.parametrize(
     ("content", "settings", "argument"),
     [
+        ({"x": bits(40, 3), "weights": -np.ones(40)}, {}, "array 'weights'"),
+        ({"x": bits(40, 3), "weights": np.full(40, np.nan)}, {}, "array 'weights'"),
+        ({"x": bits(40, 3), "weights": np.ones((40, 1))}, {}, "array 'weights'"),
+        ({"x": bits(40, 3), "weights": np.array(["a"] * 40)}, {}, "array 'weights'"),
+        ({"x": bits(40, 3), "weights": np.ones(39)}, {}, "array 'weights'"),
+        ({"x": bits(40, 3), "condition": np.ones(39)}, {}, "array 'condition'"),
+        ({"x": bits(40, 3), "condition": np.ones(40)}, {}, "column 'c'"),
+        ({"x": bits(40, 3), "condition": np.ones((40, 0))}, {}, "array 'condition'"),
+        ({"x": bits(40, 3), "condition": bits(40, 2, 2)}, {}, "array 'condition'"),
+        ({"train": bits(9, 3), "test": bits(9, 3), "condition_train": np.arange(9)}, {}, "mine.npz"),
+        ({"x": bits(40, 3), "condition": np.arange(40) % 3}, {"kinds": "d=real"}, "kinds"),
+        (bits(40, 3), {"kinds": "c=real"}, "kinds"),
+        (bits(40, 3), {"sequence_weights": 0.8}, "sequence_weights"),
         (bits(40), {}, "mine.npy"),
         (bits(40, 1, 1, 3, 3), {}, "mine.npy"),
         (bits(0, 4), {}, "mine.npy"),

@@ -177,6 +177,21 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
         (lambda: infer_schema({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
         (lambda: infer_schema({"a": [-2.0, 2.0]}, {"a": "real:log1p"}), "column 'a'"),
         (lambda: infer_schema({"a": [0, 2, 5]}, {"a": "count:totals"}), "column 'a'"),
+        (
+            lambda: infer_schema({"a": [0, 2, 5], "e": [1, 2, 3]}, {"a": "count:total:exposure:e"}),
+            "column 'a'",
+        ),
+        (lambda: infer_schema({"a": [0, 2, 5]}, {"a": "count:exposure:"}), "column 'a'"),
+        (lambda: infer_schema({"a": [0, 2, 5]}, {"a": "count:exposure:a"}), "column 'a'"),
+        (lambda: infer_schema({"a": [0, 2, 5]}, {"a": "count:exposure:e"}), "exposure"),
+        (lambda: infer_schema({"a": [0, 2], "e": [1, None]}, {"a": "count:exposure:e"}), "column 'e'"),
+        (lambda: infer_schema({"a": [0, 2], "e": [1, 0]}, {"a": "count:exposure:e"}), "column 'e'"),
+        (lambda: infer_schema({"a": [0, 2], "e": ["x", 1]}, {"a": "count:exposure:e"}), "column 'e'"),
+        (lambda: infer_schema({"a": [0, 2], "e": [1, 2]}, {"e": "exposure"}), "kind of column 'e'"),
+        (
+            lambda: infer_schema({"a": [0, 2], "e": [1, 2]}, {"a": "count:exposure:e", "e": "real"}),
+            "kind of column 'e'",
+        ),
         (lambda: infer_schema(mixed()).encode({"age": [1.0]}), "table"),
         (
             lambda: infer_schema(mixed()).encode(mixed() | {"city": np.full(60, "Rom", object)}),
@@ -212,8 +227,20 @@ def test_counts_as_the_user_says(kind, exposure, zero_inflated):
     )
 
 
+def test_an_exposure_is_a_column_that_counts_name():
+    table = {"visits": [0, 3, 8, 1], "falls": [0, 1, 1, 0], "days:all": [1.5, 2.5, 0.5, 30]}
+    kinds = {"visits": "count:exposure:days:all", "falls": "count:zero-inflated:exposure:days:all"}
+    schema = infer_schema(table, kinds)
+    assert [column.kind for column in schema.columns] == ["count", "count", "exposure"]
+    assert [column.addition for column in schema.columns[:2]] == [kind[6:] for kind in kinds.values()]
+    assert schema.readings[2].hint == ""
+    assert infer_schema(table, kinds | {"days:all": "exposure"}).columns == schema.columns
+    np.testing.assert_array_equal(schema.decode(schema.encode(table))["days:all"], table["days:all"])
+
+
 def test_the_schema_survives_a_file():
-    schema = infer_schema(mixed())
+    days = {"days": np.arange(1.0, 61.0)}
+    schema = infer_schema(mixed() | days, {"visits": "count:exposure:days"})
     config = ModelConfig(
         num_features=len(schema.columns), likelihood=TableLikelihoodConfig(columns=schema.columns)
     )

@@ -74,6 +74,26 @@ def test_a_file_of_sequences_is_a_data_set(fasta):
     assert dataset.summaries["train"].num_missing > 0
 
 
+def test_sequences_are_weighed_by_their_relatives_in_the_whole_file(fasta):
+    """Copies weigh as much together as a sequence alone, whichever parts they fall into."""
+    random = np.random.default_rng(0)
+    letters = np.array(list("ACGT"))[random.integers(0, 4, (30, 12))]
+    letters = letters[np.minimum(np.arange(60), 29)]  # the last is there 31 times
+    path = fasta("".join(f">{number}\n{''.join(row)}\n" for number, row in enumerate(letters)))
+    plain = load_file(path=path, alphabet="dna")
+    dataset = load_file(path=path, alphabet="dna", sequence_weights=1.0)
+    assert not plain.weights
+    last = torch.tensor(["ACGT".index(letter) + 1.0 for letter in letters[-1]])
+    for part in ("train", "valid", "test"):
+        rows = getattr(dataset, part)
+        assert torch.equal(rows, getattr(plain, part))
+        wanted = np.where((rows == last).all(1), 1 / 31, 1)
+        np.testing.assert_allclose(dataset.weights[part], wanted)
+    with pytest.raises(InvalidInputError) as caught:
+        load_file(path=path, alphabet="dna", sequence_weights=1.5)
+    assert "sequence_weights" in caught.value.argument
+
+
 @pytest.mark.parametrize("identity", [0.3, 0.8, 1.0])
 def test_weights_count_neighbors_as_two_loops_do(identity):
     random = np.random.default_rng(1)

@@ -11,7 +11,8 @@ from scipy.io import mmwrite
 from discrete_vae import load_run, train
 from discrete_vae.cli import main
 from discrete_vae.config import CategoricalLikelihoodConfig, GaussianLikelihoodConfig, instantiate
-from discrete_vae.data.rows import TableReading, load_file, read_rows, rows_of_part
+from discrete_vae.data.files import TableReading
+from discrete_vae.data.rows import load_file, read_rows, rows_of_part
 from discrete_vae.data.splits import PARTS, summarize
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation import independent_features

@@ -409,3 +409,21 @@ def test_pandas_reads_the_same(tmp_path, pandas, seed):
             words = np.array([*column.words, None], object)[column.codes]
             given = [word for word in words if word is not None or len(wanted.columns) > 1]
             assert given == [None if each != each else each for each in found]
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_bar_moves_on_a_terminal_alone_while_a_large_file_is_read(tmp_path, monkeypatch):
+    rows = [f"{number},{'x' * 100_000}" for number in range(350)]
+    for name, content, is_large in (
+        ("x.csv", "\n".join(["a,b", *rows]), True),
+        ("y.csv", "a,b\n1,2\n", False),
+    ):
+        (tmp_path / name).write_text(content)
+        for screen in (Terminal(), io.StringIO()):
+            monkeypatch.setattr(sys, "stderr", screen)
+            assert read_table(tmp_path / name).names == ("a", "b")
+            assert bool(screen.getvalue()) == (is_large and screen.isatty())

@@ -2,8 +2,10 @@
 
 import copy
 
+import numpy as np
 import pytest
 import torch
+from scipy.stats import nbinom
 
 from discrete_vae import DiscreteVAE, exact_log_partition
 from discrete_vae.config import (
@@ -11,6 +13,7 @@ from discrete_vae.config import (
     CategoryColumnConfig,
     ConstantColumnConfig,
     CountColumnConfig,
+    ExposureColumnConfig,
     HierarchicalPosteriorConfig,
     ModelConfig,
     OrdinalColumnConfig,
@@ -351,3 +354,131 @@ def test_counts_have_the_exposure_of_their_own_columns():
     torch.testing.assert_close(got, want)
     assert not table.has_exposure or got[2] == 0
     assert not TableLikelihood((NUMBER,), COLUMNS).has_exposure
+
+
+# Counts whose exposure is a column.
+
+EXPOSED = (
+    CountColumnConfig(name="visits", exposure_column="days"),
+    RealColumnConfig(name="age"),
+    CountColumnConfig(name="falls", exposure_column="days", zero_inflated=True),
+    CountColumnConfig(name="calls", exposure_column="days"),
+    ExposureColumnConfig(name="days"),
+)
+
+
+def exposed_rows(number, seed=0):
+    """Counts at rates 2 and 0.5 per unit, zero-inflated ones at 1, over exposures from 0.2 to 12."""
+    generator = torch.Generator().manual_seed(seed)
+    days = (0.2 + 11.8 * torch.rand(number, generator=generator)).round(decimals=2)
+    visits, falls, calls = (torch.poisson(rate * days, generator=generator) for rate in (2.0, 1.0, 0.5))
+    falls[torch.rand(number, generator=generator) < 0.4] = 0
+    return torch.stack([visits, torch.randn(number, generator=generator), falls, calls, days], 1)
+
+
+@pytest.fixture
+def exposed():
+    likelihood = TableLikelihood((5,), EXPOSED)
+    likelihood.start = likelihood.initialize_(exposed_rows(4000)).detach()
+    return likelihood
+
+
+def count_law(likelihood, parameters, days):
+    """log p(count) of the columns visits and calls by SciPy, a function of the count; (column, row) laws."""
+    own = likelihood.kinds[1]
+    mean = (own.log_start + parameters[:, 1:3]).exp() * (days / likelihood.kinds[0].reference)[:, None]
+    size = own.log_size.exp().double().detach().numpy()
+    mean = mean.double().detach().numpy()
+    return lambda x: nbinom.logpmf(x, size, size / (size + mean))
+
+
+def test_an_exposure_multiplies_means_and_has_no_density(exposed):
+    """Against the negative binomial of SciPy, at each exposure summing to 1 over the counts."""
+    x, parameters = exposed_rows(6, seed=1), outputs(exposed, 6)
+    assert exposed.kinds[1].num_features == 2
+    law = count_law(exposed, parameters, x[:, 4])
+    terms = exposed.feature_log_prob(exposed.at_exposure(parameters, x), x)
+    np.testing.assert_allclose(terms[:, [0, 3]].detach(), law(x[:, [0, 3]].numpy()), rtol=1e-4)
+    assert not terms[:, 4].any()
+    torch.testing.assert_close(exposed.log_prob(parameters, x), terms.sum(1))
+    counts = torch.arange(4000.0)
+    for column in (0, 2, 3):
+        every = x[:1].repeat(len(counts), 1)
+        every[:, column] = counts
+        seen = torch.zeros_like(every, dtype=torch.bool)
+        seen[:, [column, 4]] = True
+        with torch.no_grad():
+            total = exposed.log_prob(parameters[:1].expand(len(counts), -1), every, seen).exp().sum()
+        assert float(total) == pytest.approx(1, abs=1e-4)
+
+
+def test_rates_are_those_of_the_data_and_a_shuffled_exposure_is_worse(exposed):
+    """Of Poisson counts the rate of highest likelihood is sum x / sum e; the reference is the median exposure."""
+    x = exposed_rows(4000)
+    rates = x[:, [0, 3]].sum(0) / x[:, 4].sum()
+    reference = x[:, 4].median()
+    torch.testing.assert_close(exposed.kinds[1].log_start.exp(), rates * reference)
+    start = exposed.start.expand(len(x), -1)
+    drawn = exposed.sample(start[:1])
+    assert drawn[0, 4] == reference
+    right = exposed.log_prob(start, x)
+    poisson = torch.distributions.Poisson(rates * x[:, 4:]).log_prob(x[:, [0, 3]]).mean(0)
+    terms = exposed.feature_log_prob(exposed.at_exposure(start, x), x)[:, [0, 3]].mean(0)
+    torch.testing.assert_close(terms, poisson, atol=2e-3, rtol=0)
+    shuffled = x.clone()
+    shuffled[:, 4] = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(2)), 4]
+    assert exposed.log_prob(start, shuffled).mean() < right.mean() - 1
+
+
+def test_a_table_with_an_exposure_is_a_likelihood(exposed):
+    x, parameters = exposed_rows(4, seed=3), outputs(exposed, 4)
+    contracts.check_exposure(copy.deepcopy(exposed).double(), parameters.double(), x.double())
+    contracts.check_interface(exposed, parameters, x)
+    contracts.check_initialization(TableLikelihood((5,), EXPOSED), exposed_rows(50))
+    contracts.check_gradients(copy.deepcopy(exposed).double(), parameters.double(), x.double())
+
+
+def test_a_model_given_the_exposure_against_enumeration():
+    torch.manual_seed(0)
+    config = ModelConfig(
+        num_features=5,
+        missing=True,
+        prior=RBMConfig(num_left=3, num_right=3),
+        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(8,)),
+        likelihood=TableLikelihoodConfig(columns=EXPOSED),
+    )
+    model = DiscreteVAE.from_config(ModelConfig.from_json(config.model_dump_json()))
+    model.initialize_(exposed_rows(300))
+    with torch.no_grad():
+        for parameter in model.decoder.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    sharp, x = model.eval().discretized(), exposed_rows(4, seed=5)
+    x[:, 1:3] = torch.nan
+    states, log_z = all_states(6).float(), exact_log_partition(model.prior).value
+    with torch.no_grad():
+        parameters, log_prior = sharp.parameters_of(states), -sharp.prior.compute_energy(states) - log_z
+        exact = []
+        for row in x:
+            law = count_law(model.likelihood, parameters, row[4].expand(64))
+            joint = torch.from_numpy(law(row[[0, 3]].numpy())).sum(1) + log_prior
+            exact.append(joint.logsumexp(0))
+        found = sharp.log_likelihood(
+            x, num_samples=20_000, log_partition=log_z, generator=torch.Generator().manual_seed(6)
+        )
+    assert (found.value - torch.stack(exact)).abs().max() < 0.05
+    back = model.reconstruct(x.nan_to_num(1.0), seed=0)
+    assert torch.equal(back[:, 4], x[:, 4])
+    for wrong, mask in ((torch.nan, None), (0.0, None), (1.0, False)):
+        bad = x.nan_to_num(1.0)
+        bad[1, 4] = wrong
+        observed = None if mask is None else torch.ones_like(bad, dtype=torch.bool)
+        if observed is not None:
+            observed[1, 4] = False
+        with pytest.raises(InvalidInputError, match="^x must"):
+            model.elbo(bad, observed=observed)
+
+
+@pytest.mark.parametrize("columns", [EXPOSED[:4], EXPOSED[1:2] + EXPOSED[4:]])
+def test_an_exposure_without_its_column_or_counts_is_named(columns):
+    with pytest.raises(InvalidInputError, match="'days'"):
+        TableLikelihood((len(columns),), columns)

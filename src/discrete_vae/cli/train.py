@@ -285,6 +285,10 @@ def _headline(
         lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
     if dataset.schema is not None:
         lines += _kinds_of_columns(dataset.schema)
+    if config.model.condition:
+        lines.append(
+            f"The model is one of p(x | {', '.join(column.name for column in config.model.condition)})."
+        )
     train, *others = dataset.summaries.values()
     values = sum(others, train)
     if values.num_missing:

@@ -167,7 +167,7 @@ class TrainedRun:
     def text_format(self) -> TextFormat:
         """How tables of the run are written."""
         from discrete_vae.config import FileDataConfig
-        from discrete_vae.data.rows import TableReading
+        from discrete_vae.data.files import TableReading
 
         data = self.loaded.config.data
         return TableReading.of(data).form if isinstance(data, FileDataConfig) else TableReading().form

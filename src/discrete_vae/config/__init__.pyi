@@ -8,6 +8,7 @@ from .columns import CategoryColumnConfig as CategoryColumnConfig
 from .columns import ColumnConfig as ColumnConfig
 from .columns import ConstantColumnConfig as ConstantColumnConfig
 from .columns import CountColumnConfig as CountColumnConfig
+from .columns import ExposureColumnConfig as ExposureColumnConfig
 from .columns import OrdinalColumnConfig as OrdinalColumnConfig
 from .columns import RealColumnConfig as RealColumnConfig
 from .data import Caltech101SilhouettesConfig as Caltech101SilhouettesConfig

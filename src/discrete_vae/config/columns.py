@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from pydantic import Field
 
-from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, Domain, categories
+from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, POSITIVE, Domain, categories
 from discrete_vae.config.base import ComponentConfig, component
 from discrete_vae.errors import InvalidInputError
 
@@ -236,21 +236,32 @@ def _integers(values: np.ndarray) -> np.ndarray:
     )
 
 
+ZeroInflated = Annotated[
+    bool, Field(description="Add zeros, with a probability of each entry that the decoder gives.")
+]
+Exposure = Annotated[
+    Literal["none", "total"],
+    Field(
+        description="What the means are in proportion to: nothing, or the total of the row's counts, which is then "
+        "taken as given, so that the latents do not tell how much of a row was counted. In a table of several kinds "
+        "it is the total of all columns that say so and are alike in zero_inflated."
+    ),
+]
+
+
 class CountColumnConfig(_NumberColumnConfig):
     """Counts, with a learned dispersion.
 
-    The words "zero-inflated" and "total" set the two fields; a colon stands between both.
+    The words "zero-inflated", "total" and, as the last, "exposure:COLUMN" set the fields; colons stand between them.
     """
 
     target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
     kind: Literal["count"] = "count"
-    zero_inflated: bool = Field(
-        default=False, description="Add zeros, with a probability of each entry that the decoder gives."
-    )
-    exposure: Literal["none", "total"] = Field(
-        default="none",
-        description="What the means are in proportion to: nothing, or the total of the row's counts over all columns "
-        "that say so and are alike in zero_inflated.",
+    zero_inflated: ZeroInflated = False
+    exposure: Exposure = "none"
+    exposure_column: str | None = Field(
+        default=None,
+        description="Name of the column, of kind exposure, that the means are in proportion to; none means none.",
     )
 
     @property
@@ -259,26 +270,36 @@ class CountColumnConfig(_NumberColumnConfig):
 
     @classmethod
     def of(cls, column: RawColumn, words: str = "") -> Self:
-        given = words.split(":") if words else []
+        given, exposure = words.split(":") if words else [], None
+        if "exposure" in given:
+            place = given.index("exposure")
+            given, exposure = given[:place], ":".join(given[place + 1 :])
         config = cls(
             name=column.name,
             zero_inflated="zero-inflated" in given,
             exposure="total" if "total" in given else "none",
+            exposure_column=exposure,
         )
         unknown = [word for word in given if word not in ("zero-inflated", "total")]
         if unknown:
-            repair = "For example count:total:zero-inflated."
-            raise config._refuse("of counts may be zero-inflated and total", repr(unknown[0])[:80], repair)
+            repair = "For example count:total:zero-inflated, or count:zero-inflated:exposure:days."
+            rule = "of counts may be zero-inflated, and have the exposure total or exposure:COLUMN"
+            raise config._refuse(rule, repr(unknown[0])[:80], repair)
+        if exposure is not None and ("total" in given or exposure in ("", column.name)):
+            raise config._refuse("must have one other column as its exposure", repr(words)[:80], "Name one.")
         config.encode(column)
         return config
 
     @property
     def addition(self) -> str:
-        return ":".join(["total"] * (self.exposure == "total") + ["zero-inflated"] * self.zero_inflated)
+        words = ["total"] * (self.exposure == "total") + ["zero-inflated"] * self.zero_inflated
+        return ":".join(
+            words if self.exposure_column is None else [*words, f"exposure:{self.exposure_column}"]
+        )
 
     @property
     def group(self) -> Hashable:
-        return self.kind, self.zero_inflated, self.exposure
+        return self.kind, self.zero_inflated, self.exposure, self.exposure_column
 
     @classmethod
     def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
@@ -290,6 +311,38 @@ class CountColumnConfig(_NumberColumnConfig):
         wrong = wrong[~np.isnan(wrong)]
         if len(wrong):
             raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
+        return values
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        return _integers(values)
+
+
+class ExposureColumnConfig(_NumberColumnConfig):
+    """How long or how much was counted in a row, in any unit: given to columns of counts, and no variable itself."""
+
+    target = "discrete_vae.likelihoods.table:ExposureLikelihood"
+    kind: Literal["exposure"] = "exposure"
+
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        config = cls(name=column.name)
+        if words:
+            raise config._refuse("of kind exposure takes no more words", repr(words)[:80], "Leave them out.")
+        config.encode(column)
+        return config
+
+    @property
+    def domain(self) -> Domain:
+        return POSITIVE
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        values = super().encode(column)
+        wrong = np.flatnonzero(~(values >= POSITIVE.low))
+        if len(wrong):
+            row = int(wrong[0])
+            received = "nothing" if np.isnan(values[row]) else word_of(values[row])
+            rule, repair = "must hold a number above 0 in each row, an exposure", "Leave such rows out."
+            raise self._refuse(rule, f"{received} in {column.where(row)}", repair)
         return values
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -408,6 +461,7 @@ ColumnConfig = Annotated[
     BinaryColumnConfig
     | RealColumnConfig
     | CountColumnConfig
+    | ExposureColumnConfig
     | CategoryColumnConfig
     | OrdinalColumnConfig
     | ConstantColumnConfig,

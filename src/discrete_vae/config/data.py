@@ -83,6 +83,13 @@ class FileDataConfig(ComponentConfig):
         default=None,
         description="Column of a table that holds weights of the examples: how often the population has each.",
     )
+    sequence_weights: float | None = Field(
+        default=None,
+        gt=0.0,
+        le=1.0,
+        description="Share of equal places, 0.8 say, from which sequences of a FASTA file are relatives: each weighs "
+        "1 / (number of its relatives, itself among them); none weighs all alike.",
+    )
     condition: tuple[str, ...] = Field(
         default=(),
         description="Columns c of a table that are no features: the model is one of p(x | c), with the same codes for "

@@ -18,7 +18,7 @@ from discrete_vae.checks import (
     categories,
 )
 from discrete_vae.config.base import ComponentConfig, Count, Factor, Record
-from discrete_vae.config.columns import ColumnConfig
+from discrete_vae.config.columns import ColumnConfig, Exposure, ZeroInflated
 from discrete_vae.errors import InvalidInputError
 
 # Smoothing transformations r(zeta|z).
@@ -365,14 +365,8 @@ class NegativeBinomialLikelihoodConfig(BaseLikelihoodConfig):
     reads = "whole numbers of at least 0"
     values = COUNTS
     kind: Literal["negative-binomial"] = "negative-binomial"
-    zero_inflated: bool = Field(
-        default=False, description="Add zeros, with a probability of each entry that the decoder gives."
-    )
-    exposure: Literal["none", "total"] = Field(
-        default="none",
-        description="What the means are in proportion to: nothing, or the total of the row's counts, which is then "
-        "taken as given, so that the latents do not tell how much of a row was counted.",
-    )
+    zero_inflated: ZeroInflated = False
+    exposure: Exposure = "none"
 
 
 class TableLikelihoodConfig(BaseLikelihoodConfig):

@@ -34,7 +34,7 @@ _SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
 def read_npy(path: Path) -> np.ndarray:
     """Read the array of a .npy file; one that is not whole and sound is refused."""
     size = check_is_file(path)
-    with _friendly_errors(str(path)), path.open("rb") as file:
+    with reading_errors(str(path), _NUMPY), path.open("rb") as file:
         if file.read(6) != b"\x93NUMPY":
             raise _unreadable(str(path), "another format")
         file.seek(0)
@@ -44,7 +44,7 @@ def read_npy(path: Path) -> np.ndarray:
 def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.ndarray]:
     """Read the arrays of a .npz file by key, in the order of the file; of some keys alone if `keys` is not None."""
     check_is_file(path)
-    with _friendly_errors(str(path)):
+    with reading_errors(str(path), _NUMPY):
         if not zipfile.is_zipfile(path):
             raise _unreadable(str(path), "another format, or a file that was cut short")
         arrays: dict[str, np.ndarray] = {}
@@ -55,7 +55,7 @@ def read_npz(path: Path, keys: Collection[str] | None = None) -> dict[str, np.nd
                 if keys is not None and key not in keys:
                     continue
                 name = f"{path}, array {shown_key(key)},"
-                with _friendly_errors(name), archive.open(member) as file:
+                with reading_errors(name, _NUMPY), archive.open(member) as file:
                     if key in arrays:
                         raise _unreadable(name, "a second array of that name")
                     if key == member.filename:
@@ -141,8 +141,13 @@ def check_is_file(path: Path) -> int:
 
 
 @contextmanager
-def _friendly_errors(name: str) -> Iterator[None]:
-    """Report whatever goes wrong while a file is read: on damage, NumPy and zipfile raise any kind of error."""
+def reading_errors(name: str, what: str) -> Iterator[None]:
+    """Report whatever goes wrong while a file is read: on damage NumPy, zipfile and other readers raise any error.
+
+    Args:
+        name: What messages call the file or the array in it.
+        what: What it should be, such as "HDF5 file".
+    """
     try:
         yield
     except DiscreteVAEError:
@@ -151,17 +156,18 @@ def _friendly_errors(name: str) -> Iterator[None]:
         if is_allocation_failure(error):
             repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
             raise out_of_memory(name, repair) from None
+        received, repair = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip("."), _DAMAGED
         if isinstance(error, OSError) and error.errno is not None:  # some decoders raise it without one
-            repair = "Check its permissions and the disk."
-            raise _unreadable(name, error.strerror or str(error), repair) from None
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        raise _unreadable(name, words[:200]) from None
+            received, repair = error.strerror or str(error), "Check its permissions and the disk."
+        raise _unreadable(name, received, repair, what) from None
 
 
-def _unreadable(
-    name: str, received: str, repair: str = "Copy it again, or write it with numpy.save or numpy.savez."
-) -> InvalidInputError:
-    return InvalidInputError(name, "must be a readable NumPy file", received, repair)
+_NUMPY = "NumPy file"
+_DAMAGED = "It is damaged or of another format: copy or write it again."
+
+
+def _unreadable(name: str, received: str, repair: str = _DAMAGED, what: str = _NUMPY) -> InvalidInputError:
+    return InvalidInputError(name, f"must be a readable {what}", received, repair)
 
 
 def shown_key(key: str) -> str:

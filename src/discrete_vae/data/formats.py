@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -17,11 +16,11 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, shown_key, shown_keys, sparse_as_float32
+from discrete_vae.data.arrays import check_is_file, reading_errors, shown_key, shown_keys, sparse_as_float32
 from discrete_vae.data.tables import ColumnRoles
-from discrete_vae.errors import DiscreteVAEError, InvalidInputError
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
-from discrete_vae.system import check_memory, is_allocation_failure
+from discrete_vae.system import check_memory
 
 _LAYOUTS: Mapping[str, Any] = {"csr": csr_array, "csc": csc_array, "coo": coo_array}
 _LARGE = "Use a smaller file, or a machine with more memory."
@@ -42,7 +41,7 @@ def sparse_of(name: str, arrays: Mapping[str, np.ndarray]) -> SparseRows:
         raise InvalidInputError(name, rule, repr(kind)[:40], "Save it with scipy.sparse.save_npz(x.tocsr()).")
     first, second = (arrays[place] for place in places)
     given = (arrays["data"], (first, second) if kind == "coo" else first, second)
-    with _readable(name, "a sparse matrix"):
+    with reading_errors(name, "sparse matrix"):
         matrix = _LAYOUTS[kind](given[: 2 if kind == "coo" else 3], shape=tuple(map(int, arrays["shape"])))
         return sparse_rows(name, matrix)
 
@@ -65,7 +64,7 @@ def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRo
 def read_matrix_market(path: Path) -> np.ndarray | SparseRows:
     """Read a .mtx file, also packed as .mtx.gz; one that holds an array is dense."""
     check_is_file(path)
-    with _readable(str(path), "a Matrix Market file"):
+    with reading_errors(str(path), "Matrix Market file"):
         found = mmread(path)
         return sparse_rows(str(path), found) if issparse(found) else np.asarray(found)
 
@@ -75,7 +74,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
     check_is_file(path)
     h5py = _library("h5py", path)
     arrays: dict[str, np.ndarray] = {}
-    with _readable(str(path), "an HDF5 file"), h5py.File(path, "r") as file:
+    with reading_errors(str(path), "HDF5 file"), h5py.File(path, "r") as file:
         for key in file:
             found, name = file[key], f"{path}, array {shown_key(key)},"
             if not isinstance(found, h5py.Dataset):
@@ -103,7 +102,7 @@ def read_h5ad(
     """
     check_is_file(path)
     anndata = _library("anndata", path)
-    with _readable(str(path), "a file that anndata wrote"), warnings.catch_warnings():
+    with reading_errors(str(path), ".h5ad file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that repeat
         data = anndata.read_h5ad(path)
         data.var_names_make_unique()
@@ -118,7 +117,7 @@ def read_h5ad(
         raise InvalidInputError(name, "must hold a matrix", "none", repair)
     columns = tuple(map(str, data.var_names))
     if issparse(values):
-        with _readable(name, "a sparse matrix"):
+        with reading_errors(name, "sparse matrix"):
             values = sparse_rows(name, values, columns)
     _, kept = replace(roles, label=None, besides=()).places(path, columns)
     if len(kept) < len(columns):
@@ -151,7 +150,7 @@ def with_annotations(
     check_is_file(path)
     h5py, write_elem = _library("h5py", path), _library("anndata.io", path).write_elem
     content = io.BytesIO(path.read_bytes())
-    with _readable(str(path), "a file that anndata wrote"), h5py.File(content, "r+") as file:
+    with reading_errors(str(path), ".h5ad file"), h5py.File(content, "r+") as file:
         for key, values in (obsm or {}).items():
             write_elem(file.require_group("obsm"), key, values)
         for key, values in (obs or {}).items():
@@ -167,18 +166,3 @@ def _library(name: str, path: Path) -> ModuleType:
     except ImportError:
         repair = "Install it: pip install 'discrete-vae[formats]'."
         raise InvalidInputError(str(path), f"needs {name} to be read", "no such library", repair) from None
-
-
-@contextmanager
-def _readable(name: str, what: str) -> Iterator[None]:
-    """Report whatever goes wrong while a library reads a file: on damage they raise any kind of error."""
-    try:
-        yield
-    except DiscreteVAEError:
-        raise
-    except Exception as error:
-        if is_allocation_failure(error):
-            raise
-        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
-        repair = "The file is damaged or of another format: copy or write it again."
-        raise InvalidInputError(name, f"must be {what} that can be read", received, repair) from None

@@ -1,12 +1,12 @@
-"""The user's own data, and examples that a trained model is to be used on."""
+"""The user's own data in parts to train on, and examples that a trained model is to be used on."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,9 +22,10 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
     instantiate,
 )
-from discrete_vae.config.columns import RawColumn
-from discrete_vae.data.arrays import as_float32, check_is_file, read_npy, read_npz, shown_key, shown_keys
-from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
+from discrete_vae.data.arrays import as_float32, read_npy
+from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
+from discrete_vae.data.schema import TableSchema
+from discrete_vae.data.sequences import sequence_weights
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -36,278 +37,14 @@ from discrete_vae.data.splits import (
     shuffled_rows,
     summarize,
 )
-from discrete_vae.data.tables import (
-    READERS,
-    ColumnRoles,
-    Table,
-    TextFormat,
-    read_label_column,
-    read_table,
-    shown_names,
-    table_ending,
-)
-from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.data.tables import read_label_column
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import sha256_file
 from discrete_vae.sparse import Examples, SparseRows, select
 from discrete_vae.system import allocating, check_data_dir, check_memory, user_path
 
 _REPAIR = "Give fewer examples or features, or use a machine with more memory."
-
-WHOLE = "whole"
-"""Key of examples that are not divided into parts yet."""
-
-_EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
-_LABELS = {part: (f"y_{part}", f"{part}_labels") for part in _EXAMPLES} | {WHOLE: ("y", "labels")}
-_SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-_FASTA = (".fasta", ".fa", ".faa", ".fna")
-_HDF5 = (".h5", ".hdf5")
-_PACKED = (".mtx", *_FASTA)  # that may be packed, .gz
-_ENDINGS = (".npy", ".npz", *READERS, ".mtx", *_HDF5, ".h5ad", *_FASTA)
-_CHANNELS = (1, 3)  # gray, or red, green and blue
-
-
-# Reading of a user's file, of whatever format.
-
-
-@dataclass(frozen=True, eq=False)
-class OwnArrays:
-    """Arrays of a file, by part ("train", "valid", "test"), or one for all under `WHOLE`.
-
-    Attributes:
-        examples: (example, ...).
-        names: What messages call these arrays.
-        labels: (example, ...), for keys of examples.
-        columns: Names of the features; empty where they have none.
-        schema: How a table's columns became numbers; None for values as they stand in the file.
-        besides: Columns of a table that are no features, by name.
-        condition: c of p(x | c), (example, column) float64, and how its columns became numbers; None without one.
-    """
-
-    examples: dict[str, np.ndarray | SparseRows]
-    names: dict[str, str]
-    labels: dict[str, np.ndarray] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
-    schema: TableSchema | None = None
-    besides: Mapping[str, RawColumn] = field(default_factory=dict)
-    condition: tuple[np.ndarray, TableSchema] | None = None
-
-    @property
-    def event_shape(self) -> tuple[int, ...]:
-        """Shape of an example, the same in all arrays: (feature,), or (channel, row, column)."""
-        first = next(iter(self.examples.values()))
-        for part, values in self.examples.items():
-            name = self.names[part]
-            received = values.shape
-            if values.ndim not in _SHAPES:
-                rule = f"must be {' or '.join(_SHAPES.values())}"
-            elif values.size == 0:
-                rule = "must hold at least one example and feature"
-            elif values.shape[1:] != first.shape[1:]:
-                rule = f"must have examples of shape {first.shape[1:]}, as {next(iter(self.examples))!r} has"
-                received = values.shape[1:]
-            else:
-                continue
-            raise InvalidInputError(name, rule, f"shape {received}", "Reshape or fill the array.")
-        shape = first.shape[1:]
-        return (1, *shape) if len(shape) == 2 else shape
-
-
-@dataclass(frozen=True)
-class TableReading:
-    """How a file is read whose ending does not tell all.
-
-    Attributes:
-        roles: Columns that are no features.
-        form: How its text is written.
-        columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
-        kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
-        condition: Names of the columns of c of p(x | c), or their kinds where a model has these.
-        layer: Layer of a .h5ad file that holds the values; None is X.
-        alphabet: Alphabet of a FASTA file, see `discrete_vae.data.sequences.read_fasta`.
-    """
-
-    roles: ColumnRoles = field(default_factory=ColumnRoles)
-    form: TextFormat = field(default_factory=TextFormat)
-    columns: tuple[ColumnConfig, ...] | None = None
-    kinds: Mapping[str, str] | None = None
-    layer: str | None = None
-    alphabet: str | None = None
-    condition: tuple[str | ColumnConfig, ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        config: FileDataConfig,
-        columns: Sequence[ColumnConfig] | None = None,
-        condition: Sequence[ColumnConfig] = (),
-    ) -> Self:
-        """The reading that a config asks for."""
-        ending = _ending(config.path)
-        for setting, value, endings in (
-            ("layer", config.layer, (".h5ad",)),
-            ("alphabet", config.alphabet, _FASTA),
-            ("weight_column", config.weight_column, (*READERS, ".h5ad")),
-            ("condition", config.condition or None, (*READERS, ".h5ad")),
-        ):
-            if value is not None and ending not in endings:
-                rule = f"needs a {' or '.join(endings[:4])} file"
-                raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
-        weights = () if config.weight_column is None else (config.weight_column,)
-        besides = (*config.condition, *weights)
-        return cls(
-            ColumnRoles(config.label_column, config.ignored_columns, besides=besides),
-            TextFormat(
-                config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
-            ),
-            None if columns is None else tuple(columns),
-            None if config.kinds is None else read_kinds(config.kinds),
-            config.layer,
-            config.alphabet,
-            tuple(condition) or config.condition,
-        )
-
-
-def _channels_first(found: OwnArrays) -> OwnArrays:
-    """Bring channels before height and width in images whose last axis alone can be that of channels, 1 or 3."""
-    moved = {
-        part: np.moveaxis(values, -1, 1)
-        for part, values in found.examples.items()
-        if isinstance(values, np.ndarray)
-        and values.ndim == 4
-        and values.shape[3] in _CHANNELS
-        and values.shape[1] not in _CHANNELS
-    }
-    return replace(found, examples=moved) if len(moved) == len(found.examples) else found
-
-
-def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArrays:
-    """Read a file of arrays or a table, by its ending."""
-    return _channels_first(_read_own_arrays(file, reading or TableReading()))
-
-
-def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
-    ending, roles = _ending(file), reading.roles
-    if table_ending(file) is not None:
-        return arrays_of_table(read_table(file, roles, reading.form), str(file), reading)
-    if ending not in _ENDINGS:
-        check_is_file(file)
-        repair = "Save the array with numpy.save, or the table as CSV."
-        rule = f"must end in {', '.join(_ENDINGS[:-1])} or {_ENDINGS[-1]}"
-        raise InvalidInputError(str(file), rule, repr(file.suffix), repair)
-    from discrete_vae.data import formats, sequences  # here, since they load SciPy, and few files need them
-
-    if ending == ".h5ad":
-        values, labels, columns, besides = formats.read_h5ad(file, roles, layer=reading.layer)
-        found = {} if labels is None else {WHOLE: labels}
-        condition = _condition(besides, str(file), reading)
-        return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, besides, condition)
-    for name in (roles.label, *roles.ignored):
-        if name is not None and name not in roles.optional:
-            argument = "label_column" if name == roles.label else "ignored_columns"
-            repair = "Leave it out; a .npz file has labels as y or y_train."
-            raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
-    if ending in _HDF5:
-        return _named_arrays(file, formats.read_h5(file))
-    if ending == ".npz":
-        arrays = read_npz(file)
-        if not formats.is_sparse(arrays):
-            return _named_arrays(file, arrays)
-        values = formats.sparse_of(str(file), arrays)
-    elif ending == ".npy":
-        values = read_npy(file)
-    else:
-        values = (
-            formats.read_matrix_market(file)
-            if ending == ".mtx"
-            else sequences.read_fasta(file, reading.alphabet)
-        )
-    return OwnArrays({WHOLE: values}, {WHOLE: str(file)})
-
-
-def _ending(file: Path) -> str:
-    """The ending in small letters, that before .gz where such files may be packed."""
-    *before, last = ["", *(ending.lower() for ending in file.suffixes)]
-    return before[-1] if last == ".gz" and before[-1] in _PACKED else last
-
-
-def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays:
-    """The values of a table that has been read.
-
-    Args:
-        table: The table.
-        name: What messages call it.
-        reading: How its columns become numbers.
-    """
-    labels = {} if table.labels is None else {WHOLE: table.labels}
-    condition = _condition(table.besides, name, reading)
-    if reading.columns is not None:
-        wanted = [column.name for column in reading.columns]
-        found = [table.columns[place] for place in _places(name, table.names, wanted)]
-        schema = TableSchema.of(reading.columns, found)
-    elif reading.kinds is not None:
-        check_kinds(reading.kinds, [*table.names, *table.besides])
-        kinds = {column: kind for column, kind in reading.kinds.items() if column not in table.besides}
-        with naming(name):
-            schema = infer_columns(table.columns, kinds)
-        found = [column for column in table.columns if column.name in schema.names]
-    else:
-        values, columns, schema = table.numbers(name), table.names, None
-        return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
-    with naming(name):
-        encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
-    values, columns = np.stack(encoded, 1), schema.names
-    return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, table.besides, condition)
-
-
-def _condition(
-    besides: Mapping[str, RawColumn], name: str, reading: TableReading
-) -> tuple[np.ndarray, TableSchema] | None:
-    """The columns of c, (example, column) float64, and how they became numbers."""
-    if not reading.condition:
-        return None
-    with naming(name):
-        kinds = {column: kind for column, kind in (reading.kinds or {}).items() if column in besides}
-        readings = []
-        for each in reading.condition:
-            if isinstance(each, str):
-                found = infer_kind(besides[each], kinds.get(each))
-                if found.config is None or found.config.kind == "constant":
-                    repair = "Leave it out, or say what it is: --data.kinds."
-                    raise InvalidInputError(
-                        f"column {each!r}", "must vary to be a condition", found.why, repair
-                    )
-                readings.append(found)
-            else:
-                readings += TableSchema.of([each], [besides[each.name]]).readings
-        schema = TableSchema(tuple(readings))
-        encoded = [column.encode(besides[column.name]) for column in schema.columns]
-    return np.stack(encoded, 1), schema
-
-
-def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray]) -> OwnArrays:
-    keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
-    if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
-        whole = [key for key in arrays if len(arrays) == 1 or key not in _LABELS[WHOLE]]
-        keys = {WHOLE: whole[0]} if len(whole) == 1 else {}
-    labels = {
-        part: name for part, key in keys.items() for name in _LABELS[part] if name in arrays and name != key
-    }
-    if not keys or {*keys.values(), *labels.values()} != set(arrays):
-        rule = "must hold train, valid and test, or train and test, or one array, and besides only labels"
-        repair = "Call labels y_train, y_valid and y_test, or y; rename the other arrays, or save one alone."
-        raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
-    named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
-    for part, name in labels.items():
-        num_examples, found = arrays[keys[part]].shape[:1], arrays[name]
-        if found.shape[:1] != num_examples or not num_examples:
-            rule = f"must hold a label for each of the {num_examples[0] if num_examples else 0} examples"
-            raise InvalidInputError(named[name], rule, f"shape {found.shape}", "Give one each.")
-    return OwnArrays(
-        {part: arrays[key] for part, key in keys.items()},
-        {part: named[key] for part, key in keys.items()},
-        {part: arrays[name] for part, name in labels.items()},
-    )
 
 
 def load_file(
@@ -331,10 +68,14 @@ def load_file(
     `discrete_vae.data.sequences.read_fasta`. Files of .mtx and FASTA may be packed, .gz.
 
     A .npz file holds ``train``, ``valid`` and ``test`` (or ``x_train`` and so on), whose order is kept, or only
-    ``train`` and ``test``, or a single array; beside them labels as ``y_train`` or ``train_labels`` and so on, or ``y``
-    or ``labels``. A single array is shuffled and cut: test first, validation next (each fraction of the examples,
-    rounded down), the rest is for training. Where only the validation part is missing, it is cut from the shuffled
-    training part.
+    ``train`` and ``test``, or a single array, which is shuffled and cut: test first, validation next (each fraction of
+    the examples, rounded down), the rest is for training. Where only the validation part is missing, it is cut from the
+    shuffled training part. Beside them it may hold
+
+    - labels, ``y_train`` or ``train_labels`` and so on, or ``y`` or ``labels``: (example, ...);
+    - weights, ``weights_train`` or ``train_weights`` and so on, or ``weights``: (example,), of at least 0;
+    - c of p(x | c), ``condition_train`` or ``train_condition`` and so on, or ``condition``: numbers or words,
+      (example,) for one column, which is called c, or (example, column), which are called c0, c1 and so on.
 
     Args:
         path: The file; ``~`` is the home directory.
@@ -400,30 +141,37 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         description=DatasetDescription(*about),
         labels=labels,
         schema=found.schema,
-        weights=_weights(found, config.weight_column, places),
+        weights=_weights(found, arrays, config.sequence_weights, places),
         conditions=_conditions(found, places),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 
 
+_Places = Mapping[str, tuple[str, np.ndarray | slice]]
+
+
 def _weights(
-    found: OwnArrays, name: str | None, places: Mapping[str, tuple[str, np.ndarray | slice]]
+    found: OwnArrays, arrays: Mapping[str, Any], identity: float | None, places: _Places
 ) -> dict[str, np.ndarray]:
-    """The weights of each part's examples, from the column of that name."""
-    if name is None:
-        return {}
-    column = found.besides[name]
-    weights = check_weights(f"{found.names[WHOLE]}, column {name!r},", column.numbers, len(column.numbers))
-    return {part: weights[rows] for part, (_, rows) in places.items()}
+    """The weights of each part's examples, of the file, or of sequences by their relatives in all of it."""
+    if identity is not None:
+        weights = {WHOLE: sequence_weights(arrays[WHOLE], identity).numpy()}
+    else:
+        weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
+    return {part: weights[key][rows] for part, (key, rows) in places.items() if key in weights}
 
 
-def _conditions(found: OwnArrays, places: Mapping[str, tuple[str, np.ndarray | slice]]) -> dict[str, Tensor]:
+def _conditions(found: OwnArrays, places: _Places) -> dict[str, Tensor]:
     """c of each part's examples."""
-    if found.condition is None:
-        return {}
-    values, schema = found.condition
-    c = torch.from_numpy(as_float32(f"{found.names[WHOLE]}, the condition,", values, schema.names))
-    return {part: c[rows] for part, (_, rows) in places.items()}
+    c = {key: _condition(found, key) for key in found.conditions}
+    return {part: c[key][rows] for part, (key, rows) in places.items() if key in c}
+
+
+def _condition(found: OwnArrays, key: str) -> Tensor:
+    """c of some examples, (example, column) float32."""
+    assert found.condition_schema is not None
+    name = f"{found.names[key]}, the condition,"
+    return torch.from_numpy(as_float32(name, found.conditions[key], found.condition_schema.names))
 
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
@@ -433,9 +181,7 @@ def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -
     return torch.from_numpy(as_float32(name, array, columns))
 
 
-def _split(
-    found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int
-) -> tuple[dict[str, tuple[str, np.ndarray | slice]], str]:
+def _split(found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int) -> tuple[_Places, str]:
     """Array of the file and rows of it for each part, and the split in words."""
     sizes = {key: len(array) for key, array in found.examples.items()}
     places: dict[str, tuple[str, np.ndarray | slice]] = {part: (part, slice(None)) for part in PARTS}
@@ -649,7 +395,7 @@ def read_rows(
         key, shape = _part(found, part, str(file)), found.event_shape
         array, name = found.examples[key], found.names[key]
         if found.columns and columns:  # what is too much or too little is said by its name
-            places = _places(str(file), found.columns, columns)
+            places = places_of_columns(str(file), found.columns, columns)
             array = array.columns(places) if isinstance(array, SparseRows) else array[:, places]
         else:
             _check_shape(name, shape, model)
@@ -665,7 +411,7 @@ def read_rows(
             labels=found.labels.get(key),
             binarized=drawn,
             schema=found.schema,
-            condition=None if found.condition is None else torch.from_numpy(found.condition[0]).float(),
+            condition=_condition(found, key) if key in found.conditions else None,
         )
 
 
@@ -689,24 +435,6 @@ def _check_shape(name: str, shape: tuple[int, ...], model: ModelConfig) -> None:
         return
     rule = f"must have examples of {model.num_values} values, as the run's have, {wanted}"
     raise InvalidInputError(name, rule, f"examples of shape {shape}", "Give rows like those of training.")
-
-
-def _places(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
-    """Places in a table of the columns that a model reads."""
-    places, known = {column: place for place, column in enumerate(found)}, set(wanted)
-    lacks = [column for column in wanted if column not in places]
-    if lacks:
-        rule = f"must have the {len(wanted)} columns that the run was trained on"
-        received = f"none of the name {lacks[0][:40]!r}"
-        received += f", and {len(lacks) - 1} more are missing" * (len(lacks) > 1)
-        repair = f"Add or rename columns; those of the file are {shown_names(found)}."
-        raise InvalidInputError(name, rule, received, repair)
-    more = [column for column in found if column not in known]
-    if more:
-        rule = "must have no columns but those that the run was trained on"
-        repair = "Leave them out; if one holds labels, name it: --label-column."
-        raise InvalidInputError(name, rule, shown_names(more), repair)
-    return [places[column] for column in wanted]
 
 
 def _check_values(model: ModelConfig, x: Examples, name: str, *, missing: bool) -> bool:

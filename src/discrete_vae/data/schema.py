@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -18,6 +18,7 @@ from discrete_vae.config import (
     ColumnConfig,
     ConstantColumnConfig,
     CountColumnConfig,
+    ExposureColumnConfig,
     OrdinalColumnConfig,
     RealColumnConfig,
     members,
@@ -179,7 +180,8 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
         table: Columns by name, (row,) each: arrays, lists, or a pandas DataFrame. None, NaN and pandas' NA are missing.
         kinds: Kinds of some columns by name: "binary", "real", "count", "category" or "ordinal"; "real:log1p" and
             "real:asinh" give the scale, "count:total" the exposure, "count:zero-inflated" adds zeros,
-            "count:total:zero-inflated" does both, "ordinal:low<middle<high" gives the order, "ignore" leaves the column
+            "count:total:zero-inflated" does both, "count:exposure:days" has the column "days" as its exposure, which is
+            then read as such and no variable, "ordinal:low<middle<high" gives the order, "ignore" leaves the column
             out.
 
     Raises:
@@ -192,10 +194,37 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
 def infer_columns(columns: Sequence[RawColumn], kinds: Mapping[str, str]) -> TableSchema:
     """`infer_schema` for the columns of a file."""
     check_kinds(kinds, [column.name for column in columns])
-    readings = [infer_kind(column, kinds.get(column.name)) for column in columns]
+    readings = _with_exposures(
+        columns, [infer_kind(column, kinds.get(column.name)) for column in columns], kinds
+    )
     if not any(reading.config for reading in readings):
         raise InvalidInputError("table", "must have a column with values", "none", "Name the kinds of some.")
     return TableSchema(tuple(readings))
+
+
+def _with_exposures(
+    columns: Sequence[RawColumn], readings: Sequence[ColumnReading], kinds: Mapping[str, str]
+) -> list[ColumnReading]:
+    """The readings, those of columns that are exposures of others as such."""
+    pairs = [(getattr(each.config, "exposure_column", None), each.name) for each in readings]
+    of_counts = {exposure: name for exposure, name in pairs if exposure is not None}
+    check_kinds(of_counts, [column.name for column in columns], "exposure")
+    given = {name: kind for name, kind in kinds.items() if kind == "exposure" or name in of_counts}
+    for name, kind in given.items():
+        if kind != "exposure" or name not in of_counts:
+            rule = "must be exposure if counts name it as theirs, and else another"
+            raise InvalidInputError(f"kind of column {name!r}", rule, repr(kind)[:80], "Correct it.")
+    return [
+        replace(
+            reading,
+            config=ExposureColumnConfig.of(column),
+            why=f"exposure of {of_counts[column.name]!r}",
+            hint="",
+        )
+        if column.name in of_counts
+        else reading
+        for column, reading in zip(columns, readings, strict=True)
+    ]
 
 
 def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

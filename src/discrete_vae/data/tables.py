@@ -8,7 +8,9 @@ import gzip
 import importlib
 import io
 import math
+import os
 import re
+import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +24,8 @@ from typing import IO, Any
 import numpy as np
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file
+from discrete_vae.data.arrays import check_is_file, reading_errors
+from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cell
 
 
@@ -210,6 +213,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
 
 _DELIMITERS = ",;\t|"
 _BLOCK_ROWS = 128  # whose text is in memory at the same time
+_LARGE, _MIB = 1 << 25, 20  # bytes that take a second; binary digits of a MiB
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
@@ -270,7 +274,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     The csv module reads it, since pandas fills short lines up, renames columns of one name and takes "1"5 for 15
     without a word.
     """
-    with _open_text(path, str(path), form.encoding) as file:
+    with _open_text(path, str(path), form.encoding) as file, _reading_bar(path, file) as report:
         delimiter, header, num_lines = _read_header(file, form.delimiter)
         if all(map(_is_number, header)):
             rule, repair = "must start with a line that names the columns", "Add such a line."
@@ -289,6 +293,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
                 column.add(columns[place])
             if label is not None:
                 labels += columns[label]
+            report()
     found = None if label is None else read_labels([text_of_cell(cell.strip()) for cell in labels])
     numbers = np.array(lines, np.int64)
     return _with_roles([column.column(numbers) for column in read], len(places), found, len(lines))
@@ -318,15 +323,11 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     except ImportError:
         repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
         raise InvalidInputError(str(path), "needs pyarrow to be read", "no such library", repair) from None
-    try:
+    with reading_errors(str(path), "Parquet file"):
         # one thread: for many columns the library's threads take longer to start than to read
         table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
         named = zip(map(str, table.column_names), table.columns, strict=True)
         found = [(name, _arrow_values(column)) for name, column in named if not _INDEX.fullmatch(name)]
-    except Exception as error:  # the library raises many kinds on damage
-        received = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip(".")
-        repair = "The file is damaged or of another format: copy or write it again."
-        raise InvalidInputError(str(path), "must be a readable Parquet file", received, repair) from None
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
     besides = [names.index(name) for name in roles.besides if name in names]
@@ -406,6 +407,19 @@ def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[I
         raise InvalidInputError(argument, rule, "other bytes", repair) from None
     except (csv.Error, OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
+
+
+@contextmanager
+def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
+    """A bar that a call moves to the place in a large file where reading is; on a terminal alone."""
+    size = path.stat().st_size
+    if size < _LARGE or not sys.stderr.isatty() or rank() > 0:
+        yield lambda: None
+        return
+    from discrete_vae.runs.progress import TrainingProgress
+
+    with TrainingProgress(0, size >> _MIB, what="reading", unit="MiB", transient=True) as bar:
+        yield lambda: bar.advance(os.lseek(file.fileno(), 0, os.SEEK_CUR) >> _MIB)
 
 
 def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[str, list[str], int]:

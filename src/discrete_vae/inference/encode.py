@@ -255,7 +255,8 @@ def reconstruct_rows(
                     found = _sample_of(model, parameters, rows, seed)
                 total = total + model._check_finite(f"the decoder's {statistic}", found).float()
             total = total / num_draws
-            return {"x": likelihood.point_estimate(total, total)[0] if statistic == "mean" else total}
+            found = likelihood.point_estimate(total, total)[0] if statistic == "mean" else total
+            return {"x": likelihood.with_exposure(found, opened)}
 
         return in_batches(
             model, x, compute, conditions=conditions, numbers=numbers, batch_size=batch_size, report=report
@@ -347,7 +348,9 @@ def denoise_rows(
             shares = torch.stack(weights).softmax(0).float()
             shares = shares.reshape(*shares.shape, *[1] * (means[0].dim() - 1))
             total = (shares * torch.stack(means)).sum(0)
-            return {"x": model.likelihood.point_estimate(total, total)[0]}
+            return {
+                "x": model.likelihood.with_exposure(model.likelihood.point_estimate(total, total)[0], opened)
+            }
 
         return in_batches(
             model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig
+from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import (
     Rows,
-    TableReading,
     labels_of_part,
     load_data,
     read_label_file,

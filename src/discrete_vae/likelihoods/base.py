@@ -237,6 +237,11 @@ class Likelihood(nn.Module, ABC):
         del x, observed
         return parameters
 
+    def with_exposure(self, values: Tensor, x: Tensor) -> Tensor:
+        """Values that this law gives for rows x, (batch, *event), with x's own exposures where features are such."""
+        del x
+        return values
+
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         """log p(x | parameters) of whole examples, (..., *leading), the sum of `feature_log_prob`."""
         return self.feature_log_prob(parameters, x).sum(tuple(range(-len(self.event_shape), 0)))

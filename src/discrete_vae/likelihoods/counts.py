@@ -153,6 +153,9 @@ class NegativeBinomialLikelihood(Likelihood):
     exactly for given s. Where there are no data, as in `mean` and `sample` of the decoder's output, s is the median
     of the training totals.
 
+    `initialize_`, `network_input` and `at_exposure` also take s over its reference as `scale`, (batch, 1), where it is
+    known beside x: a column of a table, see `TableLikelihood`.
+
     Source: Lambert 1992, "Zero-inflated Poisson regression"; Lopez et al. 2018, "Deep generative modeling for
     single-cell transcriptomics" (logits from the decoder, the observed total as size factor; there shares sum to 1).
 
@@ -212,7 +215,7 @@ class NegativeBinomialLikelihood(Likelihood):
         return COUNTS
 
     @torch.no_grad()
-    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+    def initialize_(self, x: Tensor, observed: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
         """Take log(1 + x)'s statistics, the means and the moment estimate of r; return eta = 0 and logits of pi.
 
         A feature that is 0 throughout starts as if its n entries had summed to 1/2. r starts at
@@ -228,9 +231,12 @@ class NegativeBinomialLikelihood(Likelihood):
             shares, reference = fit_shares(x)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
-        self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
-        if self.zero_inflated or self.has_exposure:
-            return self._fit_moments(x)
+        if scale is None:
+            self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
+        else:
+            self.standardizer.fit_(x / scale, scale=torch.log1p)
+        if self.zero_inflated or self.has_exposure or scale is not None:
+            return self._fit_moments(x, scale)
         moments = feature_moments(x)
         mean = moments.mean.maximum(0.5 / moments.count)
         self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
@@ -241,20 +247,23 @@ class NegativeBinomialLikelihood(Likelihood):
         self.log_size.copy_(torch.where(moments.count > 0, size, 1.0).log())
         return torch.zeros_like(self.log_start)
 
-    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+    def network_input(self, x: Tensor, observed: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
         """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean.
 
         With an exposure, x is brought to the reference exposure first.
         """
-        return self.standardizer(self._rates(x, observed).log1p(), observed)
+        return self.standardizer(self._rates(x, observed, scale).log1p(), observed)
 
-    def at_exposure(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        if not self.has_exposure:
+    def at_exposure(
+        self, parameters: Tensor, x: Tensor, observed: Tensor | None = None, scale: Tensor | None = None
+    ) -> Tensor:
+        if not self.has_exposure and scale is None:
             return parameters
         axis = -len(self.event_shape) - 1
         blocks = self.unfold(parameters)
         eta, *logits = blocks.split(1, axis)
-        eta = eta + self._log_exposure(x, observed).to(blocks.dtype).unsqueeze(axis)
+        log_scale = self._log_exposure(x, observed) if scale is None else scale.log()
+        eta = eta + log_scale.to(blocks.dtype).unsqueeze(axis)
         return torch.cat([eta, *logits], axis).flatten(axis, axis + 1)
 
     def distribution(self, parameters: Tensor) -> NegativeBinomial | ZeroInflated:
@@ -319,18 +328,18 @@ class NegativeBinomialLikelihood(Likelihood):
         share = torch.where(observed, self.shares.to(wide.dtype), 0).sum(axes, keepdim=True)
         return wide.masked_fill(~observed, 0).sum(axes, keepdim=True), share
 
-    def _rates(self, x: Tensor, observed: Tensor | None) -> Tensor:
+    def _rates(self, x: Tensor, observed: Tensor | None, scale: Tensor | None = None) -> Tensor:
         """Counts at the reference exposure, in the shape and dtype of x."""
-        if not self.has_exposure:
-            return x
-        return (x / self._log_exposure(x, observed).exp()).to(x.dtype)
+        if scale is None and self.has_exposure:
+            scale = self._log_exposure(x, observed).exp()
+        return x if scale is None else (x / scale).to(x.dtype)
 
-    def _fit_moments(self, x: Tensor) -> Tensor:
+    def _fit_moments(self, x: Tensor, scale: Tensor | None) -> Tensor:
         """Take log_start and log_size, given the exposures; return the start."""
-        scale = torch.ones(len(x))
-        if self.has_exposure:
+        if scale is None and self.has_exposure:
             observed = None if isinstance(x, SparseRows) else self.observed_mask(x)
             scale = self._log_exposure(x, observed).exp()
+        scale = torch.ones(len(x)) if scale is None else scale
         found = count_moments(x, scale, zero_inflated=self.zero_inflated)
         self.log_start.copy_(found.mean.log())
         self.log_size.copy_(found.size.clamp(_LEAST_START, _LARGEST_START).log())

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical, Distribution, constraints
 from torch.nn import functional
 
-from discrete_vae.checks import ABOVE_MINUS_ONE, FINITE, ColumnDomain, Domain, categories
+from discrete_vae.checks import (
+    ABOVE_MINUS_ONE,
+    FINITE,
+    POSITIVE,
+    ColumnDomain,
+    Domain,
+    categories,
+    values_are_readable,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate
 from discrete_vae.likelihoods.families import CodesLikelihood, GaussianLikelihood
+from discrete_vae.likelihoods.scaling import Standardizer
 
 if TYPE_CHECKING:
     from discrete_vae.config.model import ColumnConfig
@@ -155,11 +164,99 @@ class ConstantLikelihood(Likelihood):
         return self.mean(parameters)
 
 
+class ExposureLikelihood(Likelihood):
+    """Exposures, which the laws of other features are given: probability 1 whatever they are; the decoder's are unused.
+
+    Where there are no data, as in `mean` and `sample`, an exposure is its reference. The encoder reads its logarithm.
+
+    Attributes:
+        reference: Median of the training exposures, (feature,); 1 before `initialize_`.
+        standardizer: Location and scale of log x, for the encoder.
+    """
+
+    stand_in = 1.0
+    reference: Tensor
+
+    def __init__(self, event_shape: Sequence[int]) -> None:
+        super().__init__(event_shape)
+        self.standardizer = Standardizer(self.event_shape)
+        self.register_buffer("reference", torch.ones(self.event_shape))
+
+    def domain(self, *, exact: bool = False) -> Domain:
+        return POSITIVE
+
+    @torch.no_grad()
+    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        """Take the medians and log x's statistics."""
+        self.check(x, observed)
+        self.reference.copy_(x.median(0).values)
+        self.standardizer.fit_(x, observed, scale=torch.log)
+        return torch.zeros_like(self.reference)
+
+    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
+        return self.standardizer(x.log(), observed)
+
+    def distribution(self, parameters: Tensor) -> Distribution:
+        """A law of one value, the reference, batch shape (..., feature); of others too the log-probability is 0."""
+        return _Given(self.mean(parameters))
+
+    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
+        return 0 * self._only(parameters)
+
+    def mean(self, parameters: Tensor) -> Tensor:
+        return self.reference.to(self._only(parameters)).expand_as(parameters)
+
+    @property
+    def point_estimates(self) -> tuple[PointEstimate, ...]:
+        return ("mean", "mode")
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        return self.mean(parameters)
+
+    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
+        return self.mean(parameters)
+
+    def point_estimate(
+        self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
+    ) -> tuple[Tensor, Tensor]:
+        return expected, error
+
+
+class _Given(Distribution):
+    """A value that is taken as given."""
+
+    def __init__(self, value: Tensor) -> None:
+        self._value = value
+        super().__init__(value.shape, validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        """None."""
+        return {}
+
+    @property
+    def mean(self) -> Tensor:
+        return self._value
+
+    @property
+    def mode(self) -> Tensor:
+        return self._value
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        return torch.zeros_like(self._value + value)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self._value.expand(*sample_shape, *self._value.shape)
+
+
 class TableLikelihood(Likelihood):
     """p(x | parameters) of a row of a table: columns of different kinds, independent given the parameters.
 
     Columns of one kind are one likelihood of their own, computed at once; the decoder's output is cut into a slice for
     each kind, and the encoder reads what each kind reads, one after the other.
+
+    Counts may have another column as their exposure e: their means are then e / reference times what the decoder's
+    output stands for. e is given, as log p(x | e): it has probability 1, must be there in each row, and is no variable.
 
     Args:
         event_shape: (column,).
@@ -185,8 +282,9 @@ class TableLikelihood(Likelihood):
             repair = "Give one for each column of the table."
             raise InvalidInputError("columns", f"must be as many as {event_shape} says", len(columns), repair)
         groups: dict[object, list[int]] = {}
-        for place, column in enumerate(columns):
-            groups.setdefault(column.group, []).append(place)
+        # exposures first: others are fitted given them
+        for place in sorted(range(len(columns)), key=lambda place: columns[place].kind != "exposure"):
+            groups.setdefault(columns[place].group, []).append(place)
         kinds = [columns[own[0]].build([columns[place] for place in own]) for own in groups.values()]
         self.kinds = nn.ModuleList(kinds)  # pyright: ignore[reportAttributeAccessIssue]
         by_kind = [place for places in groups.values() for place in places]
@@ -195,7 +293,16 @@ class TableLikelihood(Likelihood):
         self.register_buffer("order", torch.tensor(by_kind).argsort(), persistent=False)
         self._names = [columns[own[0]].kind for own in groups.values()]
         self._sizes = [kind.parameter_shape[0] for kind in self.kinds]
-        self.has_exposure = any(kind.has_exposure for kind in self.kinds)
+        self._exposures = {
+            column.name: place for place, column in enumerate(columns) if column.kind == "exposure"
+        }
+        self._exposed = [getattr(columns[own[0]], "exposure_column", None) for own in groups.values()]
+        given = {name for name in self._exposed if name is not None}
+        if given != self._exposures.keys():
+            name = sorted(given ^ self._exposures.keys())[0]
+            rule = "must have one of kind exposure for each name that counts have as theirs, and no others"
+            raise InvalidInputError("columns", rule, repr(name)[:80], "Correct the name, or add the column.")
+        self.has_exposure = bool(given) or any(kind.has_exposure for kind in self.kinds)
 
     @property
     def parameter_shape(self) -> tuple[int, ...]:
@@ -218,23 +325,44 @@ class TableLikelihood(Likelihood):
         ]
         return _Columns(parts, self)
 
+    def check(self, x: Tensor, observed: Tensor | None = None, *, exact: bool = False) -> Tensor:
+        super().check(x, observed, exact=exact)
+        for name, place in self._exposures.items() if values_are_readable(x) else ():
+            there = ~x[:, place].isnan() if observed is None else observed[:, place]
+            if not bool(there.all()):
+                rule, repair = f"must have the exposure, column {name!r}, in each row", "Give it."
+                raise InvalidInputError("x", rule, "a row without", repair)
+        return x
+
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Initialize each kind on its columns; return their starts, one after the other."""
         self.check(x, observed)
-        return torch.cat([kind.initialize_(own, seen) for kind, own, seen in self._of(x, observed)])
+        return torch.cat(
+            [kind.initialize_(own, seen, **e) for kind, own, seen, e in self._given(x, observed)]
+        )
 
     def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         self.check(x, observed)
-        return torch.cat([kind.fit_marginals_(own, seen) for kind, own, seen in self._of(x, observed)])
+        parts = self._given(x, observed)
+        return torch.cat(
+            [(kind.initialize_ if e else kind.fit_marginals_)(own, seen, **e) for kind, own, seen, e in parts]
+        )
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """What the kinds read, one after the other, (batch, *input_shape)."""
-        return torch.cat([kind.network_input(own, seen) for kind, own, seen in self._of(x, observed)], -1)
+        parts = self._given(x, observed)
+        return torch.cat([kind.network_input(own, seen, **e) for kind, own, seen, e in parts], -1)
 
     def at_exposure(self, parameters: Tensor, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Each kind's parameters at the exposure of its own columns of x."""
-        parts = zip(self._of(x, observed), self._cut(parameters), strict=True)
-        return torch.cat([kind.at_exposure(part, own, seen) for (kind, own, seen), part in parts], -1)
+        """Each kind's parameters at the exposure of its own columns of x, or at that which is a column."""
+        parts = zip(self._given(x, observed), self._cut(parameters), strict=True)
+        return torch.cat([kind.at_exposure(part, own, seen, **e) for (kind, own, seen, e), part in parts], -1)
+
+    def with_exposure(self, values: Tensor, x: Tensor) -> Tensor:
+        if not self._exposures:
+            return values
+        places = torch.tensor([*self._exposures.values()], device=x.device)
+        return values.index_copy(-1, places, x.index_select(-1, places).to(values.dtype))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         parts = zip(self._of(x, None), self._cut(parameters), strict=True)
@@ -328,6 +456,21 @@ class TableLikelihood(Likelihood):
             parts.append(observed if self._is_sorted else observed.index_select(-1, self.by_kind))
         columns, masks = [*(part.split(widths, -1) for part in parts), [None] * len(widths)][:2]
         return list(zip(self.kinds, columns, masks, strict=True))
+
+    def _given(
+        self, x: Tensor, observed: Tensor | None
+    ) -> Iterator[tuple[Any, Tensor, Tensor | None, dict[str, Tensor]]]:
+        """`_of`, with a keyword for kinds that have a column as their exposure: that over its reference, (..., 1).
+
+        The first kind, that of the exposures, may take its references before the next one is asked for.
+        """
+        names = [*self._exposures]
+        for of_kind, name in zip(self._of(x, observed), self._exposed, strict=True):
+            given = {}
+            if name is not None:
+                reference = self.kinds[0].get_buffer("reference")[names.index(name)]
+                given["scale"] = x[..., self._exposures[name], None] / reference.to(x.dtype)
+            yield *of_kind, given
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
         """Columns in the table's order from those of each kind."""

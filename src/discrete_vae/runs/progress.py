@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
 from rich.console import Console
+from rich.errors import LiveError
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from discrete_vae.system import in_words
@@ -62,7 +64,8 @@ class TrainingProgress:
 
     def __enter__(self) -> Self:
         if self._bar is not None:
-            self._bar.start()
+            with suppress(LiveError):  # a terminal moves one bar at a time: that within another is not shown
+                self._bar.start()
         return self
 
     def __exit__(
