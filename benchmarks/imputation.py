@@ -35,9 +35,9 @@ from discrete_vae.config import instantiate
 from discrete_vae.data.splits import subset_indices
 from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
 from discrete_vae.inference.encode import nearest_codes
-from discrete_vae.inference.impute import GappedRow, Proposals, WeightedMoments, prior_draws, truncated
+from discrete_vae.inference.impute import GappedRow, ImputationSettings, Proposals, prior_draws
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.objectives.importance import ImportanceSampler
+from discrete_vae.objectives.importance import ImportanceSampler, truncated, weighted_mean
 from discrete_vae.rng import key_to_seed
 
 KS = (1, 5, 10, 20, 50, 100)
@@ -81,18 +81,18 @@ def by_model(
     model: DiscreteVAE, importance_sampler: ImportanceSampler, row: GappedRow, num_samples: int, chunk: int
 ) -> ByModel:
     """Fill one image."""
-    proposals = Proposals(model, importance_sampler, row, prior_draws(model, 0), num_rounds=10, num_fills=5)
-    whole, parameters, means = proposals.draw(num_samples, chunk)
+    settings = ImputationSettings(num_samples=num_samples)
+    proposals = Proposals(model, importance_sampler, row, prior_draws(model, 0), settings, chunk)
+    whole, parameters, means = proposals.draw()
     size = (len(parameters), *row.x.shape[1:])
     hidden = model.likelihood.log_prob(parameters, row.x.expand(size), ~row.observed.expand(size))
     of_hidden = hidden.double()
     found, joint, ess = {}, {}, 0.0
     for name, log_weights in (("the model", whole), ("the model, truncated", truncated(whole))):
-        moments = WeightedMoments()
-        moments.add(log_weights, means)
-        found[name] = moments.mean.flatten().float()
+        mean, _, effective = weighted_mean(log_weights, means)
+        found[name] = mean.flatten().float()
         joint[name] = float(torch.logsumexp(log_weights + of_hidden, 0) - torch.logsumexp(log_weights, 0))
-        ess = ess or moments.effective_samples
+        ess = ess or effective
     return ByModel(found, joint, float(torch.logsumexp(whole, 0)), ess)
 
 

@@ -72,11 +72,9 @@ def test_chains_start_at_given_states(done, images, tmp_path, monkeypatch):
     assert (unpack_bits(seen[0], 9).numpy() == states).all()
 
 
-def test_a_table_is_compared_with_its_samples(cli, done, trained):
+def test_a_table_is_compared_with_its_samples(done, trained):
     out, _ = done("sample", trained)
     assert f"Samples against the data: {trained / 'figures' / 'samples.png'}" in out
-    status, _, err = cli("sample", trained, "--num-chains", "1", "--num-rows", "1")
-    assert (status, err.splitlines()[-1].partition(" must ")[0]) == (2, "error: samples")
 
 
 # figure

@@ -29,11 +29,11 @@ from discrete_vae.inference.impute import (
     ImputationSettings,
     IteratedResampling,
     Proposals,
-    WeightedMoments,
     impute,
     prior_draws,
 )
 from discrete_vae.likelihoods import TableLikelihood
+from discrete_vae.objectives.importance import tempered, weighted_mean
 from discrete_vae.testing import all_states, check_frequencies, check_mean, enumerate_machine
 from tests.oracles.quadrature import joint_nodes, normal_nodes
 
@@ -196,8 +196,8 @@ def test_columns_of_all_kinds_are_filled_by_what_suits_them():
     settings = ImputationSettings(num_samples=10_000, num_rounds=3, num_draws=400)
     found, gaps, rounded = impute(model, x, settings=settings), x.isnan(), []
     for number, row in enumerate(x):
-        moments, mean = moments_of(model, row, 10_000), exact(model, x[number : number + 1])[0]
-        off = (moments.mean - mean).abs() / moments.std_error.clamp_min(1e-9)
+        (estimate, its_error), mean = mean_of(model, row, 10_000), exact(model, x[number : number + 1])[0]
+        off = (estimate - mean).abs() / its_error.clamp_min(1e-9)
         assert float(off.max()) < ERRORS
         for column in gaps[number].nonzero()[:, 0].tolist():
             filled, error = found.filled[number, column], found.std_error[number, column]
@@ -219,20 +219,20 @@ def test_columns_of_all_kinds_are_filled_by_what_suits_them():
 def test_importance_of_codes_and_of_gaussian_layers(kind, layers):
     model, x = build(kind, layers=layers)
     for row, mean in zip(x, exact(model, x), strict=True):
-        moments = moments_of(model, row, 20_000)
-        assert float(((moments.mean - mean).abs() / moments.std_error).max()) < ERRORS
-        assert float(moments.std_error.max()) < 0.02
+        estimate, error = mean_of(model, row, 20_000)
+        assert float(((estimate - mean).abs() / error).max()) < ERRORS
+        assert float(error.max()) < 0.02
 
 
 @torch.no_grad()
-def moments_of(model, row, num_samples, *, tamper=lambda log_weights: log_weights):
+def mean_of(model, row, num_samples, *, tamper=lambda log_weights: log_weights):
+    """E[T(x) | observed entries] by weighted draws, and its standard error."""
     one = GappedRow(row[None], ~row[None].isnan(), 3)
-    moments = WeightedMoments()
+    settings = ImputationSettings(num_samples=num_samples, num_rounds=2, num_fills=2)
     with model.importance_sampler(0.0) as sampler:
-        proposals = Proposals(model, sampler, one, prior_draws(model, 0), num_rounds=2, num_fills=2)
-        log_weights, _, expected = proposals.draw(num_samples, 5000)
-        moments.add(tamper(log_weights), expected)
-    return moments
+        proposals = Proposals(model, sampler, one, prior_draws(model, 0), settings, 5000)
+        log_weights, _, expected = proposals.draw()
+    return weighted_mean(tamper(log_weights), expected)[:2]
 
 
 def test_draws_from_the_posterior_without_weights_are_rejected():
@@ -240,18 +240,18 @@ def test_draws_from_the_posterior_without_weights_are_rejected():
     model, x = build()
     expected = exact(model, x)
     for row, mean in zip(x, expected, strict=True):
-        moments = moments_of(model, row, 20_000, tamper=torch.zeros_like)
-        assert float(((moments.mean - mean).abs() / moments.std_error).max()) > ERRORS
+        estimate, error = mean_of(model, row, 20_000, tamper=torch.zeros_like)
+        assert float(((estimate - mean).abs() / error).max()) > ERRORS
 
 
 def chain_states(model, row, *, num_steps, num_candidates=3, forget=False):
     """Means of x at the states of 2000 chains with few candidates per step."""
     one = GappedRow(row[None], ~row[None].isnan(), 4)
-    sizes = {"num_chains": 2000, "num_candidates": num_candidates, "chunk_size": 10**5}
+    settings = ImputationSettings(num_samples=100, num_rounds=2, num_fills=2)
     with torch.no_grad(), model.importance_sampler(0.0) as sampler:
-        proposals = Proposals(model, sampler, one, prior_draws(model, 0), num_rounds=2, num_fills=2)
-        proposals.draw(100, 100)
-        chains = IteratedResampling(proposals, one, **sizes)
+        proposals = Proposals(model, sampler, one, prior_draws(model, 0), settings, 10**5)
+        proposals.draw()
+        chains = IteratedResampling(proposals, num_chains=2000, num_candidates=num_candidates)
         for _ in range(num_steps):
             if forget:
                 chains._kept = None
@@ -306,6 +306,28 @@ def test_draws_have_the_law_and_means_agree(method):
     alone = (pairs * ones + (1 - pairs) * (1 - ones)).prod(1)
     with pytest.raises(AssertionError):
         check_frequencies(counts, alone)
+
+
+def test_the_median_of_draws_of_a_count_is_that_of_its_law():
+    """Counts of a size below 1 have a mean far above their median, which no draw of a tail moves."""
+    model, x = build("negative-binomial")
+    with torch.no_grad():
+        model.likelihood.log_size.fill_(-2)
+    found = impute(model, x[:1], settings=ImputationSettings(num_samples=5000, num_draws=2000))
+    parameters, log_prob = latent_nodes(model)
+    row = x[:1].expand(len(parameters), -1)
+    weights = torch.softmax(log_prob + model.likelihood.log_prob(parameters, row, ~row.isnan()), 0).detach()
+    counts = torch.arange(2000.0, dtype=torch.float64)
+    for column in (1, 3):
+        law = model.likelihood.distribution(parameters)
+        each = type(law)(law._log_mean[:, column, None], law._log_size[:, column, None])
+        below = (weights @ each.log_prob(counts).exp().detach()).cumsum(0)
+        drawn = torch.from_numpy(found.draws[0, :, column])
+        at = int(drawn.median())
+        off = 5 * (0.25 / 2000 + 0.25 / found.effective_samples[0]) ** 0.5
+        assert below[at] > 0.5 - off
+        assert at == 0 or below[at - 1] < 0.5 + off
+        assert found.filled[0, column] > 1.5 * at + 0.5  # the mean
 
 
 def two_modes():
@@ -427,19 +449,27 @@ def test_few_effective_samples_are_said():
             impute(model, x, numbers=[71, 72], settings=settings)
 
 
-def test_moments_in_chunks_are_those_of_all():
+def test_weighted_means_lose_no_digits():
     torch.manual_seed(0)
-    log_weights = 30 * torch.randn(50, dtype=torch.float64)
-    values = 1e6 + torch.randn(50, 3, dtype=torch.float64)
-    moments = WeightedMoments()
-    for part in (slice(0, 1), slice(1, 20), slice(20, 50)):
-        moments.add(log_weights[part], values[part])
+    log_weights = 1e3 + 30 * torch.randn(50, dtype=torch.float64)
+    away = torch.randn(50, 3, dtype=torch.float64)
+    mean, error, effective = weighted_mean(log_weights, 2.0**40 + away.round(decimals=3))
+    expected, its_error, number = weighted_mean(log_weights, away.round(decimals=3))
+    torch.testing.assert_close(mean - 2.0**40, expected, atol=1e-3, rtol=0)
+    torch.testing.assert_close(error, its_error, atol=1e-3, rtol=0)
     weights = torch.softmax(log_weights, 0)
-    mean = weights @ values
-    torch.testing.assert_close(moments.mean, mean)
-    error = (weights.square() @ (values - mean).square()).sqrt()
-    torch.testing.assert_close(moments.std_error, error)
-    assert moments.effective_samples == pytest.approx(float(1 / weights.square().sum()))
+    assert effective == number == pytest.approx(float(1 / weights.square().sum()))
+
+
+def test_tempered_weights_have_the_effective_samples_that_are_asked_for():
+    torch.manual_seed(0)
+    log_weights = 20 * torch.randn(200, dtype=torch.float64)
+    for least in (5, 50):
+        weights = torch.softmax(tempered(log_weights, least), 0)
+        assert float(1 / weights.square().sum()) == pytest.approx(least, abs=0.01)
+        assert (weights.argsort() == log_weights.argsort()).all()
+    assert torch.equal(tempered(0.01 * log_weights, 50), 0.01 * log_weights)
+    assert not tempered(log_weights, 1000).any()
 
 
 @pytest.mark.filterwarnings("ignore:.*have fewer than 10")

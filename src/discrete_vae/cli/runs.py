@@ -490,16 +490,12 @@ def _samples(
     num_chains: int | None,
     num_draws: int,
 ) -> Drawing:
-    """Images along a few chains; of a table draws of x, of as many chains as there are and memory holds.
+    """Images along a few chains; of a table its columns, by draws of as many chains as there are and memory holds.
 
     What does not fit the memory is found before the chains move.
     """
-    from discrete_vae.figures.run import (
-        DEFAULT_CHAINS,
-        make_evolution,
-        make_feature_statistics,
-        num_chains_that_fit,
-    )
+    from discrete_vae.figures.columns import make_column_distributions
+    from discrete_vae.figures.run import DEFAULT_CHAINS, make_evolution, num_chains_that_fit
     from discrete_vae.figures.style import check_grid
 
     recorded = request.run.recorded
@@ -521,7 +517,7 @@ def _samples(
         chains.step(burn_in)
     sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
     if image_shape is None:
-        return make_feature_statistics(request, chains, **sizes)
+        return make_column_distributions(request, chains, **sizes)
     return make_evolution(request, chains, num_draws=num_draws, **sizes)
 
 

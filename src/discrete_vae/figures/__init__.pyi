@@ -1,3 +1,7 @@
+from .columns import ColumnDistribution as ColumnDistribution
+from .columns import ColumnDistributions as ColumnDistributions
+from .columns import column_distributions_table as column_distributions_table
+from .columns import draw_column_distributions as draw_column_distributions
 from .curves import LogPartitionHistogram as LogPartitionHistogram
 from .curves import TrainingCurves as TrainingCurves
 from .curves import draw_log_partition_histogram as draw_log_partition_histogram

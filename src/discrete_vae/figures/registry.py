@@ -41,6 +41,10 @@ FIGURES = {
     "feature-statistics": FigureEntry(
         "run:make_feature_statistics", "means and correlations of features, in samples against test data"
     ),
+    "columns": FigureEntry(
+        "columns:make_column_distributions",
+        "the distribution of each column, generated values beside the data's",
+    ),
     "log-partition-histogram": FigureEntry(
         "curves:make_log_partition_histogram",
         "spread of the estimates of log Z that dvae log-partition left (paper: figure 10)",

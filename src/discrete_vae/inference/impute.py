@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal, TypeAlias, get_args
@@ -23,26 +22,17 @@ from discrete_vae.likelihoods.base import Likelihood, PointEstimate, validate_ba
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch
-from discrete_vae.objectives.importance import ImportanceSampler, WeightedDraws
+from discrete_vae.objectives.importance import ImportanceSampler, tempered, truncated, weighted_mean
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
-_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _DRAWS, _VALUES = (
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    10,
-    11,
-)  # keys of a row's noise
-_PRIOR = 1 << 63  # key of the prior's draws, which is none of a row
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS = range(6)  # keys of a row's noise
+_DRAWS, _VALUES = 10, 11
+_PRIOR = 1 << 63  # of the prior's draws, which is no row's
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
 _MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
 _MOST_STATISTICS = 64
-_CACHED = 1 << 16  # numbers that stay in the cache while draws are averaged
 _FEWEST_CHAINS, _FEW = 4, 10.0
 
 Method: TypeAlias = Literal["importance", "chains"]
@@ -64,7 +54,7 @@ class ImputationSettings:
         num_rounds: Rounds in which proposals learn from earlier draws, see `Proposals`; draws of the first do not count
             where there are more.
         num_fills: Ways in which a round's proposals read the gaps.
-        truncated: Truncate importance weights, see `discrete_vae.inference.impute.truncated`, where draws have few
+        truncated: Truncate importance weights, see `discrete_vae.objectives.importance.truncated`, where draws have few
             effective samples.
         num_steps: Steps of the chains; the first fifth is left out of means.
         num_candidates: Candidates per step, at least 2.
@@ -75,7 +65,7 @@ class ImputationSettings:
     num_draws: int = 0
     num_samples: int = 1000
     num_rounds: int = 10
-    num_fills: int = 5
+    num_fills: int = 15
     truncated: bool = False
     num_steps: int = 100
     num_candidates: int = 20
@@ -200,10 +190,9 @@ def _fill_row(
         whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
-    rounds = {"num_rounds": settings.num_rounds, "num_fills": settings.num_fills}
-    proposals = Proposals(model, sampler, row, prior, **rounds)
+    proposals = Proposals(model, sampler, row, prior, settings, chunk_size)
     estimate = _by_importance if settings.method == "importance" else _by_chains
-    mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
+    mean, error, ess, picks = estimate(proposals, settings)
     mean, error = model.likelihood.point_estimate(mean[None], error[None], settings.filling)
     mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
@@ -222,45 +211,34 @@ _Estimate: TypeAlias = tuple[Tensor, Tensor, float, Tensor | None]
 each draw."""
 
 
-def _by_importance(
-    model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
-) -> _Estimate:
-    moments, wanted = WeightedMoments(), settings.num_draws
-    picks = Resampled(wanted, row.generator(_DRAWS)) if wanted else None
-    log_weights, parameters, expected = proposals.draw(settings.num_samples, chunk_size)
+def _by_importance(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
+    log_weights, parameters, expected = proposals.draw()
     if settings.truncated:
         log_weights = truncated(log_weights)
-    at_once = max(1, _CACHED // max(1, expected[0].numel()))
-    chunks = (part.split(at_once) for part in (log_weights, parameters, expected))
-    for weights, outputs, statistics in zip(*chunks, strict=True):
-        moments.add(weights, statistics)
-        if picks is not None:
-            picks.add(weights, outputs)
-    values = None if picks is None else picks.values
-    return moments.mean, moments.std_error, moments.effective_samples, values
+    picks = None
+    if count := settings.num_draws:
+        picks = parameters[_picked(log_weights[:, None].expand(-1, count), proposals.row.generator(_DRAWS))]
+    return *weighted_mean(log_weights, expected), picks
 
 
-def _by_chains(
-    model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
-) -> _Estimate:
-    proposals.draw(settings.num_samples, chunk_size)  # the proposals learn
-    num_chains = max(_FEWEST_CHAINS, settings.num_draws)
-    sizes = {"num_candidates": settings.num_candidates, "chunk_size": chunk_size}
-    chains = IteratedResampling(proposals, row, num_chains=num_chains, **sizes)
-    left_out, sums, pooled = settings.num_steps // 5, 0.0, WeightedMoments()
+def _by_chains(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
+    proposals.draw()  # the proposals learn
+    num_chains, row = max(_FEWEST_CHAINS, settings.num_draws), proposals.row
+    chains = IteratedResampling(proposals, num_chains=num_chains, num_candidates=settings.num_candidates)
+    left_out, sums, totals, candidates = settings.num_steps // 5, 0.0, [], []
     for step in range(settings.num_steps):
         log_weights, values, fresh = chains.step()
-        values = values.double()
-        pooled.add(log_weights[fresh], values[fresh])
+        totals.append(log_weights[fresh].logsumexp(0))
+        candidates.append(weighted_mean(log_weights[fresh], values[fresh])[0])
         if step >= left_out:
-            weights = torch.softmax(log_weights, 1)
-            powers = torch.stack([values, values.square()])
-            sums = sums + torch.einsum("nk,pnk...->pn...", weights.double(), powers)
+            powers = torch.stack([values.double(), values.double().square()])
+            sums = sums + torch.einsum("nk,pnk...->pn...", torch.softmax(log_weights, 1), powers)
     means, squares = torch.as_tensor(sums) / (settings.num_steps - left_out)
     mean, spread = means.mean(0), means.std(0) / math.sqrt(num_chains)
+    pooled = torch.tensordot(torch.softmax(torch.stack(totals), 0), torch.stack(candidates), 1)
     # chains that have not forgotten their start agree with each other, and not with all candidates weighted together
-    error = torch.hypot(spread, mean - pooled.mean)
-    values_of = partial(model.likelihood.point_estimate, mean, kind=settings.filling)
+    error = torch.hypot(spread, mean - pooled)
+    values_of = partial(proposals.likelihood.point_estimate, mean, kind=settings.filling)
     variance, its_error = values_of(squares.mean(0) - mean.square())[1], values_of(error)[1]
     independent = (variance / its_error.square())[~row.observed[0]]
     effective = min([num_chains + chains.num_moves, *independent[independent.isfinite()].tolist()])
@@ -308,6 +286,11 @@ class GappedRow(ShowsShapes):
     def generator(self, *key: int) -> torch.Generator:
         """A source of noise of its own."""
         return keyed_generator(self.seed, *key, device=self.x.device)
+
+    def repeated(self, count: int) -> tuple[Tensor, Tensor]:
+        """x and the mask as so many rows, (count, *event) each."""
+        size = (count, *self.x.shape[1:])
+        return self.x.expand(size), self.observed.expand(size)
 
 
 PriorDraws: TypeAlias = Callable[[GappedRow], Tensor]
@@ -373,49 +356,38 @@ class Partition:
         self._center = statistics[:, self._places].mean(0)
         self._scale = noise[self._places] * math.sqrt(max(1, len(self._places)))
         self._rows = self._center.new_zeros(0, len(self._places))
-        self._offsets = self._center.new_zeros(0, dtype=torch.float64)  # log n_k + c_k / 2
-        self._typical = self._offsets
-        self.add(rows)
+        self._typical = self._log_counts = self._center.new_zeros(0, dtype=torch.float64)  # c_k, log n_k
 
-    def __len__(self) -> int:
-        return len(self._rows)
+    def add(self, rows: Tensor, coordinates: Tensor) -> None:
+        """Take the rows x_k, (proposal, *event), of more proposals, and `coordinates` of draws of each.
 
-    def add(self, rows: Tensor) -> None:
-        """Take rows that more proposals read."""
+        The draws are in order: the first of each proposal, then the second of each, and so on.
+        """
+        width = len(rows)
         self._rows = torch.cat([self._rows, self.coordinates(self._likelihood.statistics(rows))])
+        own = self._distances(coordinates)[:, -width:].unflatten(0, (-1, width)).diagonal(dim1=1, dim2=2)
+        self._typical = torch.cat([self._typical, own.median(0).values])
+        self._log_counts = torch.cat([self._log_counts, own.new_full((width,), math.log(len(own)))])
 
     def coordinates(self, expected: Tensor) -> Tensor:
-        """E[T | l], (draw, *statistic_shape), in units in which d_k is a square distance, (draw, statistic)."""
+        """E[T | l], (draw, *statistic_shape), in units in which d_k is a squared distance, (draw, statistic)."""
         return (expected.flatten(1)[:, self._places] - self._center) / self._scale
 
-    def nearness(self, coordinates: Tensor, number: int) -> Tensor:
-        """-d_k(l) / 2 of draws for the last proposals, but for a term of l alone, (draw, number) float64."""
-        rows = self._rows[-number:]
-        return (coordinates @ rows.T - 0.5 * rows.square().sum(1)).double()
+    def log_shares(self, coordinates: Tensor) -> Tensor:
+        """log(f_k(l) / n_k), (draw, proposal) float64."""
+        logits = self._logits(coordinates)
+        return logits - torch.logsumexp(logits + self._log_counts, 1, keepdim=True)
 
-    def settle(self, coordinates: Tensor, nearness: Tensor) -> Tensor:
-        """Set c_k and n_k of the proposals that have none, from the draws of each.
+    def log_shares_of(self, chosen: Tensor, coordinates: Tensor) -> Tensor:
+        """log f_k(l) as if the chosen proposals were all and had one draw each, (draw, chosen) float64."""
+        return self._logits(coordinates)[:, chosen].log_softmax(1)
 
-        Args:
-            coordinates: Of these draws, (draw, proposal, statistic).
-            nearness: Of each draw for the proposal that it is of, (draw, proposal).
+    def _logits(self, coordinates: Tensor) -> Tensor:
+        return (self._typical - self._distances(coordinates)) / 2
 
-        Returns:
-            -(d_k(l) - c_k) / 2 of each draw for its own proposal, but for that term, (draw, proposal).
-        """
-        typical = (nearness - 0.5 * coordinates.square().sum(2)).median(0).values
-        self._typical = torch.cat([self._typical, typical])
-        self._offsets = torch.cat([self._offsets, math.log(len(nearness)) - typical])
-        return nearness - typical
-
-    def log_sum(self, coordinates: Tensor, number: int) -> Tensor:
-        """log sum_k n_k exp(-(d_k(l) - c_k) / 2) over the last proposals, but for the same term of l, (draw,)."""
-        return torch.logsumexp(self.nearness(coordinates, number) + self._offsets[-number:], 1)
-
-    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
-        """log f_k(l) of draws for chosen proposals, as if these were all and had one draw each, (draw, chosen)."""
-        logits = self.nearness(self.coordinates(expected), len(self)) - self._typical
-        return logits[:, chosen].log_softmax(1)
+    def _distances(self, coordinates: Tensor) -> Tensor:
+        """d_k(l), (draw, proposal) float64."""
+        return torch.cdist(coordinates.double(), self._rows.double()).square()
 
 
 class Proposals:
@@ -423,9 +395,10 @@ class Proposals:
 
     In the first round the posterior reads in the gaps what it reads there in training: nothing but the mask, or the
     training mean where the model knows no gaps. In each later round it reads the row filled in several ways: each a
-    draw of p(x_gaps | latents), the latents picked among all draws so far by their weights. In the second round most of
-    these latents are draws of the prior, picked by p(x_observed | latents), since draws of the posterior may all lie in
-    one of several modes. The draws of all rounds but the first are pooled, with the weights of `Partition`.
+    draw of p(x_gaps | latents), the latents picked among all draws so far by their weights, tempered so that no few of
+    them are picked again and again. In the second round most of these latents are draws of the prior, picked by
+    p(x_observed | latents), since draws of the posterior may all lie in one of several modes. The draws of all rounds
+    but the first are pooled, with the weights of `Partition`: these are right whatever fills the gaps.
 
     Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
 
@@ -434,11 +407,14 @@ class Proposals:
         sampler: Of that model, open.
         row: The row.
         prior: Of `prior_draws`.
-        num_rounds: Rounds; one is the first alone.
-        num_fills: Ways in which the row is filled in a later round; in the second there are more.
+        settings: Draws, rounds and fills of a later round; in the second there are more.
+        chunk_size: Draws that the networks compute at a time.
 
     Attributes:
+        row: The row.
+        likelihood: The model's.
         features: What the posterior reads, (proposal, feature), of all proposals but the first.
+        partition: Of these proposals, after `draw`; None where the first is the only one.
     """
 
     def __init__(
@@ -447,17 +423,16 @@ class Proposals:
         sampler: ImportanceSampler,
         row: GappedRow,
         prior: PriorDraws,
-        *,
-        num_rounds: int,
-        num_fills: int,
+        settings: ImputationSettings,
+        chunk_size: int,
     ) -> None:
-        self._model, self._sampler, self._row, self._prior = model, sampler, row, prior
-        self.likelihood = model.likelihood
-        self._num_rounds, self._num_fills = num_rounds, num_fills
-        self._partition: Partition | None = None
+        self._model, self._sampler, self._prior = model, sampler, prior
+        self.row, self.likelihood = row, model.likelihood
+        self._settings, self._chunk_size = settings, chunk_size
+        self.partition: Partition | None = None
         self.features = model.read(row.x, row.observed, row.condition)
 
-    def draw(self, num_samples: int, chunk_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    def draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all rounds that count.
 
         Returns:
@@ -465,125 +440,64 @@ class Proposals:
             decoder makes of the draws, (draw, *parameter_shape); and the expected statistics of the likelihood there,
             (draw, *statistic_shape).
         """
-        per_round, row = -(-num_samples // self._num_rounds), self._row
-        found, rows, width = _Found(self.likelihood), None, 1
-        for number in range(self._num_rounds):
-            if number:
-                rows = self._filled(number, self._picked(number, found))
-                width, c = len(rows), row.condition
-                features = self._model.read(rows, None, None if c is None else c.expand(width, -1))
-                self.features = features if number == 1 else torch.cat([self.features, features])
-            count = -(-per_round // width)
-            drawn = list(self.propose((_ROUNDS, number), self.features[-width:], count, chunk_size))
-            log_weights = torch.cat([part.log_weights for part in drawn])
-            found.add(rows, log_weights, torch.cat([part.parameters for part in drawn]))
-        self._partition = found.partition
-        return found.log_weights, torch.cat(found.parameters), torch.cat(found.expected)
+        row, num_rounds = self.row, self._settings.num_rounds
+        per_round = -(-self._settings.num_samples // num_rounds)
+        weights, outputs = (each[:, 0] for each in self.propose((_ROUNDS, 0), self.features, per_round))
+        expected, raw, own, places = self.likelihood.expected_statistics(outputs), [], [], []
+        for number in range(1, num_rounds):
+            rows = self._filled(number, self._picked(number, weights, outputs))
+            width, c = len(rows), row.condition
+            features = self._model.read(rows, None, None if c is None else c.expand(width, -1))
+            self.features = features if number == 1 else torch.cat([self.features, features])
+            drawn, parameters = self.propose((_ROUNDS, number), features, -(-per_round // width))
+            statistics = self.likelihood.expected_statistics(parameters.flatten(0, 1))
+            if self.partition is None:  # the first round has told how to fill the gaps
+                self.partition = Partition(self.likelihood, rows, statistics.unflatten(0, drawn.shape))
+                outputs, expected = outputs[:0], expected[:0]
+            outputs, expected = (
+                torch.cat([outputs, parameters.flatten(0, 1)]),
+                torch.cat([expected, statistics]),
+            )
+            places.append(self.partition.coordinates(statistics))
+            self.partition.add(rows, places[-1])
+            raw.append(drawn.flatten())
+            own.append(torch.arange(-width, 0, device=drawn.device).repeat(len(drawn)) + len(self.features))
+            shares = self.partition.log_shares(torch.cat(places)).gather(1, torch.cat(own)[:, None])
+            weights = torch.cat(raw) + shares[:, 0]
+        return weights, outputs, expected
 
-    def log_shares(self, expected: Tensor, chosen: Tensor) -> Tensor:
-        """log f_k(l) for chosen proposals, as if these were all, (draw, chosen); all alike after one round."""
-        if self._partition is None:
-            return expected.new_zeros(len(expected), len(chosen))
-        return self._partition.log_shares(expected, chosen)
+    def propose(self, key: tuple[int, ...], features: Tensor, count: int) -> tuple[Tensor, Tensor]:
+        """Draws from the posteriors that read (proposal, feature), `count` of each.
 
-    def propose(
-        self, key: tuple[int, ...], features: Tensor, count: int, chunk_size: int
-    ) -> Iterator[WeightedDraws]:
-        """Weighted draws, (draw, proposal), from the posteriors that read (proposal, feature), without shares."""
-        row, width = self._row, len(features)
+        Returns:
+            Log-weights without shares, (draw, proposal), and the decoder's output, (draw, proposal, *parameter_shape).
+        """
+        row, width = self.row, len(features)
         keys = [key_to_seed(row.seed, *key, place) for place in range(width)]
-        size = (width, *row.x.shape[1:])
-        batch = Batch(row.x.expand(size), row.observed.expand(size), keys=keys)
-        return self._sampler.draws(features, batch, count, max(1, chunk_size // width))
+        batch = Batch(*row.repeated(width), keys=keys)
+        chunks = self._sampler.draws(features, batch, count, max(1, self._chunk_size // width))
+        weights, parameters = zip(*((each.log_weights, each.parameters) for each in chunks), strict=True)
+        return torch.cat(weights), torch.cat(parameters)
 
-    def _picked(self, number: int, found: _Found) -> Tensor:
+    def _picked(self, number: int, log_weights: Tensor, parameters: Tensor) -> Tensor:
         """The decoder's output at latents that fill the gaps in a later round."""
-        row = self._row
-        picked = found.pick(self._num_fills, row.generator(_PICKS, number))
+        row, num_fills = self.row, self._settings.num_fills
+        logits = tempered(log_weights, 2 * num_fills)[:, None].expand(-1, num_fills)
+        picked = parameters[_picked(logits, row.generator(_PICKS, number))]
         if number > 1:
             return picked
         prior = self._prior(row)
-        size = (len(prior), *row.x.shape[1:])
-        x, observed = row.x.expand(size), row.observed.expand(size)
+        x, observed = row.repeated(len(prior))
         log_prob = self.likelihood.log_prob(prior, x, observed)
-        powers = torch.linspace(0, 1, _STARTS * self._num_fills, device=log_prob.device)
-        logits = log_prob.double()[:, None] * powers
-        starts = (logits + _gumbel(tuple(logits.shape), row.generator(_PICKS, 0))).argmax(0)
-        exposed = self.likelihood.at_exposure(prior, x, observed)
-        return torch.cat([picked, exposed[starts]])
+        powers = torch.linspace(0, 1, _STARTS * num_fills, device=log_prob.device)
+        starts = _picked(log_prob.double()[:, None] * powers, row.generator(_PICKS, 0))
+        return torch.cat([picked, self.likelihood.at_exposure(prior, x, observed)[starts]])
 
     def _filled(self, number: int, latents: Tensor) -> Tensor:
         """The row with its gaps drawn at each of some latents."""
-        row = self._row
-        drawn = self._model.likelihood.sample(latents, generator=row.generator(_FILLS, number))
+        row = self.row
+        drawn = self.likelihood.sample(latents, generator=row.generator(_FILLS, number))
         return torch.where(row.observed, row.x, drawn.to(row.x.dtype))
-
-
-class _Found:
-    """The draws of `Proposals` so far: those of the first round, until there are others.
-
-    Attributes:
-        partition: Among the proposals; None in the first round.
-        log_weights: Of all draws, (draw,) float64, nats.
-        parameters: What the decoder makes of the draws, (draw, *parameter_shape), of each round.
-        expected: Expected statistics there, (draw, *statistic_shape), of each round.
-    """
-
-    partition: Partition | None = None
-    log_weights: Tensor
-
-    def __init__(self, likelihood: Likelihood) -> None:
-        self._likelihood = likelihood
-        self.parameters: list[Tensor] = []
-        self.expected: list[Tensor] = []
-        self._coordinates: list[Tensor] = []
-        self._log_sums: Tensor  # over the proposals so far, (draw,)
-
-    def add(self, rows: Tensor | None, log_weights: Tensor, parameters: Tensor) -> None:
-        """Take draws of more proposals.
-
-        Args:
-            rows: What they read, (proposal, *event); None in the first round.
-            log_weights: (draw, proposal) float64, nats, without shares.
-            parameters: (draw, proposal, *parameter_shape).
-        """
-        parameters, (count, width) = parameters.flatten(0, 1), log_weights.shape
-        expected = self._likelihood.expected_statistics(parameters)
-        if rows is not None and self.partition is None:
-            self.partition = Partition(self._likelihood, rows, expected.unflatten(0, (count, width)))
-            self.parameters, self.expected = [], []
-            self.log_weights = self._log_sums = self.log_weights.new_zeros(0)
-        elif rows is not None and self.partition is not None:
-            self.partition.add(rows)
-        self.parameters.append(parameters)
-        self.expected.append(expected)
-        if self.partition is None:
-            self.log_weights = log_weights.flatten()
-            return
-        coordinates = self.partition.coordinates(expected)
-        nearness = self.partition.nearness(coordinates, width).unflatten(0, (count, width))
-        own = nearness.diagonal(dim1=1, dim2=2)
-        weights = log_weights + self.partition.settle(coordinates.unflatten(0, (count, width)), own)
-        if self._coordinates:
-            more = self.partition.log_sum(torch.cat(self._coordinates), width)
-            more = torch.logaddexp(self._log_sums, more)
-            self.log_weights = self.log_weights + (self._log_sums - more)
-            self._log_sums = more
-        self._coordinates.append(coordinates)
-        log_sums = self.partition.log_sum(coordinates, len(self.partition))
-        self.log_weights = torch.cat([self.log_weights, weights.flatten() - log_sums])
-        self._log_sums = torch.cat([self._log_sums, log_sums])
-
-    def pick(self, number: int, generator: torch.Generator) -> Tensor:
-        """The decoder's output at independent picks by weight, (pick, *parameter_shape)."""
-        noise = _gumbel((len(self.log_weights), number), generator)
-        picked, firsts = (self.log_weights[:, None] + noise).argmax(0).tolist(), [0]
-        for part in self.parameters:
-            firsts.append(firsts[-1] + len(part))
-        rounds = [bisect_right(firsts, place) - 1 for place in picked]
-        return torch.stack(
-            [self.parameters[each][place - firsts[each]] for each, place in zip(rounds, picked, strict=True)]
-        )
 
 
 class IteratedResampling:
@@ -603,27 +517,21 @@ class IteratedResampling:
 
     Args:
         proposals: Of the row, after its rounds (`Proposals.draw`).
-        row: The row.
         num_chains: Chains. The first step picks their first states among K draws.
         num_candidates: K.
-        chunk_size: Draws that the networks compute at a time.
 
     Attributes:
         num_steps: Steps so far.
         num_moves: How often a chain has left its state, of all chains and steps.
     """
 
-    def __init__(
-        self, proposals: Proposals, row: GappedRow, *, num_chains: int, num_candidates: int, chunk_size: int
-    ) -> None:
-        self._proposals, self._num_chains, self._chunk_size = proposals, num_chains, chunk_size
-        number = len(
-            proposals.features
-        )  # of all rounds, since later ones read modes as often as they are likely
-        self._chosen = torch.arange(num_candidates, device=row.x.device) * number // num_candidates
+    def __init__(self, proposals: Proposals, *, num_chains: int, num_candidates: int) -> None:
+        self._proposals, self._num_chains = proposals, num_chains
+        # of all rounds, since later ones read modes as often as they are likely
+        every = torch.arange(num_candidates, device=proposals.row.x.device) * len(proposals.features)
+        self._chosen = every // num_candidates
         self._features = proposals.features[self._chosen]
-        self._noise = row.generator(_NOISE)
-        self._expected = proposals.likelihood.expected_statistics
+        self._noise = proposals.row.generator(_NOISE)
         self._kept: tuple[Tensor, ...] | None = None
         self.num_steps = self.num_moves = 0
 
@@ -641,15 +549,14 @@ class IteratedResampling:
             statistics, (chain, candidate, *statistic_shape), and which of them were drawn anew. Weighted means over
             them have the expectation of the next state, and less noise.
         """
-        key = (_MOVES, self.num_steps)
-        drawn = list(self._proposals.propose(key, self._features, self._num_chains, self._chunk_size))
-        log_weights = torch.cat([part.log_weights for part in drawn])
-        parameters = torch.cat([part.parameters for part in drawn])
-        shape = log_weights.shape
-        expected = self._expected(parameters.flatten(0, 1))
-        shares = self._proposals.log_shares(expected, self._chosen)
-        shares = shares.unflatten(0, shape).diagonal(dim1=1, dim2=2)
-        log_weights, expected = log_weights + shares, expected.unflatten(0, shape)
+        key, proposals = (_MOVES, self.num_steps), self._proposals
+        log_weights, parameters = proposals.propose(key, self._features, self._num_chains)
+        expected = proposals.likelihood.expected_statistics(parameters.flatten(0, 1))
+        if proposals.partition is not None:
+            coordinates = proposals.partition.coordinates(expected)
+            shares = proposals.partition.log_shares_of(self._chosen, coordinates)
+            log_weights = log_weights + shares.unflatten(0, log_weights.shape).diagonal(dim1=1, dim2=2)
+        expected = expected.unflatten(0, log_weights.shape)
         chains = torch.arange(self._num_chains, device=log_weights.device)
         fresh = torch.ones_like(log_weights, dtype=torch.bool)
         if self._kept is not None:
@@ -657,7 +564,7 @@ class IteratedResampling:
             log_weights[chains, slots], parameters[chains, slots] = of_state, state
             expected[chains, slots] = statistics
             fresh[chains, slots] = False
-        picked = (log_weights + _gumbel(tuple(log_weights.shape), self._noise)).argmax(1)
+        picked = _picked(log_weights, self._noise, 1)
         if self._kept is not None:
             self.num_moves += int((picked != self._kept[0]).sum())
         self._kept = (picked, *(each[chains, picked] for each in (log_weights, parameters, expected)))
@@ -665,107 +572,10 @@ class IteratedResampling:
         return log_weights, expected, fresh
 
 
-# Means and picks of weighted draws that come in chunks, without keeping them.
+def _picked(logits: Tensor, generator: torch.Generator, dim: int = 0) -> Tensor:
+    """Places of independent picks along an axis, by probabilities softmax(logits): the largest with Gumbel noise added.
 
-
-def _gumbel(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    """Standard Gumbel noise, float64, on the generator's device."""
-    noise = torch.empty(shape, dtype=torch.float64, device=generator.device)
-    return -noise.exponential_(generator=generator).log()
-
-
-class Resampled:
-    """Independent picks among weighted draws, each draw with a probability proportional to its weight.
-
-    The largest of log-weight plus Gumbel noise is such a pick, and a running maximum needs no weight of the past.
-
-    Source: Efraimidis & Spirakis 2006, "Weighted random sampling with a reservoir"; Gumbel 1954 (the maximum).
+    Source: Gumbel 1954, "Statistical theory of extreme values and some practical applications".
     """
-
-    def __init__(self, num_picks: int, generator: torch.Generator) -> None:
-        self._generator = generator
-        self._best = torch.full((num_picks,), -torch.inf, dtype=torch.float64, device=generator.device)
-        self._values: Tensor | None = None
-
-    def add(self, log_weights: Tensor, values: Tensor) -> None:
-        """Take more draws: finite log-weights (draw,), nats, and what to pick from, (draw, ...)."""
-        noise = _gumbel((len(log_weights), len(self._best)), self._generator)
-        best, index = (log_weights.double()[:, None] + noise).max(0)
-        picked = values[index]
-        if self._values is not None:
-            shape = (-1, *[1] * (values.dim() - 1))
-            picked = torch.where((best > self._best).reshape(shape), picked, self._values)
-        self._best, self._values = self._best.maximum(best), picked
-
-    @property
-    def values(self) -> Tensor:
-        """The picks, (pick, ...)."""
-        assert self._values is not None
-        return self._values
-
-
-def truncated(log_weights: Tensor) -> Tensor:
-    """Weights no larger than the root of their number times their mean, which lets no few of them decide alone.
-
-    The bias goes to zero as draws grow; the variance is finite whatever the law of the weights.
-
-    Source: Ionides 2008, "Truncated importance sampling".
-
-    Examples:
-        >>> truncated(torch.tensor([0.0, 0.0, 0.0, 9.0])).exp().round().tolist()  # mean 2026.5, root 2
-        [1.0, 1.0, 1.0, 4053.0]
-    """
-    mean = torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
-    return log_weights.minimum(mean + math.log(len(log_weights)) / 2)
-
-
-class WeightedMoments:
-    """sum_k w_k f_k / sum_k w_k with its standard error, in one pass, in float64, in units of the largest weight."""
-
-    def __init__(self) -> None:
-        self._unit = -math.inf
-        self._sums: Tensor  # of weights and of their squares
-        self._products: Tensor  # of those with f about a value, and of the squares with its square
-        self._about: Tensor | None = None
-
-    def add(self, log_weights: Tensor, values: Tensor) -> None:
-        """Take more draws: finite log-weights (draw,), nats, and f, (draw, ...)."""
-        values = values.double()
-        if self._about is None:
-            self._about = values[0]  # sums about a value that occurs lose no digits
-            self._sums, self._products = values.new_zeros(2), values.new_zeros(3, values[0].numel())
-        log_weights = log_weights.double()
-        unit = max(self._unit, float(log_weights.max()))
-        weights = torch.exp(log_weights - unit)
-        old = math.exp(self._unit - unit)
-        away = (values - self._about).flatten(1)
-        squares = weights.square()
-        self._sums = self._sums * self._sums.new_tensor([old, old**2])
-        self._sums += torch.stack([weights.sum(), squares.sum()])
-        scale = self._products.new_tensor([[old], [old**2], [old**2]])
-        new = torch.stack([weights @ away, squares @ away, squares @ away.square()])
-        self._products = self._products * scale + new
-        self._unit = unit
-
-    @property
-    def mean(self) -> Tensor:
-        """The self-normalized mean, (...), consistent, with a bias of the order of 1 / effective_samples."""
-        assert self._about is not None
-        return self._about + (self._products[0] / self._sums[0]).reshape(self._about.shape)
-
-    @property
-    def std_error(self) -> Tensor:
-        """sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k, (...), by the delta method; too small where samples are few.
-
-        Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
-        """
-        assert self._about is not None
-        away = self._products[0] / self._sums[0]
-        spread = self._products[2] - 2 * away * self._products[1] + away.square() * self._sums[1]
-        return (spread.clamp_min(0).sqrt() / self._sums[0]).reshape(self._about.shape)
-
-    @property
-    def effective_samples(self) -> float:
-        """(sum w)^2 / sum w^2, between 1 and the number of draws."""
-        total, squares = self._sums.tolist()
-        return total**2 / squares
+    noise = torch.empty(logits.shape, dtype=torch.float64, device=generator.device)
+    return (logits - noise.exponential_(generator=generator).log()).argmax(dim)

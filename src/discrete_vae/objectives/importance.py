@@ -110,6 +110,69 @@ def class_probabilities(log_weights: Tensor, log_q: Tensor) -> ClassProbabilitie
     return ClassProbabilities(value, std_error, found.ess.view(shape), log_q.exp())
 
 
+# Means by weights, and weights that are more even.
+
+
+def weighted_mean(log_weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor, float]:
+    """The self-normalized mean sum_k w_k f_k / sum_k w_k of weighted draws.
+
+    It is consistent, with a bias of the order of 1 / effective samples.
+
+    Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
+
+    Args:
+        log_weights: log w_k, (draw,) float64, nats, finite.
+        values: f_k, (draw, ...).
+
+    Returns:
+        The mean, (...) float64; its standard error sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k by the delta method,
+        likewise, too small where effective samples are few; and these, (sum w)^2 / sum w^2, between 1 and the number of
+        draws.
+    """
+    weights = torch.softmax(log_weights, 0)
+    away = (values - values[0]).double()  # sums about a value that occurs lose no digits
+    mean = torch.tensordot(weights, away, 1)
+    squares = weights.square()
+    error = torch.tensordot(squares, (away - mean).square(), 1).sqrt()
+    return values[0] + mean, error, float(1 / squares.sum())
+
+
+def truncated(log_weights: Tensor) -> Tensor:
+    """Weights no larger than the root of their number times their mean, which lets no few of them decide alone.
+
+    The bias goes to zero as draws grow; the variance is finite whatever the law of the weights.
+
+    Source: Ionides 2008, "Truncated importance sampling".
+
+    Examples:
+        >>> truncated(torch.tensor([0.0, 0.0, 0.0, 9.0])).exp().round().tolist()  # mean 2026.5, root 2
+        [1.0, 1.0, 1.0, 4053.0]
+    """
+    mean = torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
+    return log_weights.minimum(mean + math.log(len(log_weights)) / 2)
+
+
+def tempered(log_weights: Tensor, least: float) -> Tensor:
+    """Log-weights times the largest power up to 1 at which as many draws are effective, or times 0 if there are fewer.
+
+    Source: Jasra, Stephens, Doucet & Tsagaris 2011, "Inference for Levy-driven stochastic volatility models via
+    adaptive sequential Monte Carlo" (the power by effective samples).
+
+    Examples:
+        >>> tempered(torch.tensor([0.0, 0.0, -40.0]), 2.0)
+        tensor([  0.,   0., -40.])
+    """
+    low, high = 0.0, 1.0
+    power = high
+    for _ in range(30):
+        squares = torch.softmax(power * log_weights, 0).square().sum()
+        low, high = (power, high) if 1 / float(squares) >= least else (low, power)
+        if low == high:
+            break
+        power = (low + high) / 2
+    return low * log_weights
+
+
 # Weights of draws from a model's posterior.
 
 

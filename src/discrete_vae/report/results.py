@@ -11,6 +11,7 @@ import numpy as np
 
 from discrete_vae.config import ExperimentConfig, FileDataConfig
 from discrete_vae.config.overrides import Override, Slot, apply_overrides, read_value, settings_of, words_of
+from discrete_vae.data.schema import TableSchema
 from discrete_vae.figures.curves import (
     FEWEST_IN_BARS,
     MIN_SPAN,
@@ -323,7 +324,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         start = ["--data", str(config.data.path)]
         # the file tells the kinds of these columns too
         model = base.model.model_copy(update={"condition": config.model.condition})
-        base = base.model_copy(update={"model": model})
+        data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})
+        base = base.model_copy(update={"model": model, "data": data})
     else:
         return None
     overrides = differences(base, config)
@@ -333,6 +335,13 @@ def train_command(source: ReportSource) -> list[str] | None:
     for path, values in overrides:
         words += [f"--{path}", *values]
     return words
+
+
+def _kinds_by_default(data: FileDataConfig, schema: TableSchema | None) -> str | None:
+    """The `kinds` that the file alone leads to: all by their values if a column holds more than bits."""
+    columns = () if schema is None else schema.columns
+    bits = all(bool(values := getattr(each, "values", ())) and {*values} <= {"0", "1"} for each in columns)
+    return "auto" if data.kinds == "auto" and not bits else None
 
 
 def differences(base: ExperimentConfig, config: ExperimentConfig) -> list[Override] | None:

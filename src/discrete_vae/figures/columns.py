@@ -1,0 +1,260 @@
+"""The distribution of each column of a table, generated values beside those of the data."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from torch import Tensor
+
+from discrete_vae.checks import check_tensor
+from discrete_vae.errors import InvalidInputError, plot_text
+from discrete_vae.figures.run import generated_examples, num_chains_that_fit
+from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, Picture
+from discrete_vae.rng import keyed_generator
+from discrete_vae.samplers.gibbs import Sampler
+
+_STREAM = 0x636F6C75
+_MOST_COLUMNS, _PER_ROW = 24, 4
+_MOST_VALUES = (
+    8  # with bars of their own; numbers with more are binned, words beyond them are counted together
+)
+_BINS, _TAIL = 20, 0.01  # of the data on each side, which the end bins hold with all beyond
+_LINE = 90  # letters of the caption
+_DATA = "0.72"  # gray
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnDistribution:
+    """The distribution of one column.
+
+    Attributes:
+        name: Its name.
+        labels: Words or numbers that have a bar each, (bar,); empty for bins.
+        edges: Ends of the bins, (bar + 1,), the first and last bin with all beyond them; empty for values.
+        data: Share of the observed values of the data in each bar, (bar,).
+        samples: Share of the generated values, (bar,).
+    """
+
+    name: str
+    labels: tuple[str, ...]
+    edges: np.ndarray
+    data: np.ndarray
+    samples: np.ndarray
+
+    @property
+    def distance(self) -> float:
+        """Share of the values that stand in other bars: half the sum of the differences (total variation)."""
+        return float(np.abs(self.data - self.samples).sum() / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnDistributions:
+    """Distributions of the columns that a picture shows.
+
+    Attributes:
+        shown: In the order of the table; where there are more than 24 columns, those that differ most.
+        num_columns: Columns with values, those that are not shown included.
+        num_examples: Rows of the data.
+        num_samples: Rows that were generated.
+    """
+
+    shown: tuple[ColumnDistribution, ...]
+    num_columns: int
+    num_examples: int
+    num_samples: int
+
+    def columns(self) -> dict[str, np.ndarray]:
+        """A row per bar: column, value or ends of the bin, and the share of both."""
+        names = np.repeat([each.name for each in self.shown], [len(each.data) for each in self.shown])
+        labels = [each.labels or ("",) * len(each.data) for each in self.shown]
+        empty = [np.full(len(each.data), np.nan) for each in self.shown]
+        both = list(zip(self.shown, empty, strict=True))
+        return {
+            "column": names,
+            "value": np.concatenate([np.array(each, dtype=str) for each in labels]),
+            "low": np.concatenate([each.edges[:-1] if len(each.edges) else none for each, none in both]),
+            "high": np.concatenate([each.edges[1:] if len(each.edges) else none for each, none in both]),
+            "data": np.concatenate([each.data for each in self.shown]),
+            "samples": np.concatenate([each.samples for each in self.shown]),
+        }
+
+
+def column_distributions_table(
+    x: Tensor,
+    samples: Tensor,
+    *,
+    names: Sequence[str] = (),
+    words: Sequence[tuple[str, ...] | None] = (),
+    weights: np.ndarray | None = None,
+) -> ColumnDistributions:
+    """Count the values of each column in data and in what a model generates.
+
+    Words and numbers with few different values are counted one by one, other numbers in 20 bins of equal width between
+    the percentiles 1 and 99 of the data, whose ends hold all beyond.
+
+    Args:
+        x: Data, (example, feature); NaN marks missing values, which count nowhere.
+        samples: Generated rows, (sample, feature).
+        names: Names of the features; without them they are numbered.
+        words: For each feature what its codes 0, 1, ... mean, None for numbers; without them all are numbers.
+        weights: How often each example counts, (example,); None counts all alike.
+
+    Raises:
+        InvalidInputError: If the arguments do not fit, or no value of the data is observed.
+    """
+    num_features = check_tensor("x", x, ("example", "feature")).shape[1]
+    check_tensor("samples", samples, ("sample", num_features))
+    names = names or [f"feature {number}" for number in range(num_features)]
+    words = words or [None] * num_features
+    for name, given in (("names", names), ("words", words)):
+        if len(given) != num_features:
+            rule = f"must be one per feature, {num_features}"
+            raise InvalidInputError(name, rule, len(given), "Give one per column of x.")
+    weight = np.ones(len(x)) if weights is None else weights
+    data, drawn = x.detach().cpu().double().numpy(), samples.detach().cpu().double().numpy()
+    found = []
+    for name, meanings, own, generated in zip(names, words, data.T, drawn.T, strict=True):
+        seen = ~np.isnan(own)
+        if weight[seen].sum() > 0:
+            found.append(_distribution(name, meanings, own[seen], weight[seen], generated))
+    if not found or not len(drawn):
+        received = f"{len(found)} columns with values, {len(drawn)} samples"
+        raise InvalidInputError("x", "must hold a value, beside a sample at least", received, "Give more.")
+    worst = np.argsort([-each.distance for each in found], kind="stable")[:_MOST_COLUMNS]
+    return ColumnDistributions(
+        tuple(found[place] for place in np.sort(worst)), len(found), len(x), len(drawn)
+    )
+
+
+def _distribution(
+    name: str, words: tuple[str, ...] | None, data: np.ndarray, weight: np.ndarray, samples: np.ndarray
+) -> ColumnDistribution:
+    """Of a column without gaps: data and weight, (example,), samples (sample,)."""
+    even, none = np.ones(len(samples)), np.empty(0)
+    if words is not None:
+        places = [
+            (values.round().astype(np.int64), each) for values, each in ((data, weight), (samples, even))
+        ]
+        shares = [np.bincount(*place, minlength=len(words)) / place[1].sum() for place in places]
+        if len(words) <= _MOST_VALUES:
+            return ColumnDistribution(name, tuple(words), none, *shares)
+        often = np.sort(np.argsort(-shares[0], kind="stable")[: _MOST_VALUES - 1])
+        labels = (*[words[place] for place in often], f"{len(words) - len(often)} others")
+        return ColumnDistribution(name, labels, none, *(_with_rest(share[often]) for share in shares))
+    values = np.unique(data)
+    if len(values) <= _MOST_VALUES and np.isin(samples, values).all():
+        pairs = ((data, weight), (samples, even))
+        shares = [
+            np.array([each[own == value].sum() for value in values]) / each.sum() for own, each in pairs
+        ]
+        return ColumnDistribution(name, tuple(f"{value:g}" for value in values), none, *shares)
+    edges = _edges(data, is_whole=bool((data == data.round()).all()))
+    shares = []
+    for own, each in ((data, weight), (samples, even)):
+        inside = own.clip(edges[0], edges[-1])
+        shares.append(np.histogram(inside, edges, weights=each)[0] / each.sum())
+    return ColumnDistribution(name, (), edges, *shares)
+
+
+def _with_rest(shares: np.ndarray) -> np.ndarray:
+    """Shares with one more, what is missing to 1."""
+    return np.append(shares, max(0.0, 1 - shares.sum()))
+
+
+def _edges(data: np.ndarray, *, is_whole: bool) -> np.ndarray:
+    """Ends of bins of equal width; of whole numbers as many numbers in each."""
+    low, high = np.quantile(data, [_TAIL, 1 - _TAIL])
+    if is_whole:
+        width = max(1, math.ceil((high - low + 1) / _BINS))
+        return low.round() - 0.5 + width * np.arange(math.ceil((high.round() - low.round() + 1) / width) + 1)
+    if high - low <= 0:
+        low, high = data.min(), data.max()
+    margin = 0.5 * max(abs(low), 1.0) if high <= low else 0.0
+    return np.linspace(low - margin, high + margin, _BINS + 1)
+
+
+def draw_column_distributions(table: ColumnDistributions, *, name: str = "") -> Picture:
+    """Draw a panel per column: bars of the data in gray, of what was generated in blue; a run's name is for the title.
+
+    Beside a column's name stands the share of its values that would have to change for both to be alike.
+    """
+    count = len(table.shown)
+    across = min(_PER_ROW, count)
+    down = -(-count // across)
+    figure = Picture((6.4, 0.8 + 1.25 * down), layout="constrained")
+    of = f" of {plot_text(name)}" if name else ""
+    text = f"Generated values{of} (blue; {table.num_samples:,} rows) beside data (gray; {table.num_examples:,} rows)."
+    text += (
+        " The percentage is the share of a column's values that would have to change for both to be alike."
+    )
+    if any(len(each.edges) for each in table.shown):
+        text += " The end bins of numbers hold all beyond."
+    if left_out := table.num_columns - count:
+        text += f" These are the {count} columns that differ most; {left_out:,} others are left out."
+    figure.suptitle(textwrap.fill(text, _LINE), fontsize=8, x=0.01, ha="left")
+    panels = figure.subplots(down, across, squeeze=False).ravel()
+    for axes, column in zip(panels, table.shown, strict=False):
+        _draw(axes, column)
+    for axes in panels[count:]:
+        axes.set_axis_off()
+    return figure
+
+
+def _draw(axes: Axes, column: ColumnDistribution) -> None:
+    """One panel: bars that lie for values, so that words can be read, and stand for bins."""
+    title = plot_text(_short(column.name, 16))
+    axes.set_title(f"{title}  {100 * column.distance:.0f} %", fontsize=8, loc="left", pad=3)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=7.5, length=2, pad=2)
+    if column.labels:
+        place = np.arange(len(column.labels))
+        axes.barh(place - 0.2, column.data, 0.4, color=_DATA)
+        axes.barh(place + 0.2, column.samples, 0.4, color=BLUE)
+        axes.set_yticks(place, [plot_text(_short(label, 9)) for label in column.labels])
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", length=0)
+        axes.locator_params(axis="x", nbins=3)
+        axes.set_xlim(left=0)
+        return
+    axes.stairs(column.data, column.edges, fill=True, color=_DATA)
+    axes.stairs(column.samples, column.edges, color=BLUE, linewidth=1.3)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.locator_params(axis="x", nbins=4)
+    axes.set_ylim(bottom=0)
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
+
+
+def make_column_distributions(
+    request: FigureRequest,
+    chains: Sampler | None = None,
+    *,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
+    num_chains: int | None = None,
+) -> Drawing:
+    """The figure of a run: training data beside samples, by the chains of training and as many as fit, if not told."""
+    run = request.run
+    chains, dataset = chains or run.loaded.chains, run.dataset
+    used = num_chains or num_chains_that_fit(chains.num_chains, dataset.num_features, num_rows)
+    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
+    drawn = generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+    x = dataset.train[:]
+    if dataset.dynamic:
+        x = torch.bernoulli(x, generator=keyed_generator(request.seed, _STREAM))
+    schema = dataset.schema
+    words = [] if schema is None else [getattr(each, "values", None) for each in schema.columns]
+    names = dataset.description.columns if schema is None else [each.name for each in schema.columns]
+    table = column_distributions_table(
+        x, drawn.flatten(0, 1), names=names, words=words, weights=dataset.weights.get("train")
+    )
+    return Drawing(table, draw_column_distributions(table, name=run.title), run.note)
