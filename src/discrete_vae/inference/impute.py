@@ -6,7 +6,7 @@ import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
@@ -28,13 +28,14 @@ from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
-_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _DRAWS, _VALUES = (
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _CLASS, _DRAWS, _VALUES = (
     0,
     1,
     2,
     3,
     4,
     5,
+    6,
     10,
     11,
 )  # keys of a row's noise
@@ -137,7 +138,7 @@ def impute(
 
     With latents l = (z, zeta, h) this is the mean over p(l | x_observed) of p(x_gaps | l), since features are
     independent given l. The model may have been trained on examples without gaps: weights make up for what its
-    posterior makes of them.
+    posterior makes of them. A label is not known: draws of each class are weighted by p(x_observed, y).
 
     Source: Rolfe 2017, section results (importance weights); Mattei & Frellsen 2019, "MIWAE" (imputation by them).
 
@@ -165,6 +166,9 @@ def impute(
         (1, 3)
     """
     settings = ImputationSettings() if settings is None else settings
+    if settings.method == "chains" and model.posterior.num_classes:
+        rule = "must be 'importance' for a model with classes, from one of which to another chains do not go"
+        raise InvalidInputError("method", rule, repr("chains"), "Leave it out.")
     likelihood = model.likelihood
     likelihood.check_point_estimate(settings.filling)
     x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
@@ -201,9 +205,12 @@ def _fill_row(
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
     rounds = {"num_rounds": settings.num_rounds, "num_fills": settings.num_fills}
-    proposals = Proposals(model, sampler, row, prior, **rounds)
-    estimate = _by_importance if settings.method == "importance" else _by_chains
-    mean, error, ess, picks = estimate(model, proposals, row, settings, chunk_size)
+    rows = [row.of_class(y) for y in range(model.posterior.num_classes)] or [row]
+    proposals = [Proposals(model, sampler, each, prior, **rounds) for each in rows]
+    if settings.method == "importance":
+        mean, error, ess, picks = _by_importance(model, proposals, row, settings, chunk_size)
+    else:
+        mean, error, ess, picks = _by_chains(model, proposals[0], row, settings, chunk_size)
     mean, error = model.likelihood.point_estimate(mean[None], error[None], settings.filling)
     mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
@@ -223,11 +230,16 @@ each draw."""
 
 
 def _by_importance(
-    model: DiscreteVAE, proposals: Proposals, row: GappedRow, settings: ImputationSettings, chunk_size: int
+    model: DiscreteVAE,
+    proposals: Sequence[Proposals],  # for each class, whose weights estimate p(x_observed, y), or for the row
+    row: GappedRow,
+    settings: ImputationSettings,
+    chunk_size: int,
 ) -> _Estimate:
     moments, wanted = WeightedMoments(), settings.num_draws
     picks = Resampled(wanted, row.generator(_DRAWS)) if wanted else None
-    log_weights, parameters, expected = proposals.draw(settings.num_samples, chunk_size)
+    found = [each.draw(settings.num_samples, chunk_size) for each in proposals]
+    log_weights, parameters, expected = map(torch.cat, zip(*found, strict=True))
     if settings.truncated:
         log_weights = truncated(log_weights)
     at_once = max(1, _CACHED // max(1, expected[0].numel()))
@@ -298,12 +310,19 @@ class GappedRow(ShowsShapes):
         observed: (1, *event), bool.
         seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
         condition: (1, column), checked; None for a model without one.
+        label: The class that all latents are of, of a model with classes, (1,); None for a model without.
     """
 
     x: Tensor
     observed: Tensor
     seed: int
     condition: Tensor | None = None
+    label: Tensor | None = None
+
+    def of_class(self, y: int) -> GappedRow:
+        """The row as one of a class, with noise of its own."""
+        label = torch.full((1,), y, device=self.x.device)
+        return replace(self, seed=key_to_seed(self.seed, _CLASS, y), label=label)
 
     def generator(self, *key: int) -> torch.Generator:
         """A source of noise of its own."""
@@ -455,7 +474,16 @@ class Proposals:
         self.likelihood = model.likelihood
         self._num_rounds, self._num_fills = num_rounds, num_fills
         self._partition: Partition | None = None
-        self.features = model.read(row.x, row.observed, row.condition)
+        self.features = self._read(row.x, row.observed)
+
+    def _read(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """What the posterior reads of x, (proposal, *event), with the row's condition and its label."""
+        c, label = (
+            None if each is None else each.expand(len(x), *each.shape[1:])
+            for each in (self._row.condition, self._row.label)
+        )
+        features = self._model.features_of(x, observed, c)
+        return features if label is None else self._model.with_label(features, label)
 
     def draw(self, num_samples: int, chunk_size: int) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all rounds that count.
@@ -465,13 +493,12 @@ class Proposals:
             decoder makes of the draws, (draw, *parameter_shape); and the expected statistics of the likelihood there,
             (draw, *statistic_shape).
         """
-        per_round, row = -(-num_samples // self._num_rounds), self._row
+        per_round = -(-num_samples // self._num_rounds)
         found, rows, width = _Found(self.likelihood), None, 1
         for number in range(self._num_rounds):
             if number:
                 rows = self._filled(number, self._picked(number, found))
-                width, c = len(rows), row.condition
-                features = self._model.read(rows, None, None if c is None else c.expand(width, -1))
+                width, features = len(rows), self._read(rows, None)
                 self.features = features if number == 1 else torch.cat([self.features, features])
             count = -(-per_round // width)
             drawn = list(self.propose((_ROUNDS, number), self.features[-width:], count, chunk_size))
