@@ -1,6 +1,7 @@
 """Models with a label whose p(x, y), bounds, gradients and p(y | x) are known by enumeration and quadrature."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,6 +33,14 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.inference import (
+    ImputationSettings,
+    class_accuracy,
+    generate_of_labels,
+    impute,
+    predict_rows,
+    score_features,
+)
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
@@ -41,6 +50,7 @@ from discrete_vae.posterior import GivenLabel
 from discrete_vae.rng import reseed
 from discrete_vae.smoothing.overlapping import OverlappingExponential
 from discrete_vae.testing import check_mean
+from discrete_vae.training.refit import refit_posterior
 from discrete_vae.training.step import RecordedStep
 from tests.exact_paths import flat_gradient, log_prior, randomize_norms
 from tests.oracles.quadrature import joint_nodes, normal_nodes
@@ -382,6 +392,77 @@ def test_an_entry_that_is_not_observed_is_summed_over():
     )
 
 
+# Functions that read rows, and leave their labels unknown.
+
+
+def test_gaps_are_filled_and_values_scored_over_all_classes():
+    model, num_nodes = build("two groups")
+    of_bit = []
+    for bit in (0.0, 1.0):
+        x = X.clone()
+        x[:, 1] = bit
+        classes = [[at_label(model, row, label, num_nodes) for label in (0, 1)] for row in x]
+        parts = [
+            [float(torch.logsumexp(w.log() + joint, 0).detach()) for w, _, joint in each] for each in classes
+        ]
+        of_bit.append(torch.tensor(parts, dtype=torch.float64))
+    exact = torch.softmax(torch.stack(of_bit).logsumexp(-1), 0)[1].numpy()
+    gapped = X.clone()
+    gapped[:, 1] = math.nan
+    found = impute(model, gapped, settings=ImputationSettings(num_samples=5000, num_rounds=2))
+    error = found.std_error[:, 1]
+    assert (error < 0.01).all()
+    assert (np.abs(found.filled[:, 1] - exact) < 5.5 * error).all()  # alpha 1e-6
+    of_one_class = torch.softmax(torch.stack(of_bit)[..., 0], 0)[1].numpy()  # a planted fault
+    assert not (np.abs(found.filled[:, 1] - of_one_class) < 5.5 * error).all()
+    scores = score_features(model, X, num_samples=4000, batch_size=3)[:, 1]
+    right = np.log(np.where(X[:, 1] == 1, exact, 1 - exact))
+    np.testing.assert_allclose(
+        scores, right, atol=0.03
+    )  # six standard errors of those of the mean of the weights
+    with pytest.raises(InvalidInputError) as caught:
+        impute(model, gapped, settings=ImputationSettings(method="chains"))
+    assert caught.value.argument == "method"
+
+
+def test_rows_are_predicted_and_bounded_as_by_enumeration():
+    model, num_nodes = build("two groups")
+    found = predict_rows(model, X, num_samples=4000, batch_size=3)
+    right = torch.softmax(exact_log_joint(model, num_nodes), -1).numpy()
+    assert (found.std_error < 0.02).all()
+    assert (np.abs(found.probabilities - right) < 5.5 * found.std_error + 1e-5).all()  # alpha 1e-6
+    alone = predict_rows(model, X[1:2], num_samples=4000, numbers=[1], batch_size=3)
+    np.testing.assert_allclose(alone.probabilities[0], found.probabilities[1], rtol=1e-9)
+    log_z = float(exact_log_partition(model.prior).value)
+    bounds = dv.elbo_rows(model, X, log_partition=log_z, num_samples=200, batch_size=3)
+    exact = exact_bounds(model, torch.full((3,), -1), num_nodes).detach().numpy()
+    assert (np.abs(bounds.value - exact) < 5.5 * bounds.std_error).all()
+
+
+def test_codes_hold_the_label_that_the_posterior_gives():
+    model, _ = build("two groups")
+    law = torch.stack([log_q_of(model, x) for x in X]).exp().detach().numpy()
+    code = dv.encode_rows(model, X)
+    assert (code.bits[:, :2].argmax(1) == law.argmax(1)).all()
+    np.testing.assert_allclose(code.probabilities[:, :2], law, rtol=1e-4)
+    drawn = dv.encode_rows(model, X.repeat(200, 1), draw=True).bits[:, :2]
+    assert (drawn.sum(1) == 1).all()
+    share, error = drawn.reshape(200, 3, 2).mean(0), np.sqrt(law * (1 - law) / 200)
+    assert (np.abs(share - law) < 5.5 * error + 0.02).all()
+    assert dv.reconstruct_rows(model, X, num_draws=3).shape == (3, NUM_FEATURES)
+
+
+def test_examples_of_a_class_have_its_units_set():
+    model, _ = build("three classes on a graph")
+    made = generate_of_labels(model, torch.zeros(10, 5), 4, [2, 0], num_chains=4, num_sweeps=3)
+    assert made.places.tolist() == [2] * 4 + [0] * 4
+    assert (made.z[:, :3] == np.eye(3)[made.places]).all()
+    for wanted, clamped, argument in (([3], None, "labels"), ([0], {1: 1}, "clamped")):
+        with pytest.raises(InvalidInputError) as caught:
+            generate_of_labels(model, torch.zeros(10, 5), 4, wanted, clamped=clamped, num_chains=4)
+        assert caught.value.argument == argument
+
+
 def test_no_label_is_the_same_as_unknown_labels():
     model, _ = build("two groups")
     unknown = torch.full((3,), -1)
@@ -401,7 +482,6 @@ def test_no_label_is_the_same_as_unknown_labels():
         (lambda model: model.elbo(X, labels=LABELS, label_weight=-1.0), "label_weight"),
         (lambda model: model.elbo(X, labels=LABELS, num_importance_samples=2), "num_importance_samples"),
         (lambda model: model.estimate_gradient(dv.LeaveOneOut.of(model), X), "gradient"),
-        (lambda model: dv.encode_rows(model, X), "model"),
         (lambda model: model.make_independent_(X), "model"),
         (lambda model: model.sample(z=torch.zeros(3, 4), labels=LABELS), "labels"),
     ],
@@ -522,7 +602,6 @@ def test_a_few_labels_name_the_classes(swapped, precision, tmp_path):
     ("training", "labels", "argument"),
     [
         ({"num_importance_samples": 2}, lambda kind: kind, "training.num_importance_samples"),
-        ({"num_examples": 100}, lambda kind: kind, "training.num_examples"),
         ({"independent_start": True}, lambda kind: kind, "training.independent_start"),
         ({"gradient": DisARMConfig()}, lambda kind: kind, "training.gradient"),
         ({}, lambda kind: kind + 1, "labels"),
@@ -541,3 +620,42 @@ def test_what_training_refuses_with_classes(training, labels, argument, tmp_path
     with pytest.raises(InvalidInputError) as caught:
         dv.train(config, splits(labels)[0], tmp_path / "run", progress=QuietProgress())
     assert caught.value.argument == argument
+
+
+def test_labels_that_are_all_unknown_train_as_no_labels_do(tmp_path):
+    config = experiment()
+    few = config.model_copy(update={"training": config.training.model_copy(update={"num_epochs": 3})})
+    unlabeled, words = (
+        splits(lambda kind: np.full(len(kind), -1))[0],
+        splits(lambda kind: np.full(len(kind), ""))[0],
+    )
+    named = few.model_copy(update={"model": few.model.model_copy(update={"class_names": ("elm", "oak")})})
+    runs = ((few, replace(unlabeled, labels={})), (few, unlabeled), (named, words))
+    found = []
+    for number, (each, data) in enumerate(runs):
+        dv.train(each, data, tmp_path / str(number), progress=QuietProgress())
+        found.append(dv.load_run(tmp_path / str(number)).model.state_dict())
+    for other in found[1:]:
+        assert all(torch.equal(value, other[name]) for name, value in found[0].items())
+
+
+def test_a_choice_of_the_examples_keeps_their_labels(tmp_path):
+    data, (_, _, (x, kind)) = splits(lambda kind: kind)
+    dv.train(experiment(num_examples=100), data, tmp_path / "run", progress=QuietProgress())
+    found = class_accuracy(
+        predict_rows(dv.load_run(tmp_path / "run").model, x, num_samples=10).log_probabilities, kind
+    )
+    assert found.accuracy > 0.9  # of labels that went to other examples: 0.5 +- 0.05
+
+
+def test_a_refit_leaves_p_x_y_and_raises_its_bound(tmp_path):
+    data, _ = splits(lambda kind: np.where(np.arange(200) < 20, kind, -1))
+    dv.train(experiment(), data, tmp_path / "run", progress=QuietProgress())
+    loaded = dv.load_run(tmp_path / "run")
+    before = {name: value.clone() for name, value in loaded.model.decoder.state_dict().items()}
+    log_z = float(exact_log_partition(loaded.model.prior).value)
+    found = refit_posterior(
+        loaded.model, data, loaded.chains, log_partition=log_z, num_steps=100, batch_size=50
+    )
+    assert all(torch.equal(value, before[name]) for name, value in loaded.model.decoder.state_dict().items())
+    assert found.after.elbo > found.before.elbo - 0.1

@@ -12,6 +12,7 @@ from .inference import elbo_rows as elbo_rows
 from .inference import encode_rows as encode_rows
 from .inference import interpolate as interpolate
 from .inference import p_values as p_values
+from .inference import predict_rows as predict_rows
 from .inference import reconstruct_rows as reconstruct_rows
 from .inference import score_rows as score_rows
 from .likelihoods import BernoulliLikelihood as BernoulliLikelihood

@@ -53,7 +53,7 @@ from discrete_vae.objectives.importance import (
 )
 from discrete_vae.posterior import UNKNOWN, Posterior, check_labels, clamped_labels
 from discrete_vae.records import ShowsShapes
-from discrete_vae.rng import DrawsFrom, draw_key, resolve_generator
+from discrete_vae.rng import DrawsFrom, draw_key, open_uniform, resolve_generator
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
@@ -524,11 +524,8 @@ class DiscreteVAE(nn.Module):
         batch = self.check_batch(x, observed=observed, condition=condition, labels=labels)
         generator = resolve_generator(seed, generator, batch.x.device)
         with eval_mode(self) as model:
-            features, y = model.features_of(batch.x, batch.observed, batch.condition), batch.labels
-            if y is not None:
-                law = model.posterior.log_prob_of_classes(features).exp()
-                drawn = torch.multinomial(law, 1, generator=generator)[:, 0]
-                features = model.with_label(features, torch.where(y == UNKNOWN, drawn, y))
+            features = model.features_of(batch.x, batch.observed, batch.condition)
+            features, _ = model.with_drawn_label(features, batch.labels, generator=generator)
             sample = model.posterior.rsample(features, generator=generator)
             self._check_finite("the posterior network's logits", sample.logits)
             zeta = model.hierarchy.with_condition(sample.zeta, features)
@@ -865,6 +862,22 @@ class DiscreteVAE(nn.Module):
         """[e_y, features], (row, class + feature), of rows and their labels, (row,), all known."""
         of_label = torch.nn.functional.one_hot(labels, self.posterior.num_classes)
         return torch.cat([of_label.to(features.dtype), features], -1)
+
+    def with_drawn_label(
+        self, features: Tensor, labels: Tensor | None = None, *, generator: torch.Generator | None = None
+    ) -> tuple[Tensor, Tensor | None]:
+        """[e_y, features] with y drawn from q(y | x) where no label, (row,), is known, and log q(y | x), (row, class).
+
+        A model without classes has its features alone, and None.
+        """
+        if not self.posterior.num_classes:
+            return features, None
+        log_q = self.posterior.log_prob_of_classes(features)
+        # the largest of log q + Gumbel noise: of the median of the noise it is the most probable class
+        noise = open_uniform(log_q, generator=generator)
+        drawn = (log_q - (-noise.log()).log()).argmax(-1)
+        y = drawn if labels is None else torch.where(labels == UNKNOWN, drawn, labels)
+        return self.with_label(features, y), log_q
 
     def read(self, x: Tensor, observed: Tensor | None, condition: Tensor | None = None) -> Tensor:
         """`features_of` a model without classes, as its posterior and its Gaussian layers read them."""

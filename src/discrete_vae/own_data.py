@@ -16,10 +16,17 @@ from discrete_vae.config import (
     FileDataConfig,
     GaussianLikelihoodConfig,
     LikelihoodConfig,
+    RBMConfig,
     TableLikelihoodConfig,
 )
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields
-from discrete_vae.data.files import TableReading, arrays_of_table, read_own_arrays
+from discrete_vae.data.files import (
+    OwnArrays,
+    TableReading,
+    arrays_of_table,
+    read_own_arrays,
+    with_label_words,
+)
 from discrete_vae.data.rows import binarized, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
@@ -121,7 +128,9 @@ def _read(
             table = read_table(path, reading.roles, reading.form)
             if likelihood is None and file.kinds is None and not _holds_bits(table):
                 file = file.model_copy(update={"kinds": "auto"})
-            found = arrays_of_table(table, str(path), TableReading.of(file))
+            reading = TableReading.of(file)
+            found = arrays_of_table(table, str(path), reading)
+            found = with_label_words(found, reading) if reading.roles.label_units else found
         else:
             found = read_own_arrays(path, TableReading.of(file))
         dataset = splits_of(found, file.model_copy(update={"path": path}))
@@ -132,6 +141,8 @@ def _read(
     if likelihood is None and path.name.lower().endswith(_COUNTED) and _holds_counts(dataset):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
     config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
+    if file.label_units is not None:
+        config = with_classes(config, class_names(found, file.label_units))
     if found.condition_schema is not None:
         model = config.model.model_copy(update={"condition": found.condition_schema.columns})
         config = config.model_copy(update={"model": model})
@@ -145,6 +156,57 @@ def _read(
     if config.data.binarize and not file.binarize:
         dataset = binarized(dataset, seed=file.binarization_seed)
     return config, dataset
+
+
+_MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2
+
+
+def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
+    """The classes that the labels of a file name, numbers in their order, else words in theirs.
+
+    Args:
+        found: The file, its labels as `discrete_vae.data.tables.label_words` makes them.
+        name: Their column.
+
+    Raises:
+        InvalidInputError: If the labels are no classes: one alone, measurements, or names of the rows.
+    """
+    if not found.labels:
+        repair = "Call them y, or y_train, y_valid and y_test."
+        raise InvalidInputError("label_units", "must name labels of the file", repr(name)[:80], repair)
+    labels = np.concatenate(list(found.labels.values()))
+    words, counts = np.unique(labels[labels != ""], return_counts=True)
+    try:
+        numbers = words.astype(np.float64)
+    except ValueError:
+        numbers = None
+    repair = f"Keep it as labels that are not learned from, --data.label-column {name}, or as a feature."
+    received = f"{len(words)} in {counts.sum()} rows of {name!r}"
+    if len(words) < 2:
+        raise InvalidInputError("label_units", "must name at least 2 different labels", received, repair)
+    if numbers is not None and ((numbers % 1 != 0).any() or len(numbers) > _MOST_NUMBERS):
+        rule = f"must name classes, words or at most {_MOST_NUMBERS} whole numbers"
+        raise InvalidInputError("label_units", rule, received, repair)
+    if len(words) > min(_MOST_CLASSES, counts.sum() / _FEWEST_PER_CLASS):
+        rule = (
+            f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows each or more on average"
+        )
+        raise InvalidInputError("label_units", rule, received, repair)
+    order = np.arange(len(words)) if numbers is None else np.argsort(numbers, kind="stable")
+    return tuple(words[order].tolist())
+
+
+def with_classes(config: ExperimentConfig, names: tuple[str, ...]) -> ExperimentConfig:
+    """The same experiment with classes: each has a unit of the prior besides those that there are.
+
+    A model of independent features has no classes, so it is not the first checkpoint.
+    """
+    prior = config.model.prior
+    assert isinstance(prior, RBMConfig)
+    prior = prior.model_copy(update={"num_left": prior.num_left + len(names)})
+    of_model = {"num_classes": len(names), "class_names": names, "prior": prior}
+    training = config.training.model_copy(update={"independent_start": False})
+    return config.model_copy(update={"model": config.model.model_copy(update=of_model), "training": training})
 
 
 def _holds_counts(dataset: DataSplits) -> bool:

@@ -7,7 +7,7 @@ import random
 import re
 import signal
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class Run:
         run: A finished run of them, evaluated.
         gaps: Examples with gaps.
         labels: A label per example.
+        classes: A run of the data with a label of every other example.
         together: The same run by two processes; None where it is not needed.
     """
 
@@ -47,6 +48,7 @@ class Run:
     run: Path
     gaps: Path
     labels: Path
+    classes: Path
     together: Path | None = None
 
 
@@ -64,6 +66,7 @@ def words_of(verb: str, stage: Run, out: Path) -> list[str]:
         "sample": ([run, "--num-rows", "2", "--num-sweeps", "3"], "samples.png"),
         "encode": ([run, "--draw"], "codes.npz"),
         "score": ([run, "--num-samples", "20", "--threshold-from", "valid"], "scores.csv"),
+        "predict": ([str(stage.classes), "--num-samples", "10"], "classes.npz"),
         "reconstruct": ([run, "--num-draws", "2"], "x.npz"),
         "denoise": ([run, "--noise", "0.1", "--num-draws", "2"], "x.npz"),
         "interpolate": ([run, "--num-pairs", "2"], "paths.npz"),
@@ -93,12 +96,15 @@ def results(said: str, out: Path) -> dict[str, object]:
 def make_run(folder: Path, do: Callable[[list[str]], object]) -> Run:
     """A run and its files in an empty folder, made by what carries out a command."""
     data = write_data(folder / "data" / "flags.npy")
-    stage = Run(data, folder / "run", folder / "gaps.npy", folder / "labels.npy")
+    stage = Run(data, folder / "run", folder / "gaps.npy", folder / "labels.npy", folder / "classes")
     rows = np.load(data)[:9].astype(np.float32)
     rows[:, 0, :2] = np.nan
     np.save(stage.gaps, rows)
     np.save(stage.labels, np.arange(60) % 2)
     do(train_words(data, stage.run))
+    words = np.where(np.arange(60) % 2, "", np.array(["oak", "elm"])[np.arange(60) // 2 % 2])
+    np.savez(folder / "labeled.npz", x=np.load(data), y=words)
+    do([*train_words(folder / "labeled.npz", stage.classes), "--data.label-units", "y"])
     do(["evaluate", str(stage.run), "--num-samples", "10"])
     return stage
 
@@ -108,7 +114,7 @@ def prepare(folder: Path) -> Run:
     stage, together = make_run(folder, lambda words: succeed(call(words))), folder / "together"
     ended = call_together(train_words(stage.data, together), 2)
     assert [each.status for each in ended] == [0, 0], _shown(ended)
-    return Run(stage.data, stage.run, stage.gaps, stage.labels, together)
+    return replace(stage, together=together)
 
 
 @campaign(

@@ -181,6 +181,62 @@ def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar
     )
 
 
+@verb(
+    "predict",
+    f"{EXPLAINED} It is one trained with --data.label-units, or --model.num-classes. Labels of the examples, if there "
+    "are some, tell how often it is right.",
+    divides=True,
+)
+@takes_rows
+@option(
+    "--out FILE",
+    "a row per example: index, label, predicted, p_CLASS and std_error_CLASS of each; .csv, .npz, ..., .h5ad",
+)
+@option("--num-samples K", "per example and class", whole_number(), default="100")
+def run_predict(run: TrainedRun, num_samples: int) -> None:
+    """Predict classes."""
+    from discrete_vae.inference.predict import class_accuracy, predict_rows
+
+    output, _ = run.outputs(annotates=True)
+    model = run.loaded.config.model
+    if not model.num_classes:
+        rule, repair = "must be of a model with classes", "Train one with --data.label-units COLUMN."
+        raise InvalidInputError("run_dir", rule, run.words, repair)
+    examples = run.rows()
+    labels = model.label_numbers(examples.labels, len(examples))
+    found = run.compute(predict_rows, examples, "predicting", num_samples=num_samples, seed=run.seed)
+    if not run.is_first_process:
+        return
+    classes = np.array(model.classes)
+    counts = np.bincount(found.predicted, minlength=len(classes))
+    print(run.headline(examples))
+    print(
+        f"predicted: {', '.join(f'{count} {name}' for name, count in zip(classes, counts, strict=True) if count)}"
+    )
+    if num_samples > 1:
+        error = np.median(found.std_error.max(1))
+        print(
+            f"  an example's own error of p(class | x): {error:.4f} (median), of {num_samples} draws per class"
+        )
+    known = None if labels is None else class_accuracy(found.log_probabilities, labels)
+    if known is not None:
+        share = with_error(100 * known.accuracy, 100 * known.std_error, 1, " %")
+        print(
+            f"right: {share} of {known.num_examples} examples with a label; the most frequent label is that of "
+            f"{100 * known.most_frequent:.1f} %"
+        )
+        print(f"log-loss: {with_error(known.log_loss, known.log_loss_std_error, 3)} nats")
+    columns = {"predicted": classes[found.predicted]}
+    for name, values in (("p", found.probabilities), ("std_error", found.std_error)):
+        columns |= {f"{name}_{each}": column for each, column in zip(classes, values.T, strict=True)}
+    arrays = {"classes": classes, "predicted": columns["predicted"], "probabilities": found.probabilities}
+    arrays |= {"std_error": found.std_error, "approximate": found.approximate}
+    if output is not None and output.ending == ANNOTATED:
+        write_annotated(run, output, obs={f"dvae_{name}": column for name, column in columns.items()})
+    else:
+        write_rows(output, examples, arrays, found.probabilities, columns)
+
+
 @verb("reconstruct", EXPLAINED, divides=True)
 @takes_rows
 @option("--out FILE", "where they go: .npz, .npy, or a table with the features as columns, .csv or .parquet")
@@ -400,7 +456,8 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 @verb(
     "generate",
     f"{EXPLAINED} States of the prior come from block Gibbs chains that start where those of training ended. With "
-    "--label a classifier of latents is fitted to labeled examples (--data, --labels), and states are kept with the "
+    "--label a model with classes draws from p(example | class): the units of the label are set. For another "
+    "model a classifier of latents is fitted to labeled examples (--data, --labels), and states are kept with the "
     "probability of the class: draws from p(latents | class).",
     divides=True,
     typed={"count": "-n", "clamped": "--clamp"},
@@ -410,7 +467,7 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 @option("--out FILE", "where they go: .npz holds x, z and labels; .npy, .csv and .parquet the examples")
 @option("--clamp UNIT=BIT,...", "units of the prior that are set: --clamp 3=1,17=0")
 @option("--bias FILE|UNIT=VALUE,...", "fields added to the prior's biases, nats: some units, or a .npy file")
-@option("--label LABEL,...|all", "classes to draw, by their labels in --data or --labels")
+@option("--label LABEL,...|all", "classes to draw: the model's own, or by their labels in --data or --labels")
 @option("--labels FILE", "labels, .npy or .csv, of the examples of --data; default: the training part")
 @option("--statistic sample|mean|mode", "what of p(x | latents) is written", default="sample")
 @option("--condition NAME=VALUE,...", "c of a model of p(x | c); what is not named is missing")
@@ -428,7 +485,7 @@ def run_generate(
 ) -> None:
     """Write new examples."""
     from discrete_vae.figures.results import draw_new_examples
-    from discrete_vae.inference.generate import PriorStates, fit_classes, generate
+    from discrete_vae.inference.generate import PriorStates, fit_classes, generate, generate_of_labels
     from discrete_vae.inference.rows import known_columns
 
     if run.out is None and run.picture is None:
@@ -442,8 +499,14 @@ def run_generate(
     clamped = {unit: int(bit) for unit, bit in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     model, chains = run.loaded.model, run.loaded.chains.z
     field = _field(bias, model.prior.num_units)
-    classes, wanted = None, []
-    if label is not None:
+    classes, wanted, own = None, [], np.array(run.loaded.config.model.classes)
+    if label is not None and len(own):
+        for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+            if value is not None:
+                rule, repair = "must be left out for a model with classes of its own", "Leave it out."
+                raise InvalidInputError(name, rule, repr(value)[:80], repair)
+        wanted = _places(label, own)
+    elif label is not None:
         part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
         examples = run.rows(part=part, labels=labels)
         names = examples.labels
@@ -457,24 +520,35 @@ def run_generate(
         return
     num_chains = _MOST_CHAINS if classes is not None else min(n, _MOST_CHAINS)
     start = chains.to(model.prior.bias.device)
-    states = PriorStates(model.prior, start, clamped, field, num_chains=num_chains, seed=run.seed)
-    total = n * max(1, len(wanted))
+    total, of_states = n * max(1, len(wanted)), {"num_chains": num_chains, "seed": run.seed}
+    settings["condition"] = run.condition(condition)
     with run.progress(total, "generating") as report:
-        settings |= {"classes": classes, "wanted": wanted, "seed": run.seed, "report": report}
-        settings["condition"] = run.condition(condition)
-        made = generate(model, states, n, **settings)
+        settings["report"] = report
+        if wanted and classes is None:
+            set_units = {"clamped": clamped, "field": field}
+            made = generate_of_labels(model, start, n, wanted, **set_units, **of_states, **settings)
+        else:
+            states = PriorStates(model.prior, start, clamped, field, **of_states)
+            made = generate(model, states, n, classes=classes, wanted=wanted, seed=run.seed, **settings)
     print(f"{run.title}: {total} new examples")
     classes_of = {}
+    if len(own):
+        units = made.z[:, : len(own)]
+        is_class = units.sum(1) == 1
+        classes_of = {"labels": np.where(is_class, own[units.argmax(1)], "")}
+        if not is_class.all():
+            print(f"{100 * is_class.mean():.1f} % of them are of a class; --label all draws no others")
     if classes is not None and made.places is not None:
         classes_of = {"labels": classes.classes[made.places]}
         right = f"right for {100 * classes.accuracy:.1f} % of labeled examples held out"
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
-        columns = {name.rstrip("s"): each for name, each in classes_of.items()}
+        name = getattr(run.loaded.config.data, "label_units", None) or "label"
+        columns = dict(zip([name], classes_of.values(), strict=False))
         columns |= feature_columns(made.x, known_columns(run.directory), run.schema)
         say_written(output.write({"x": made.x, "z": made.z} | classes_of, array=made.x, columns=columns))
     if drawing is not None:
-        names = classes_of.get("labels")
+        names = classes_of.get("labels") if wanted else None
         figure = draw_new_examples(made.x, names, run.image_shape, settings["statistic"])
         run.save_picture(figure, drawing)
 
@@ -667,8 +741,10 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     mine, of_pool = queries.labels, pool.labels
     kinds = {None if each is None or each.ndim != 1 else each.dtype.kind == "U" for each in (mine, of_pool)}
     if mine is not None and of_pool is not None and kinds in ({True}, {False}):  # words, or numbers
-        same = (of_pool[nearest.indices] == mine[:, None]).mean()
-        print(f"{100 * same:.1f} % of the neighbors have the label of their example")
+        known = ((mine != "")[:, None] & (of_pool != "")[nearest.indices]) if kinds == {True} else True
+        same = (of_pool[nearest.indices] == mine[:, None])[np.broadcast_to(known, nearest.indices.shape)]
+        if len(same):
+            print(f"{100 * same.mean():.1f} % of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)
     write_rows(output, queries, arrays, nearest.indices, columns)

@@ -39,6 +39,7 @@ VERBS = {
     "sample": ("runs:run_sample", "pictures: samples along the chains, reconstructions, course of training"),
     "encode": ("apply:run_encode", "codes of examples: bits, probabilities, continuous layers"),
     "score": ("apply:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
+    "predict": ("apply:run_predict", "class of each example, p(class | example), by a model with classes"),
     "reconstruct": ("apply:run_reconstruct", "examples as the model gives them back"),
     "denoise": ("apply:run_denoise", "examples freed of noise"),
     "interpolate": ("apply:run_interpolate", "a path of codes between examples, a bit at a time"),

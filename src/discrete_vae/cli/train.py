@@ -276,6 +276,8 @@ def _headline(
     if "train" in dataset.weights:
         weights = training_subset(dataset, config.training).weights["train"]
         lines.append(f"Examples are weighted: those to train on count as {effective_number(weights):.1f}.")
+    if config.model.num_classes:
+        lines.append(_known_labels(training_subset(dataset, config.training), config))
     if num_examples is not None:
         takes_all = "--training.num-examples none takes all of them"
         lines.append(f"A fixed random choice of the examples is used; {takes_all}.")
@@ -316,6 +318,22 @@ def _headline(
     lines.append(computing_on(device))
     lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
     return "\n".join(lines)
+
+
+def _known_labels(dataset: DataSplits, config: ExperimentConfig) -> str:
+    """A sentence about the classes of a model and the examples to train on whose label is known."""
+    import numpy as np
+
+    model, count = config.model, len(dataset.train)
+    labels = model.label_numbers(dataset.labels.get("train"), count)
+    assert labels is not None
+    counts = np.bincount(labels[labels >= 0], minlength=model.num_classes)
+    shown = ", ".join(
+        f"{number} {name}" for name, number in list(zip(model.classes, counts, strict=True))[:10]
+    )
+    shown += ", ..." * (model.num_classes > 10)
+    never = "" if counts.all() else "; a class without an example is not learned"
+    return f"Labels of {counts.sum()} of {count} examples are known: {shown}{never}."
 
 
 def _kinds_of_columns(schema: TableSchema) -> Iterator[str]:

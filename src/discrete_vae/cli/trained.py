@@ -402,7 +402,7 @@ def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]
     def call(run: TrainedRun, **given: Any) -> int | None:
         named = ("data", "part", "label_column", "num_examples", "data_dir")
         run.row_options = {name: given.pop(name) for name in named}
-        run.out, run.picture = given.pop("out"), given.pop("picture")
+        run.out, run.picture = given.pop("out"), given.pop("picture", None)
         return function(run, **given)
 
     return takes_run(_ROW_OPTIONS(call))

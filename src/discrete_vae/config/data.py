@@ -79,6 +79,11 @@ class FileDataConfig(ComponentConfig):
         default=None,
         description="Column of a table or of a .h5ad file's obs that holds labels and is no feature; none means none.",
     )
+    label_units: str | None = Field(
+        default=None,
+        description="Column of a table or of a .h5ad file's obs whose words are classes of the model, each a unit of "
+        "the prior; in a .npz or .h5 file the labels, y. A gap is a label that is not known.",
+    )
     weight_column: str | None = Field(
         default=None,
         description="Column of a table that holds weights of the examples: how often the population has each.",

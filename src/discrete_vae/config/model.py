@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
+import numpy as np
 from pydantic import Field, PositiveFloat, model_validator
 
 from discrete_vae.checks import (
@@ -476,6 +477,10 @@ class ModelConfig(Record):
         description="Classes of a label that is known of some examples: the prior's first units, one for each class; 0 "
         "is no label.",
     )
+    class_names: tuple[str, ...] = Field(
+        default=(),
+        description="Words for the classes, in the order of their units; none numbers them from 0.",
+    )
     prior: PriorConfig = RBMConfig()
     smoothing: SmoothingConfig = SpikeExponentialConfig()
     encoder: EncoderConfig = FlattenEncoderConfig()
@@ -497,7 +502,45 @@ class ModelConfig(Record):
         if self.num_classes and not 2 <= self.num_classes < self.prior.num_units:
             rule = f"must be 0, or at least 2 and less than the prior's {self.prior.num_units} units"
             raise InvalidInputError("num_classes", rule, self.num_classes, "Give the prior more units.")
+        if self.class_names and len(set(self.class_names)) != self.num_classes:
+            rule = f"must be the number of different class_names, {len(set(self.class_names))}"
+            raise InvalidInputError("num_classes", rule, self.num_classes, "Leave one of them out.")
         return self
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """A word for each class, in the order of their units."""
+        return self.class_names or tuple(map(str, range(self.num_classes)))
+
+    def label_numbers(self, labels: np.ndarray | None, num_rows: int) -> np.ndarray | None:
+        """Numbers of the classes of labels, (row,) int64, -1 for one that is not known; None without classes.
+
+        Args:
+            labels: (row,): with `class_names` words, "" for one that is not known, else integers from 0, or -1. None
+                knows none.
+            num_rows: Rows.
+
+        Raises:
+            InvalidInputError: If a label is no class.
+        """
+        if not self.num_classes:
+            return None
+        if labels is None:
+            return np.full(num_rows, -1)
+        shown = f"{', '.join(self.classes[:20])}{', ...' * (self.num_classes > 20)}"
+        unknown = '""' if self.class_names else "-1"
+        rule = f"must be for each of {num_rows} rows one of {shown}, or {unknown} where it is not known"
+        repair = (
+            "Give ModelConfig.class_names for words." if not self.class_names else "Leave other labels out."
+        )
+        if labels.shape != (num_rows,) or labels.dtype.kind not in ("biufU" if self.class_names else "iu"):
+            raise InvalidInputError("labels", rule, f"shape {labels.shape} of {labels.dtype}", repair)
+        number_of = {name: number for number, name in enumerate(self.classes)} | {unknown.strip('"'): -1}
+        found = [number_of.get(str(label)) for label in labels.tolist()]
+        if None in found:
+            place = found.index(None)
+            raise InvalidInputError("labels", rule, f"{str(labels[place])[:40]!r} in row {place}", repair)
+        return np.array(found, np.int64)
 
     @property
     def shape(self) -> tuple[int, ...]:

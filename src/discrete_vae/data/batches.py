@@ -9,7 +9,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.posterior import UNKNOWN, check_labels
+from discrete_vae.posterior import UNKNOWN
 from discrete_vae.rng import keyed_generator
 
 # Words that keep these streams apart from each other and from the model's noise of the same seed and step.
@@ -121,7 +121,8 @@ class TrainingBatches:
         seed: Seed of the order and of the binarization.
         device: Where the batches are wanted; the training part is moved there once.
         share: The rows of each batch that are wanted; None means all.
-        num_classes: Classes of the labels of the training part, for a model that has them; 0 reads no labels.
+        labels: Numbers of the classes of the training part, (example,), as `ModelConfig.label_numbers` gives them; None
+            for a model without.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
@@ -142,7 +143,7 @@ class TrainingBatches:
         seed: int,
         device: torch.device | str = "cpu",
         share: slice | None = None,
-        num_classes: int = 0,
+        labels: np.ndarray | None = None,
     ) -> None:
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size
@@ -154,11 +155,8 @@ class TrainingBatches:
         condition = dataset.conditions.get("train")
         self._condition = None if condition is None else condition.to(device)
         self._labels, self.examples_per_label = None, 0.0
-        if num_classes:
-            labels = dataset.labels.get("train")
-            self._labels = check_labels(
-                labels, len(dataset.train), num_classes, like=torch.empty(0, device=device)
-            )
+        if labels is not None:
+            self._labels = torch.from_numpy(labels).to(device)
             known = int((self._labels != UNKNOWN).sum())
             self.examples_per_label = len(self._labels) / known if known else 0.0
         self._share = slice(None) if share is None else share

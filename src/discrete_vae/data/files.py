@@ -18,6 +18,7 @@ from discrete_vae.data.tables import (
     ColumnRoles,
     Table,
     TextFormat,
+    label_words,
     read_table,
     shown_names,
     table_ending,
@@ -124,6 +125,7 @@ class TableReading:
             ("layer", config.layer, (".h5ad",)),
             ("alphabet", config.alphabet, _FASTA),
             ("weight_column", config.weight_column, (*READERS, ".h5ad")),
+            ("label_units", config.label_units, (*READERS, ".h5ad", ".npz", *_HDF5)),
             ("condition", config.condition or None, (*READERS, ".h5ad")),
             ("sequence_weights", config.sequence_weights, _FASTA),
         ):
@@ -131,9 +133,20 @@ class TableReading:
                 rule = f"needs a {' or '.join(endings[:4])} file"
                 raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
         weights = () if config.weight_column is None else (config.weight_column,)
-        besides = (*config.condition, *weights)
+        besides, units = (*config.condition, *weights), config.label_units
+        for setting, names in (
+            ("label_column", (config.label_column,)),
+            ("condition", config.condition),
+            ("weight_column", weights),
+            ("ignored_columns", config.ignored_columns),
+        ):
+            if units is not None and (units in names or (setting == "label_column" and names != (None,))):
+                rule = f"must be left out, or name another column than {setting}"
+                repair = "Leave one of them out."
+                raise InvalidInputError("label_units", rule, repr(units)[:80], repair)
+        label = config.label_column if units is None else units
         return cls(
-            ColumnRoles(config.label_column, config.ignored_columns, besides=besides),
+            ColumnRoles(label, config.ignored_columns, besides=besides, label_units=units is not None),
             TextFormat(
                 config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
             ),
@@ -170,7 +183,19 @@ def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArray
         rule = f"must hold the condition of its examples, {shown_names(names)}"
         repair = "Save it as the array condition of a .npz file, or as columns of a table."
         raise InvalidInputError(str(file), rule, "none", repair)
-    return _channels_first(found)
+    found = _channels_first(found)
+    return with_label_words(found, reading) if reading.roles.label_units else found
+
+
+def with_label_words(found: OwnArrays, reading: TableReading) -> OwnArrays:
+    """The same with labels as `label_words` makes them of the labels of a file."""
+    for key, labels in found.labels.items():
+        if labels.ndim != 1 or labels.dtype.kind not in "biufU":
+            rule, repair = "must be one number or word for each example", "Give an array of one axis."
+            received = f"shape {labels.shape} of {labels.dtype} for {found.names[key].rstrip(',')}"
+            raise InvalidInputError("label_units", rule, received, repair)
+    words = {key: label_words(labels, reading.form) for key, labels in found.labels.items()}
+    return replace(found, labels=words)
 
 
 def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
@@ -190,8 +215,9 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
         more = _besides(besides, str(file), reading)
         return OwnArrays({WHOLE: values}, {WHOLE: str(file)}, found, columns, None, **more)
     for name in (roles.label, *roles.ignored):
-        if name is not None and name not in roles.optional:
-            argument = "label_column" if name == roles.label else "ignored_columns"
+        is_array = name == roles.label and roles.label_units and name in _LABELS[WHOLE]
+        if name is not None and name not in roles.optional and not is_array:
+            argument = roles.argument(name)
             repair = "Leave it out; a .npz file has labels as y or y_train."
             raise InvalidInputError(argument, "needs a table, such as a .csv file", str(file), repair)
     if ending in _HDF5:

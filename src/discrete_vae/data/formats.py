@@ -126,7 +126,7 @@ def read_h5ad(
     wanted = [name for name in (roles.label, *roles.besides) if name is not None]
     for name in wanted:
         if name not in data.obs and name not in roles.optional:
-            argument = "label_column" if name == roles.label else "a column"
+            argument = "a column" if name in roles.besides else roles.argument(name)
             repair = f"Its columns are {shown_keys(data.obs)}."
             raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}

@@ -61,7 +61,9 @@ class DataSplits(ShowsShapes):
             channel by channel and row by row from the top left.
         dynamic: Whether `train` holds probabilities.
         description: Source, version, split and how values are read.
-        labels: Labels of the examples by part, (example, ...) arrays, for parts that have some; not used in training.
+        labels: Labels of the examples by part, (example, ...) arrays, for parts that have some. A model with classes
+            learns from those of the training part: words with `ModelConfig.class_names`, "" where a label is not known,
+            else integers, -1 where it is not.
         schema: How the columns of a table became numbers; None for values as they stand in a file.
         weights: How often the population has each example, by part, (example,) from 0, up to a common factor; parts
             without weights count each example alike. Examples of weight 0 are left out of the part.
@@ -263,11 +265,11 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     counts = {"train": training.num_examples, "valid": training.num_validation_examples}
     names = {"train": "training.num_examples", "valid": "training.num_validation_examples"}
     parts = {part: _chosen(getattr(dataset, part), count, names[part]) for part, count in counts.items()}
-    weights, conditions = (
+    weights, conditions, labels = (
         {part: _chosen(each, counts.get(part), names.get(part, part)) for part, each in of_parts.items()}
-        for of_parts in (dataset.weights, dataset.conditions)
+        for of_parts in (dataset.weights, dataset.conditions, dataset.labels)
     )
-    return replace(dataset, **parts, weights=weights, conditions=conditions)
+    return replace(dataset, **parts, weights=weights, conditions=conditions, labels=labels)
 
 
 def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:

@@ -96,12 +96,20 @@ class ColumnRoles:
         ignored: Columns that are not read, names or dates for example.
         optional: Those of them that a file may lack.
         besides: Columns that are read beside the features: weights of the examples, say.
+        label_units: Whether labels are classes of the model, see `label_words`.
     """
 
     label: str | None = None
     ignored: tuple[str, ...] = ()
     optional: frozenset[str] = frozenset()
     besides: tuple[str, ...] = ()
+    label_units: bool = False
+
+    def argument(self, name: str) -> str:
+        """What messages call the setting that names a label or an ignored column."""
+        if name != self.label:
+            return "ignored_columns"
+        return "label_units" if self.label_units else "label_column"
 
     def places(self, path: Path, columns: tuple[str, ...]) -> tuple[int | None, list[int]]:
         """The place of the labels' column, None without one, and those of the features.
@@ -113,8 +121,7 @@ class ColumnRoles:
         known, ignored = set(columns), {*self.ignored, *self.besides}
         for name in (self.label, *self.besides, *self.ignored):
             if name is not None and name not in known and name not in self.optional:
-                argument = "label_column" if name == self.label else "ignored_columns"
-                argument = "a column" if name in self.besides else argument
+                argument = "a column" if name in self.besides else self.argument(name)
                 repair = f"Its columns are {shown_names(columns)}."
                 raise InvalidInputError(argument, f"must name columns of {path}", repr(name)[:80], repair)
         features = [place for place, name in enumerate(columns) if name != self.label and name not in ignored]
@@ -523,6 +530,23 @@ def read_labels(words: Sequence[str]) -> np.ndarray:
     if all(re.fullmatch(r"[+-]?[0-9]{1,18}", word) for word in stripped):
         return np.array(stripped, np.int64)
     return np.array(stripped, np.str_)
+
+
+def label_words(labels: np.ndarray, form: TextFormat) -> np.ndarray:
+    """Labels as words, "" for one that is not known: what means a missing value elsewhere does so here.
+
+    Args:
+        labels: (example,) numbers or words.
+        form: Says which words mean a missing value.
+
+    Examples:
+        >>> label_words(np.array([2.0, np.nan, 1.0]), TextFormat()).tolist()
+        ['2', '', '1']
+    """
+    gaps = form.gap_words | {"none"}
+    gaps |= {str(int(number)) for number in form.gap_numbers if number == int(number)}
+    words = [re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(label).strip()) for label in labels.tolist()]
+    return np.array(["" if word.lower() in gaps else word for word in words], np.str_)
 
 
 # A table in a text file with some of its cells replaced and every other byte as it was.

@@ -80,11 +80,14 @@ def latent_usage(
             )
             generator = keyed_generator(seed, _STREAM, first, device=rows.device)
             of_rows = None if c is None else c[first : first + _BATCH_SIZE]
-            features = model.read(rows.to(model.dtype), observed, of_rows)
+            features = model.features_of(rows.to(model.dtype), observed, of_rows)
+            features, log_q = model.with_drawn_label(features, generator=generator)
             drawn = model.posterior.rsample(features, generator=generator)
             zeta = model.hierarchy.with_condition(drawn.zeta, features)
             below = model.hierarchy.rsample(features, zeta, generator=generator)
             logits = drawn.logits.double()
+            if log_q is not None:
+                logits[:, : log_q.shape[1]] = torch.logit(log_q.double().exp(), eps=1e-12)
             kl = below.posterior.kl_to(below.prior).double()
             found = torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)
             sums = [before + now for before, now in zip(sums, found, strict=True)] if sums else list(found)

@@ -14,11 +14,16 @@ from .generate import PriorStates as PriorStates
 from .generate import fit_class_model as fit_class_model
 from .generate import fit_classes as fit_classes
 from .generate import generate as generate
+from .generate import generate_of_labels as generate_of_labels
 from .generate import interpolate as interpolate
 from .generate import order_of_flips as order_of_flips
 from .impute import ImputationSettings as ImputationSettings
 from .impute import Imputed as Imputed
 from .impute import impute as impute
+from .predict import ClassAccuracy as ClassAccuracy
+from .predict import Predictions as Predictions
+from .predict import class_accuracy as class_accuracy
+from .predict import predict_rows as predict_rows
 from .rows import in_batches as in_batches
 from .rows import rows_of_run as rows_of_run
 from .score import RocArea as RocArea

@@ -59,7 +59,7 @@ class Latents(ShowsShapes):
 
 
 def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
-    """The most probable code of a batch, group after group, given what `DiscreteVAE.read` makes of x.
+    """The most probable code of a batch, group after group, given what `DiscreteVAE.features_of` makes of x.
 
     Each group's bits are the most probable ones given x and the groups before it, whose zeta are the medians of
     r(zeta|z) at their bits; among all codes this one need not be the most probable. Each Gaussian layer is the mean of
@@ -69,24 +69,35 @@ def most_probable(model: DiscreteVAE, features: Tensor) -> Latents:
     if type(posterior).sample_discretely is Posterior.sample_discretely:
         rule, received = "must have sample_discretely for a most probable code", type(posterior).__name__
         raise InvalidInputError("model.posterior", rule, received, "Give it that method, or take draws.")
-    halves = features.new_full((1, len(features), posterior.num_units), 0.5)
     central: Any = CentralNoise()
+    features, log_q = model.with_drawn_label(features, generator=central)
+    halves = features.new_full((1, len(features), posterior.num_units), 0.5)
     sample = posterior.sample_discretely(features, halves, generator=central)
     binary = sample.z[0], sample.zeta[0], sample.logits[0], sample.log_prob()[0]
-    return _with_layers(model, features, binary, central)
+    return _with_layers(model, features, binary, log_q, central)
 
 
 def drawn(model: DiscreteVAE, features: Tensor, noise: NoiseSource) -> Latents:
     """A draw of all latents of a batch from the posterior."""
     source: Any = noise
+    features, log_q = model.with_drawn_label(features, generator=source)
     sample = model.posterior.rsample(features, generator=source)
-    return _with_layers(model, features, (sample.z, sample.zeta, sample.logits, sample.log_prob()), source)
+    binary = sample.z, sample.zeta, sample.logits, sample.log_prob()
+    return _with_layers(model, features, binary, log_q, source)
 
 
 def _with_layers(
-    model: DiscreteVAE, features: Tensor, binary: tuple[Tensor, Tensor, Tensor, Tensor], noise: Any
+    model: DiscreteVAE,
+    features: Tensor,
+    binary: tuple[Tensor, Tensor, Tensor, Tensor],
+    log_q: Tensor | None,  # log q(y | x), (batch, class)
+    noise: Any,
 ) -> Latents:
     z, zeta, logits, log_prob = binary
+    if log_q is not None:  # the units of a label that is drawn
+        of_label = z[:, : log_q.shape[1]]
+        log_prob = log_prob + (of_label * log_q).sum(-1)
+        logits = torch.cat([log_q.exp().logit(), logits[:, log_q.shape[1] :]], 1)
     model._check_finite("the posterior network's logits", logits)
     below = model.hierarchy.rsample(features, model.hierarchy.with_condition(zeta, features), generator=noise)
     h = model._check_finite("the posterior's h", below.h)
@@ -165,7 +176,7 @@ def encode_rows(
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
-            features = model.read(*model.preprocess(batch, None), c)
+            features = model.features_of(*model.preprocess(batch, None), c)
             noise = RowNoise(rows, seed, _ENCODE_STREAM)
             found = drawn(model, features, noise) if draw else most_probable(model, features)
             return {
@@ -237,7 +248,7 @@ def reconstruct_rows(
             batch: Tensor, rows: Sequence[int], c: Tensor | None, decoded: Tensor | None
         ) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None)
-            features = model.read(opened, observed, c)
+            features = model.features_of(opened, observed, c)
             likelihood, total = model.likelihood, torch.zeros(())
             for number in range(num_draws):
                 noise = RowNoise(rows, seed, _RECONSTRUCT_STREAM, number)
@@ -331,7 +342,7 @@ def denoise_rows(
 
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=noise is not None)
-            features = model.read(opened, observed, c)
+            features = model.features_of(opened, observed, c)
             means, weights = [], []
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))

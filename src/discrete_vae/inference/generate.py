@@ -203,7 +203,7 @@ def fit_classes(
 # New examples of a trained model.
 
 
-_GENERATE_STREAM = 0x67656E65
+_GENERATE_STREAM, _LABEL_STREAM = 0x67656E65, 0x6C61626C
 _BLOCK = 256  # states that are decoded together
 
 
@@ -214,7 +214,8 @@ class Generated(ShowsShapes):
     Attributes:
         x: (example, *event) float32.
         z: The states of the prior behind them, (example, unit) uint8.
-        places: Place of each example's class in the class model, (example,) int64; None without one.
+        places: Place of each example's class in the class model, or number of the model's own class, (example,) int64;
+            None without.
         num_states: States of the prior that were looked at.
     """
 
@@ -307,6 +308,65 @@ def generate(
     x, codes = (np.concatenate([part[i] for group in groups for part in kept[group]]) for i in (0, 1))
     places = None if classes is None else np.repeat(np.array(groups), count)
     return Generated(x, codes, places, looked_at)
+
+
+def generate_of_labels(
+    model: DiscreteVAE,
+    pool: Tensor,
+    count: int,
+    wanted: Sequence[int],
+    *,
+    clamped: Mapping[int, int] | None = None,
+    field: Tensor | None = None,
+    num_chains: int,
+    seed: int = 0,
+    report: Callable[[int], None] | None = None,
+    **settings: Any,
+) -> Generated:
+    """Draw examples of the classes that a model has, from p(x | y): the units of the label are set to each class.
+
+    That is exact given chains in equilibrium, see the comment on labels in `discrete_vae.objectives.elbo`.
+
+    Args:
+        model: A model with classes.
+        pool: States of its prior to start from, as for `PriorStates`.
+        count: Examples of each class.
+        wanted: Numbers of the classes.
+        clamped: Other units that are set, as for `PriorStates`.
+        field: As for `PriorStates`.
+        num_chains: Likewise.
+        seed: Seed of the noise.
+        report: Called after each round with the number of examples so far.
+        settings: Keywords of `generate`: condition, statistic, num_sweeps.
+
+    Returns:
+        The examples, those of the first class first; `places` are the classes' numbers.
+
+    Raises:
+        InvalidInputError: If the model has no such class, or an argument breaks its rule.
+
+    Examples:
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> prior = RBMConfig(num_left=5, num_right=2)
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, num_classes=3))
+        >>> made = generate_of_labels(model, torch.zeros(4, 7), 5, [2, 0], num_chains=5)
+        >>> made.places.tolist(), made.z[0, :3].tolist()
+        ([2, 2, 2, 2, 2, 0, 0, 0, 0, 0], [0, 0, 1])
+    """
+    model.check_labels(torch.tensor(list(wanted), dtype=torch.int64), len(wanted))
+    num_classes, clamped = model.posterior.num_classes, dict(clamped or {})
+    if of_label := sorted(unit for unit in clamped if unit < num_classes):
+        rule = f"must leave the first {num_classes} units, which are those of the label"
+        raise InvalidInputError("clamped", rule, of_label[0], "Name the class alone.")
+    made: list[Generated] = []
+    for label in wanted:
+        units = {unit: int(unit == label) for unit in range(num_classes)} | clamped
+        own, done = key_to_seed(seed, _LABEL_STREAM, label), count * len(made)
+        states = PriorStates(model.prior, pool, units, field, num_chains=num_chains, seed=own)
+        told = None if report is None else lambda number, done=done: report(done + number)
+        made.append(generate(model, states, count, seed=own, report=told, **settings))
+    x, z = (np.concatenate([getattr(each, name) for each in made]) for name in ("x", "z"))
+    return Generated(x, z, np.repeat(list(wanted), count), sum(each.num_states for each in made))
 
 
 def latents_of_classes(z: Tensor, h: Tensor, classes: ClassModel | None = None) -> Tensor:
@@ -474,7 +534,7 @@ def _end(model: DiscreteVAE, name: str, x: Tensor, c: Tensor | None) -> Latents:
     opened, observed = model.preprocess(examples.to(model.prior.bias.device), None)
     if len(opened) != 1:
         raise InvalidInputError(name, "must be one example, (1, ...)", f"{len(opened)}", "Give x[:1].")
-    return most_probable(model, model.read(opened, observed, c))
+    return most_probable(model, model.features_of(opened, observed, c))
 
 
 def _codes(first: Latents, last: Latents, order: Sequence[int], num_steps: int) -> tuple[Tensor, Tensor]:

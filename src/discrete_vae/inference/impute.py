@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias, get_args
 
@@ -27,7 +27,7 @@ from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
 
 _STREAM = 0x696D70
-_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS = range(6)  # keys of a row's noise
+_ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _CLASS = range(7)  # keys of a row's noise
 _DRAWS, _VALUES = 10, 11
 _PRIOR = 1 << 63  # of the prior's draws, which is no row's
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
@@ -127,7 +127,7 @@ def impute(
 
     With latents l = (z, zeta, h) this is the mean over p(l | x_observed) of p(x_gaps | l), since features are
     independent given l. The model may have been trained on examples without gaps: weights make up for what its
-    posterior makes of them.
+    posterior makes of them. A label is not known: draws of each class are weighted by p(x_observed, y).
 
     Source: Rolfe 2017, section results (importance weights); Mattei & Frellsen 2019, "MIWAE" (imputation by them).
 
@@ -155,6 +155,9 @@ def impute(
         (1, 3)
     """
     settings = ImputationSettings() if settings is None else settings
+    if settings.method == "chains" and model.posterior.num_classes:
+        rule = "must be 'importance' for a model with classes, from one of which to another chains do not go"
+        raise InvalidInputError("method", rule, repr("chains"), "Leave it out.")
     likelihood = model.likelihood
     likelihood.check_point_estimate(settings.filling)
     x, mask = validate_batch(x, observed, likelihood, like=model.prior.bias, missing=True, exact=True)
@@ -190,9 +193,12 @@ def _fill_row(
         whole = {"draws": x[:, None].expand(1, num_draws, *x.shape[1:])} if num_draws else {}
         nan = torch.full((1,), math.nan, dtype=torch.float64)
         return {"filled": x, "std_error": torch.zeros_like(x), "effective_samples": nan, **whole}
-    proposals = Proposals(model, sampler, row, prior, settings, chunk_size)
-    estimate = _by_importance if settings.method == "importance" else _by_chains
-    mean, error, ess, picks = estimate(proposals, settings)
+    rows = [row.of_class(y) for y in range(model.posterior.num_classes)] or [row]
+    proposals = [Proposals(model, sampler, each, prior, settings, chunk_size) for each in rows]
+    if settings.method == "importance":
+        mean, error, ess, picks = _by_importance(proposals, row, settings)
+    else:
+        mean, error, ess, picks = _by_chains(proposals[0], settings)
     mean, error = model.likelihood.point_estimate(mean[None], error[None], settings.filling)
     mean = model._check_finite("the imputed values", mean.to(x.dtype))
     result = {
@@ -211,13 +217,14 @@ _Estimate: TypeAlias = tuple[Tensor, Tensor, float, Tensor | None]
 each draw."""
 
 
-def _by_importance(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
-    log_weights, parameters, expected = proposals.draw()
+def _by_importance(proposals: Sequence[Proposals], row: GappedRow, settings: ImputationSettings) -> _Estimate:
+    """By proposals of the row, or of each class, whose weights estimate p(x_observed, y)."""
+    log_weights, parameters, expected = map(torch.cat, zip(*(each.draw() for each in proposals), strict=True))
     if settings.truncated:
         log_weights = truncated(log_weights)
     picks = None
     if count := settings.num_draws:
-        picks = parameters[_picked(log_weights[:, None].expand(-1, count), proposals.row.generator(_DRAWS))]
+        picks = parameters[_picked(log_weights[:, None].expand(-1, count), row.generator(_DRAWS))]
     return *weighted_mean(log_weights, expected), picks
 
 
@@ -276,12 +283,19 @@ class GappedRow(ShowsShapes):
         observed: (1, *event), bool.
         seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
         condition: (1, column), checked; None for a model without one.
+        label: The class that all latents are of, of a model with classes, (1,); None for a model without.
     """
 
     x: Tensor
     observed: Tensor
     seed: int
     condition: Tensor | None = None
+    label: Tensor | None = None
+
+    def of_class(self, y: int) -> GappedRow:
+        """The row as one of a class, with noise of its own."""
+        label = torch.full((1,), y, device=self.x.device)
+        return replace(self, seed=key_to_seed(self.seed, _CLASS, y), label=label)
 
     def generator(self, *key: int) -> torch.Generator:
         """A source of noise of its own."""
@@ -430,7 +444,16 @@ class Proposals:
         self.row, self.likelihood = row, model.likelihood
         self._settings, self._chunk_size = settings, chunk_size
         self.partition: Partition | None = None
-        self.features = model.read(row.x, row.observed, row.condition)
+        self.features = self._read(row.x, row.observed)
+
+    def _read(self, x: Tensor, observed: Tensor | None) -> Tensor:
+        """What the posterior reads of x, (proposal, *event), with the row's condition and its label."""
+        c, label = (
+            None if each is None else each.expand(len(x), *each.shape[1:])
+            for each in (self.row.condition, self.row.label)
+        )
+        features = self._model.features_of(x, observed, c)
+        return features if label is None else self._model.with_label(features, label)
 
     def draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all rounds that count.
@@ -440,14 +463,13 @@ class Proposals:
             decoder makes of the draws, (draw, *parameter_shape); and the expected statistics of the likelihood there,
             (draw, *statistic_shape).
         """
-        row, num_rounds = self.row, self._settings.num_rounds
+        num_rounds = self._settings.num_rounds
         per_round = -(-self._settings.num_samples // num_rounds)
         weights, outputs = (each[:, 0] for each in self.propose((_ROUNDS, 0), self.features, per_round))
         expected, raw, own, places = self.likelihood.expected_statistics(outputs), [], [], []
         for number in range(1, num_rounds):
             rows = self._filled(number, self._picked(number, weights, outputs))
-            width, c = len(rows), row.condition
-            features = self._model.read(rows, None, None if c is None else c.expand(width, -1))
+            width, features = len(rows), self._read(rows, None)
             self.features = features if number == 1 else torch.cat([self.features, features])
             drawn, parameters = self.propose((_ROUNDS, number), features, -(-per_round // width))
             statistics = self.likelihood.expected_statistics(parameters.flatten(0, 1))

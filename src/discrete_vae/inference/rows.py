@@ -24,7 +24,6 @@ from discrete_vae.data.rows import (
     rows_of_part,
 )
 from discrete_vae.data.splits import subset_indices, warn_of_other_data
-from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
@@ -263,7 +262,7 @@ def _reading(of_run: DataConfig, label_column: str | None) -> TableReading:
     label = own.roles.label if label_column is None else label_column
     optional = {*own.roles.ignored, *own.roles.besides, label} - {label_column, None}
     names = frozenset(name for name in optional if name is not None)
-    return replace(own, roles=ColumnRoles(label, own.roles.ignored, names, own.roles.besides))
+    return replace(own, roles=replace(own.roles, label=label, optional=names))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batc
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch, loss_terms
+from discrete_vae.posterior import rows_of_labels
 from discrete_vae.rng import key_to_seed
 from discrete_vae.sparse import Examples, check_rows
 
@@ -128,7 +130,7 @@ def elbo_rows(
     batch_size: int | None = None,
     report: Report | None = None,
 ) -> Scores:
-    """The ELBO of each example, which lies below log p(x) and costs few draws.
+    """The ELBO of each example, which lies below log p(x) and costs few draws; labels are left unknown.
 
     Args:
         model: The model.
@@ -143,14 +145,19 @@ def elbo_rows(
     """
     check_positive_int("num_samples", num_samples)
     check_number("log_partition", log_partition, repair=_REPAIR)
+    num_classes = model.posterior.num_classes
     with eval_mode(model) as model:
 
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=True)
+            labels = model.check_labels(None, len(rows)) if num_classes else None
+            # of an example each class has a row
+            numbers_of_rows = [row * num_classes + y for row in rows for y in range(num_classes)] or rows
             draws = []
             for number in range(num_samples):
-                noise = RowNoise(rows, seed, _STREAM, number)
-                bound = loss_terms(model, Batch(opened, observed, generator=noise, condition=c))  # pyright: ignore[reportArgumentType]
+                noise: Any = RowNoise(numbers_of_rows, seed, _STREAM, number)
+                given = Batch(opened, observed, generator=noise, condition=c, labels=labels)
+                bound = loss_terms(model, given)
                 reconstruction, relative, continuous = (part.double() for part in bound)
                 draws.append(reconstruction - relative - continuous - log_partition)
             values = torch.stack(draws)
@@ -202,14 +209,21 @@ def score_features(
         (6, 6)
     """
     check_positive_int("num_samples", num_samples)
-    likelihood = model.likelihood
+    likelihood, num_classes = model.likelihood, model.posterior.num_classes
     with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:
 
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=True)
-            features = model.read(opened, observed, c)
+            features = model.features_of(opened, observed, c)
             keys = [key_to_seed(seed, _FEATURE_STREAM, row) for row in rows]
-            total = opened.new_full((len(batch),), -math.inf, dtype=torch.float64)
+            if num_classes:  # a row for each class of an example
+                example, label = rows_of_labels(model.check_labels(None, len(rows)), num_classes)
+                features = model.with_label(features[example], label)
+                opened, observed = opened[example], None if observed is None else observed[example]
+                keys = [
+                    key_to_seed(keys[row], y) for row, y in zip(example.tolist(), label.tolist(), strict=True)
+                ]
+            total = opened.new_full((len(opened),), -math.inf, dtype=torch.float64)
             inverse = torch.full_like(opened, -math.inf, dtype=torch.float64)
             examples = Batch(opened, observed, keys=keys)
             for drawn in sampler.draws(features, examples, num_samples, _CHUNK):
@@ -217,8 +231,12 @@ def score_features(
                 weights = drawn.log_weights.reshape(*drawn.log_weights.shape, *[1] * (opened.dim() - 1))
                 inverse = torch.logaddexp(inverse, (weights - of_features).logsumexp(0))
                 total = torch.logaddexp(total, drawn.log_weights.logsumexp(0))
-            found = total.reshape(-1, *[1] * (opened.dim() - 1)) - inverse
-            return {"value": found if observed is None else found.masked_fill(~observed, math.nan)}
+            of_classes = max(1, num_classes)
+            total = total.view(-1, of_classes).logsumexp(1).reshape(-1, *[1] * (opened.dim() - 1))
+            found = total - inverse.unflatten(0, (-1, of_classes)).logsumexp(1)
+            if observed is not None:
+                found = found.masked_fill(~observed[::of_classes], math.nan)
+            return {"value": found}
 
         found = in_batches(
             model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report

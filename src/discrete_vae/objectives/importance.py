@@ -79,6 +79,7 @@ class ClassProbabilities(ShowsShapes):
 
     Attributes:
         value: (batch, class), rows of sum 1; consistent.
+        log_value: Its logarithm, (batch, class), nats, finite where value rounds to 0.
         std_error: Monte-Carlo standard error of value by the delta method, (batch, class); NaN of one sample, and too
             small where ess is.
         ess: Effective number of samples of log p(x, y), (batch, class), between 1 and their number.
@@ -86,6 +87,7 @@ class ClassProbabilities(ShowsShapes):
     """
 
     value: Tensor
+    log_value: Tensor
     std_error: Tensor
     ess: Tensor
     approximate: Tensor
@@ -103,11 +105,12 @@ def class_probabilities(log_weights: Tensor, log_q: Tensor) -> ClassProbabilitie
     """
     shape = check_tensor("log_weights", log_weights, ("sample", "batch", "class")).shape[1:]
     found = importance_weighted(log_weights.flatten(1))
-    value = torch.softmax(found.value.view(shape), -1)
+    log_value = torch.log_softmax(found.value.view(shape), -1)
+    value = log_value.exp()
     jacobian = torch.eye(shape[-1], dtype=value.dtype, device=value.device) - value[:, None, :]
     variance = jacobian.square() @ found.std_error.view(shape).square()[..., None]
     std_error = value * variance[..., 0].sqrt()
-    return ClassProbabilities(value, std_error, found.ess.view(shape), log_q.exp())
+    return ClassProbabilities(value, log_value, std_error, found.ess.view(shape), log_q.exp())
 
 
 # Means by weights, and weights that are more even.

@@ -104,10 +104,7 @@ def run_steps(
     """
     settings = config.training
     dataset = training_subset(dataset, settings)
-    size, share = settings.batch_size, own_share(settings.batch_size)
-    batches = TrainingBatches(
-        dataset, size, seed=config.seed, device=device, share=share, num_classes=config.model.num_classes
-    )
+    batches = batches_of(config, dataset, device=device, share=own_share(settings.batch_size))
     num_steps = settings.num_epochs * batches.steps_per_epoch
     valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
     c_train, c_valid = (dataset.conditions.get(part) for part in ("train", "valid"))
@@ -201,6 +198,24 @@ def run_steps(
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
     return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here())
+
+
+def batches_of(
+    config: ExperimentConfig,
+    dataset: DataSplits,
+    *,
+    device: torch.device | str = "cpu",
+    share: slice | None = None,
+) -> TrainingBatches:
+    """The batches of an experiment, of the data that it trains on."""
+    return TrainingBatches(
+        dataset,
+        config.training.batch_size,
+        seed=config.seed,
+        device=device,
+        share=share,
+        labels=config.model.label_numbers(dataset.labels.get("train"), len(dataset.train)),
+    )
 
 
 def training_step(

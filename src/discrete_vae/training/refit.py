@@ -111,7 +111,6 @@ def refit_posterior(
     """
     counts = {"num_steps": num_steps, "batch_size": batch_size, "num_sweeps": num_sweeps}
     _check_refit(model, dataset, model_share=model_share, learning_rate=learning_rate, seed=seed, **counts)
-    model._refuse_classes("a refit")
     parts, device = _inference_parts(model), model.prior.bias.device
     num_drawn = round(model_share * batch_size)
     batches = _batches(dataset, batch_size - num_drawn, seed, device)

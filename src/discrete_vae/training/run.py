@@ -25,7 +25,6 @@ from discrete_vae.config import (
     TrajectoryTemperingConfig,
     instantiate,
 )
-from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import (
     PARTS,
     DataSplits,
@@ -38,7 +37,6 @@ from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, wo
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.nets.mlp import MLP, ConcatLinear
-from discrete_vae.posterior import check_labels
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
@@ -47,7 +45,7 @@ from discrete_vae.samplers.tempering import start_ladder
 from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_device, check_memory, unicode_path
 from discrete_vae.training.logging import MetricsLogger
-from discrete_vae.training.loop import TrainingResult, run_steps, training_step
+from discrete_vae.training.loop import TrainingResult, batches_of, run_steps, training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import KEY, choose_precision
 
@@ -258,23 +256,20 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         prior = instantiate(config.model.prior)
         instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
     _check_divisible(config)
-    _check_classes(config, dataset)
+    _check_classes(config)
     chosen = training_subset(dataset, config.training)
-    batches = TrainingBatches(chosen, config.training.batch_size, seed=config.seed)
-    return config.training.num_epochs * batches.steps_per_epoch
+    return config.training.num_epochs * batches_of(config, chosen).steps_per_epoch
 
 
-def _check_classes(config: ExperimentConfig, dataset: DataSplits) -> None:
-    """Check the labels of a model with classes, and that nothing is asked for that it does not have."""
-    training, num_classes = config.training, config.model.num_classes
-    if not num_classes:
+def _check_classes(config: ExperimentConfig) -> None:
+    """Check that nothing is asked for that a model with classes does not have."""
+    training = config.training
+    if not config.model.num_classes:
         return
-    check_labels(dataset.labels.get("train"), len(dataset.train), num_classes, like=torch.empty(0))
     for name, value, needed in (
         ("num_importance_samples", training.num_importance_samples, 1),
         ("gradient", training.gradient.kind, "reparameterized"),
         ("independent_start", training.independent_start, False),
-        ("num_examples", training.num_examples, None),
     ):
         if value != needed:
             wanted = str(needed).lower()
@@ -375,13 +370,7 @@ def describe_experiment(
     """Build the model of an experiment and take a few steps; nothing is written."""
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)
-    batches = TrainingBatches(
-        chosen,
-        config.training.batch_size,
-        seed=config.seed,
-        device=where,
-        num_classes=config.model.num_classes,
-    )
+    batches = batches_of(config, chosen, device=where)
     state = TrainingState.initial(
         config, chosen.train, condition=chosen.conditions.get("train"), device=where
     )

@@ -200,7 +200,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         # in the limit of sharp smoothing, where nothing is random
         with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
             parts = self._blocks(rows)
-            found = [most_probable(sharp, sharp.read(*sharp.preprocess(part, None))) for part in parts]
+            found = [most_probable(sharp, sharp.features_of(*sharp.preprocess(part, None))) for part in parts]
         if output == "bits":
             codes = torch.cat([part.z for part in found])
         else:

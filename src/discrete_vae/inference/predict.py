@@ -1,0 +1,163 @@
+"""Classes of examples, p(y | x), by a model that has some; and how often they are right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from discrete_vae.checks import check_positive_int
+from discrete_vae.errors import InvalidInputError
+from discrete_vae.evaluation.evaluate import samples_in_memory
+from discrete_vae.inference.rows import Report, in_batches
+from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.modes import eval_mode
+from discrete_vae.objectives.importance import class_probabilities
+from discrete_vae.posterior import UNKNOWN
+from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.rng import key_to_seed
+from discrete_vae.sparse import Examples
+
+_STREAM = 0x70726564
+_LARGEST_BATCH, _MAX_MEMORY = 32, 512.0  # examples; MiB of the networks' intermediate values
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions(ShowsShapes):
+    """p(y | x) of examples, a row each.
+
+    Attributes:
+        log_probabilities: log p(y | x), (row, class) float64, nats.
+        std_error: Monte-Carlo standard error of p(y | x), (row, class) float64; NaN of one sample.
+        approximate: q(y | x), by which the encoder classifies without sampling, (row, class) float64.
+    """
+
+    log_probabilities: np.ndarray
+    std_error: np.ndarray
+    approximate: np.ndarray
+
+    @property
+    def probabilities(self) -> np.ndarray:
+        """p(y | x), (row, class) float64."""
+        return np.exp(self.log_probabilities)
+
+    @property
+    def predicted(self) -> np.ndarray:
+        """The most probable class, (row,) int64."""
+        return self.log_probabilities.argmax(1)
+
+
+def predict_rows(
+    model: DiscreteVAE,
+    x: Examples,
+    *,
+    condition: Tensor | None = None,
+    num_samples: int = 100,
+    seed: int = 0,
+    numbers: Sequence[int] | np.ndarray | None = None,
+    batch_size: int | None = None,
+    report: Report | None = None,
+) -> Predictions:
+    """p(y | x) of each class y by importance samples of p(x, y); see `discrete_vae.DiscreteVAE.predict`.
+
+    An example's prediction depends on the seed and its number, not on the other examples.
+
+    Args:
+        model: A model with classes.
+        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values.
+        condition: c of p(x | c), (row, column), or (1, column) for all rows, of a model that has one.
+        num_samples: Importance samples per example and class.
+        seed: Seed of the noise.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
+        batch_size: Likewise.
+        report: Likewise.
+
+    Raises:
+        InvalidInputError: If the model has no classes, or an argument breaks its rule.
+
+    Examples:
+        >>> import torch
+        >>> from discrete_vae.config import ModelConfig, RBMConfig
+        >>> prior = RBMConfig(num_left=5, num_right=2)
+        >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, num_classes=3))
+        >>> predict_rows(model, torch.eye(6), num_samples=5).probabilities.shape
+        (6, 3)
+    """
+    check_positive_int("num_samples", num_samples)
+    model.check_labels(None, 0)
+    most = samples_in_memory(model, _MAX_MEMORY)
+    size = min(_LARGEST_BATCH, most) if batch_size is None else check_positive_int("batch_size", batch_size)
+    chunk_size = max(1, most // size)
+    with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:  # log Z cancels
+
+        def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
+            keys = [key_to_seed(seed, _STREAM, row) for row in rows]
+            given = model.check_batch(batch, condition=c, exact=True, keys=keys)
+            weights = sampler.log_weights_of_classes(given, num_samples, chunk_size)
+            features = model.features_of(given.x, given.observed, given.condition)
+            found = class_probabilities(weights, model.posterior.log_prob_of_classes(features))
+            return {
+                "log_probabilities": found.log_value,
+                "std_error": found.std_error,
+                "approximate": found.approximate.double(),
+            }
+
+        found = in_batches(
+            model, x, compute, conditions=[condition], numbers=numbers, batch_size=size, report=report
+        )
+    return Predictions(**found)
+
+
+@dataclass(frozen=True)
+class ClassAccuracy(ShowsTable):
+    """Predicted classes beside labels.
+
+    Attributes:
+        accuracy: Share of examples whose most probable class is their label.
+        std_error: Its binomial standard error, at (right + 1) / (examples + 2): not 0 where all are right.
+        log_loss: Mean of -log p(label | x), nats.
+        log_loss_std_error: Its standard error over examples; NaN of one.
+        most_frequent: Share of the most frequent label: the accuracy of a guess that does not look at x.
+        num_examples: Examples with a label.
+    """
+
+    accuracy: float
+    std_error: float
+    log_loss: float
+    log_loss_std_error: float
+    most_frequent: float
+    num_examples: int
+
+
+def class_accuracy(log_probabilities: np.ndarray, labels: np.ndarray) -> ClassAccuracy | None:
+    """Compare predictions with labels; None where no label is known.
+
+    Args:
+        log_probabilities: log p(y | x), (row, class), nats.
+        labels: Numbers of classes, (row,) integers; -1 for one that is not known.
+
+    Examples:
+        >>> class_accuracy(np.log([[0.5, 0.5], [0.2, 0.8]]), np.array([-1, 1])).accuracy
+        1.0
+    """
+    if labels.shape != log_probabilities.shape[:1]:
+        rule = f"must be one for each of {len(log_probabilities)} rows"
+        raise InvalidInputError("labels", rule, f"shape {labels.shape}", "Give -1 for what is not known.")
+    known = labels != UNKNOWN
+    count = int(known.sum())
+    if count == 0:
+        return None
+    own, labels = log_probabilities[known], labels[known]
+    accuracy, losses = float((own.argmax(1) == labels).mean()), -own[np.arange(count), labels]
+    inner = (accuracy * count + 1) / (count + 2)
+    return ClassAccuracy(
+        accuracy=accuracy,
+        std_error=math.sqrt(inner * (1 - inner) / count),
+        log_loss=float(losses.mean()),
+        log_loss_std_error=float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan,
+        most_frequent=float(np.bincount(labels).max()) / count,
+        num_examples=count,
+    )
