@@ -391,8 +391,6 @@ def own_data(
         most = num_steps * batch_size, _MAX_SMOKE_EXAMPLES, _MAX_SMOKE_EXAMPLES
         counts = zip((num_train, num_valid, num_test), most, strict=True)
         chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
-    elif num_train < _FEWEST_ROWS:
-        num_steps //= 2
     if num_train < _FEW_ROWS:
         units = min(units, _UNITS_OF_FEW)
     is_linear = num_train < max(_FEWEST_ROWS, num_features)

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
+from scipy.special import stdtrit
 from torch import Tensor
 
 from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, training_subset
+from discrete_vae.data.splits import DataSplits, effective_number, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import (
@@ -58,6 +59,7 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
 _CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
+_FALSE_ALARMS = 0.05  # share of runs on independent features that keep a trained checkpoint, at most
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ def run_steps(
             words = (f"{name.removesuffix('_share')} {100 * times[name]:.0f} %" for name in shares)
             shown.note(f"Time of the last steps: {', '.join(words)}.")
         checkpoints.save_interim()
+        if ended and (kept := checkpoints.why_independent()):
+            shown.note(kept)
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
@@ -360,6 +364,28 @@ def validation_score(estimate: MeanElbo) -> float:
     return estimate.elbo - 2 * estimate.log_partition_std_error
 
 
+def least_clear_lead(std_error: float, num_examples: float, num_candidates: int) -> float:
+    """The lead in nats that none of several candidates exceeds by chance, with a probability of 0.95 at least.
+
+    A candidate's lead is the mean over examples of its differences from a fixed model. Where it has none in truth, the
+    lead over its standard error follows Student's t with one degree of freedom less than examples, if differences are
+    about normal. By Bonferroni's inequality the best of K exceeds the quantile at 1 - 0.05 / K with a probability of
+    0.05 at most, however the candidates depend on each other.
+
+    Source: Dunn 1961, "Multiple comparisons among means".
+
+    Args:
+        std_error: Standard error of the lead, nats.
+        num_examples: Examples, or their effective number where the mean is weighted.
+        num_candidates: Candidates.
+
+    Examples:
+        >>> round(least_clear_lead(0.2, 16, 40), 2), round(least_clear_lead(0.2, 1000, 40), 2)
+        (0.72, 0.61)
+    """
+    return std_error * float(stdtrit(num_examples - 1, 1 - _FALSE_ALARMS / num_candidates))
+
+
 def best_entry(step: int, elbo: MeanElbo, score: float | None = None) -> dict[str, Any]:
     """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the score that it was compared by."""
     return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo) if score is None else score}
@@ -383,7 +409,8 @@ class RunCheckpoints:
         self.best_score: float | None = None  # its `validation_score`, nats
         self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
         self._weights: Tensor | None = None  # of these examples
-        self._trained: dict[str, Any] = {}  # step and score of the best that was trained; empty before
+        self._lead: dict[str, float] = {}  # of the last validation over independent features
+        self._trained: dict[str, Any] = {}  # step, score and lead of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
         self._config_sum = run.config_sha256()
@@ -419,6 +446,8 @@ class RunCheckpoints:
             if trained:
                 check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
                 check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
+                for name in ("lead", "std_error", "least_clear") if "lead" in trained else ():
+                    check_number(f"{_TRAINED} {name}", trained[name], repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
@@ -443,7 +472,7 @@ class RunCheckpoints:
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
         if not self._trained or validation_score(bound) > self._trained["score"]:
-            self._trained = {"step": self._state.step, "score": validation_score(bound)}
+            self._trained = {"step": self._state.step, "score": validation_score(bound), **self._lead}
         self._save(best=best_entry(self._state.step, elbo, score) if better else None)
         return better
 
@@ -475,17 +504,34 @@ class RunCheckpoints:
         return elbo
 
     def score(self, bound: MeanElbo, examples: Tensor) -> float:
-        """`validation_score`, which is that of independent features at most where the lead is within its error.
+        """`validation_score`, which is that of independent features at most where chance may have made the lead.
 
         Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
-        exceed its standard error. Examples are the bound of each, (example,), nats.
+        exceed `least_clear_lead`. Examples are the bound of each, (example,), nats.
         """
         score = validation_score(bound)
         if self._independent is None:
             return score
         independent = float(weighted_mean(self._independent, self._weights))
-        is_clear = score - independent > float(standard_error(examples - self._independent, self._weights))
-        return score if is_clear else min(score, independent)
+        error = float(standard_error(examples - self._independent, self._weights))
+        number = len(examples) if self._weights is None else effective_number(self._weights)
+        num_candidates = math.ceil(self._num_steps / self._settings.validate_every)
+        least = least_clear_lead(error, number, num_candidates)
+        found = {"lead": score - independent, "std_error": error, "least_clear": least}
+        self._lead = found if math.isfinite(least) else {}  # one example has no error
+        return score if score - independent > least else min(score, independent)
+
+    def why_independent(self) -> str | None:
+        """A line that says why independent features are kept, None where they are not."""
+        if self.best_step != 0 or "lead" not in self._trained:
+            return None
+        found = self._trained
+        side = "better" if found["lead"] > 0 else "worse"
+        return (
+            f"Independent features are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
+            f"{abs(found['lead']):.2f} +- {found['std_error']:.2f} nats on the validation part, and a lead counts from "
+            f"{found['least_clear']:.2f} on."
+        )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
         """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
