@@ -59,7 +59,7 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
 _CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
-_FALSE_ALARMS = 0.05  # share of runs on independent features that keep a trained checkpoint, at most
+_LEVEL = 0.95  # of the quantile of Student's t that a lead over independent features must exceed
 
 
 @dataclass(frozen=True)
@@ -364,28 +364,6 @@ def validation_score(estimate: MeanElbo) -> float:
     return estimate.elbo - 2 * estimate.log_partition_std_error
 
 
-def least_clear_lead(std_error: float, num_examples: float, num_candidates: int) -> float:
-    """The lead in nats that none of several candidates exceeds by chance, with a probability of 0.95 at least.
-
-    A candidate's lead is the mean over examples of its differences from a fixed model. Where it has none in truth, the
-    lead over its standard error follows Student's t with one degree of freedom less than examples, if differences are
-    about normal. By Bonferroni's inequality the best of K exceeds the quantile at 1 - 0.05 / K with a probability of
-    0.05 at most, however the candidates depend on each other.
-
-    Source: Dunn 1961, "Multiple comparisons among means".
-
-    Args:
-        std_error: Standard error of the lead, nats.
-        num_examples: Examples, or their effective number where the mean is weighted.
-        num_candidates: Candidates.
-
-    Examples:
-        >>> round(least_clear_lead(0.2, 16, 40), 2), round(least_clear_lead(0.2, 1000, 40), 2)
-        (0.72, 0.61)
-    """
-    return std_error * float(stdtrit(num_examples - 1, 1 - _FALSE_ALARMS / num_candidates))
-
-
 def best_entry(step: int, elbo: MeanElbo, score: float | None = None) -> dict[str, Any]:
     """The entry of ``best.json``: step and validation ELBO of a checkpoint, and the score that it was compared by."""
     return {"step": step, _ELBO: elbo.elbo, _SCORE: validation_score(elbo) if score is None else score}
@@ -446,7 +424,7 @@ class RunCheckpoints:
             if trained:
                 check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
                 check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
-                for name in ("lead", "std_error", "least_clear") if "lead" in trained else ():
+                for name in ("lead", "std_error", "least") if "lead" in trained else ():
                     check_number(f"{_TRAINED} {name}", trained[name], repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
@@ -506,20 +484,25 @@ class RunCheckpoints:
     def score(self, bound: MeanElbo, examples: Tensor) -> float:
         """`validation_score`, which is that of independent features at most where chance may have made the lead.
 
-        Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
-        exceed `least_clear_lead`. Examples are the bound of each, (example,), nats.
+        Few validation examples like one of many checkpoints by chance. The lead is the mean of differences in the same
+        examples. Of a model that is no better, a lead over its standard error follows about Student's t with one degree
+        of freedom less than examples: it must exceed the quantile at 0.95. That holds for one checkpoint; those of a
+        run are alike, and too closely fitted ones are worse, so that all of them together seldom pass more often.
+
+        Args:
+            bound: The validation bound.
+            examples: That of each, (example,), nats.
         """
         score = validation_score(bound)
         if self._independent is None:
             return score
-        independent = float(weighted_mean(self._independent, self._weights))
+        lead = score - float(weighted_mean(self._independent, self._weights))
         error = float(standard_error(examples - self._independent, self._weights))
         number = len(examples) if self._weights is None else effective_number(self._weights)
-        num_candidates = math.ceil(self._num_steps / self._settings.validate_every)
-        least = least_clear_lead(error, number, num_candidates)
-        found = {"lead": score - independent, "std_error": error, "least_clear": least}
-        self._lead = found if math.isfinite(least) else {}  # one example has no error
-        return score if score - independent > least else min(score, independent)
+        least = error * float(stdtrit(number - 1, _LEVEL))
+        # one example has no error
+        self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
+        return score if lead > least else min(score, score - lead)
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
@@ -530,7 +513,7 @@ class RunCheckpoints:
         return (
             f"Independent features are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
             f"{abs(found['lead']):.2f} +- {found['std_error']:.2f} nats on the validation part, and a lead counts from "
-            f"{found['least_clear']:.2f} on."
+            f"{found['least']:.2f} on."
         )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
