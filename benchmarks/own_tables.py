@@ -174,7 +174,13 @@ def split(kind: str, rows: Any, seed: int, folder: Path) -> tuple[ExperimentConf
         schema = infer_schema(rows)
         law, rows = TableLikelihoodConfig(columns=schema.columns), schema.encode(rows).numpy()
     x = torch.from_numpy(np.asarray(rows, np.float32))
-    x = x[torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))]
+    return of_rows(kind, x[torch.from_numpy(np.random.default_rng(seed).permutation(len(x)))], law)
+
+
+def of_rows(
+    kind: str, x: torch.Tensor, law: TableLikelihoodConfig | None = None
+) -> tuple[ExperimentConfig, DataSplits]:
+    """The experiment of rows, a tenth for validation, a tenth for the test, and these parts."""
     tenth = max(2, len(x) // 10)
     parts = x[2 * tenth :], x[:tenth], x[tenth : 2 * tenth]
     description = DatasetDescription("own_tables.py", "made or scikit-learn's", "shuffled", kind, None)
