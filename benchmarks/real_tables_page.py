@@ -54,8 +54,9 @@ for training and {few} to {most:,} columns, with the defaults and seed 0. Where 
 in validation, training returns the model of independent columns: *kept*. Leads are over independent columns on test
 rows, judged by two standard errors; seconds are the processor's, of training alone.
 """
-ALARMS = """`benchmarks/false_alarms.py`: {count} small made tables, each judged by a thousand rows, cut into validation parts. A
-*false alarm* keeps a checkpoint that is worse than independent columns on all of these rows, a *gain* one that is
+ALARMS = """
+`benchmarks/false_alarms.py`: {count} small made tables, each judged by a thousand rows, in many validation parts.
+A *false alarm* keeps a checkpoint that is worse than independent columns on all of these rows, a *gain* one that is
 better, for tables which have one; in brackets the table with most alarms. *Old*: a lead beyond one standard error.
 """
 METHODS = ("columns", "neighbors", "mixture", "model")
