@@ -57,7 +57,8 @@ rows, judged by two standard errors; seconds are the processor's, of training al
 ALARMS = """
 `benchmarks/false_alarms.py`: {count} small made tables, each judged by a thousand rows, in many validation parts.
 A *false alarm* keeps a checkpoint that is worse than independent columns on all of these rows, a *gain* one that is
-better, for tables which have one; in brackets the table with most alarms. *Old*: a lead beyond one standard error.
+better, for tables which have one; in brackets the table with most alarms. The rule is that of the bound alone. *Old*: a
+lead beyond one standard error.
 """
 METHODS = ("columns", "neighbors", "mixture", "model")
 POINTS = ("k-means", "PCA", "mixture", "codes", "codes and layer")

@@ -25,6 +25,7 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import (
     MeanElbo,
     elbo_parts,
+    evaluate_log_likelihood,
     mean_elbo,
     positive_weights,
     standard_error,
@@ -59,6 +60,7 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
 _CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
+_SAMPLES = 100  # importance samples of an example, where the lead of its bound is not clear
 _LEVEL = 0.95  # of the quantile of Student's t that a lead over independent features must exceed
 
 
@@ -387,6 +389,7 @@ class RunCheckpoints:
         self.best_score: float | None = None  # its `validation_score`, nats
         self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
         self._weights: Tensor | None = None  # of these examples
+        self._valid: tuple[Examples, Tensor | None] | None = None  # they, and their covariates
         self._lead: dict[str, float] = {}  # of the last validation over independent features
         self._trained: dict[str, Any] = {}  # step, score and lead of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
@@ -473,7 +476,7 @@ class RunCheckpoints:
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
         parts = elbo_parts(model, valid, condition=conditions[1], log_partition=log_partition)
         elbo, self._independent = mean_elbo(parts, weights=weights), _bounds(parts)
-        self._weights = positive_weights(weights, len(valid))
+        self._weights, self._valid = positive_weights(weights, len(valid)), (valid, conditions[1])
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
             self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
@@ -489,6 +492,9 @@ class RunCheckpoints:
         of freedom less than examples: it must exceed the quantile at 0.95. That holds for one checkpoint; those of a
         run are alike, and too closely fitted ones are worse, so that all of them together seldom pass more often.
 
+        A bound may lie far below log p(x). Where its lead is above 0 and does not pass, that of the log-likelihood by
+        importance samples is judged.
+
         Args:
             bound: The validation bound.
             examples: That of each, (example,), nats.
@@ -498,11 +504,32 @@ class RunCheckpoints:
             return score
         lead = score - float(weighted_mean(self._independent, self._weights))
         error = float(standard_error(examples - self._independent, self._weights))
+        assert self._valid is not None
         number = len(examples) if self._weights is None else effective_number(self._weights)
         least = error * float(stdtrit(number - 1, _LEVEL))
         # one example has no error
         self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
-        return score if lead > least else min(score, score - lead)
+        if lead > least:
+            return score
+        if lead > 0 and math.isfinite(least):
+            log_partition, std_error = self._state.evaluated_log_partition()
+            x, condition = self._valid
+            found = evaluate_log_likelihood(
+                self._state.evaluated,
+                x,
+                log_partition=log_partition + 2 * std_error,
+                num_samples=_SAMPLES,
+                condition=condition,
+            ).examples
+            assert found is not None
+            gain = found.value.to(self._independent) - self._independent
+            lead = float(weighted_mean(gain, self._weights))
+            error = float(standard_error(gain, self._weights))
+            least = error * float(stdtrit(number - 1, _LEVEL))
+            self._lead = {"lead": lead, "std_error": error, "least": least}
+            if lead > least:
+                return score
+        return min(score, float(weighted_mean(self._independent, self._weights)))
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
