@@ -5,8 +5,8 @@
 Small made tables, whose columns are independent or depend on one of four classes, are trained with the defaults. At
 each validation the ELBO of 1,000 more rows of the same law is taken beside that of independent features. These rows,
 cut into validation parts of 5, 10, 16 and 30, say how often the rule of `RunCheckpoints.score`, by the bound alone,
-would have kept a checkpoint, the best of those that pass: a false alarm where it is worse than independent features on all 1,000 rows,
-else a gain. One standard error is the rule that it replaced. OUT.json keeps the tables that it has.
+would have kept a checkpoint, the best of those that pass: a false alarm where it is worse than independent features on
+all 1,000 rows, else a gain. One standard error is the rule that it replaced. OUT.json keeps the tables that it has.
 """
 
 from __future__ import annotations

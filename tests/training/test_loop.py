@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -322,14 +323,31 @@ def test_a_lead_over_independent_features_must_exceed_chance(tmp_path):
     assert one.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
 
 
+@pytest.mark.parametrize(
+    ("of_bound", "of_log_likelihood", "is_clear"), [(1, 5, True), (1, 0, False), (-1, 5, False)]
+)
+def test_a_lead_of_the_bound_within_chance_is_judged_by_the_log_likelihood(
+    tmp_path, monkeypatch, of_bound, of_log_likelihood, is_clear
+):
+    checkpoints, of_each = beside_independent(tmp_path, 250)
+    spread = torch.linspace(-1, 1, len(of_each)).double()
+    found = SimpleNamespace(examples=SimpleNamespace(value=of_each + of_log_likelihood + spread))
+    monkeypatch.setattr(loop, "evaluate_log_likelihood", lambda *_, **__: found)
+    base = float(of_each.mean())
+    score = checkpoints.score(estimate(base + of_bound, 0.0), of_each + of_bound + 40 * spread)
+    assert score == pytest.approx(base + of_bound if is_clear else min(base, base + of_bound), abs=1e-4)
+
+
 @pytest.mark.parametrize("num_valid", [3, 10])
 def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
     """Normal leads of mean 0 and of one standard deviation; false alarms of the band: 1 in 10,000 each.
 
     Leads beyond one standard error, the planted fault, would pass too often.
     """
-    checkpoints, of_each = beside_independent(tmp_path, num_valid)
-    generator, count = torch.Generator().manual_seed(0), 1500
+    checkpoints, of_each = beside_independent(
+        tmp_path, num_valid
+    )  # of an untrained model, which no second look saves
+    generator, count = torch.Generator().manual_seed(0), 500
     for mean in (0.0, 1.0):
         passed, plain = 0, 0
         for _ in range(count):
