@@ -370,7 +370,7 @@ def test_the_end_says_why_independent_features_are_kept(tmp_path):
             told.append(text)
 
     data = load_dataset("digits")
-    for stops in (StopAt(13), None, None):  # broken off, to its end, finished
+    for stops in (stop_after(13), None, None):  # broken off, to its end, finished
         run_steps(config, data, run, progress=Progress(), stop=stops)
         kept = [text for text in told if text.startswith("Independent features are kept")]
     assert len(set(kept)) == 1
