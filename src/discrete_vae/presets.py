@@ -368,10 +368,9 @@ def own_data(
     """An RBM prior, four groups and one hidden layer per network, by rows and columns of the training part.
 
     - The first checkpoint is a model of independent features, which a better one must beat on the validation part by
-      a standard error of the difference. Training ends when ten validations, a quarter of the run, have brought no
-      better bound.
-    - Below 1,000 rows half of the size's steps, and a linear decoder: a hidden layer would fit the rows. It is linear
-      too where there are fewer rows than features.
+      more than chance. Training ends when ten validations, a quarter of the run, have brought no better bound.
+    - Below 1,000 rows a linear decoder: a hidden layer would fit the rows. It is linear too where there are fewer rows
+      than features.
     - Below 10,000 rows at most 16 + 16 units, whose log Z is exact in a tenth of a second.
     - From 10,000 rows on, batches of a hundredth of the rows, at most 500: the same steps pass through large tables
       more often. Warm-up and the bound of beta follow the length of the run.
@@ -391,8 +390,6 @@ def own_data(
         most = num_steps * batch_size, _MAX_SMOKE_EXAMPLES, _MAX_SMOKE_EXAMPLES
         counts = zip((num_train, num_valid, num_test), most, strict=True)
         chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
-    elif num_train < _FEWEST_ROWS:
-        num_steps //= 2
     if num_train < _FEW_ROWS:
         units = min(units, _UNITS_OF_FEW)
     is_linear = num_train < max(_FEWEST_ROWS, num_features)

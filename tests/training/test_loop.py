@@ -3,10 +3,12 @@
 import json
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
@@ -294,15 +296,22 @@ def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
     assert result.best_elbo == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_lead_over_independent_features_must_exceed_its_error(tmp_path):
-    """The same mean lead, of examples that agree on it and of examples that do not."""
+def beside_independent(tmp_path, num_valid):
+    """A fresh run's checkpoints, and log p(x) of so many validation examples whose features are independent."""
     config, data = waiting(2, 1e-9), load_dataset("digits")
     run, state = start_run(tmp_path / "run", config), TrainingState.initial(config, data.train)
     checkpoints = loop.RunCheckpoints(run, state, config.training, num_steps=NUM_STEPS)
-    base = checkpoints.begin_with_independent(config, data.train, data.valid).elbo
-    spread = torch.linspace(-1, 1, len(data.valid)).double()
+    base = checkpoints.begin_with_independent(config, data.train, data.valid[:num_valid]).elbo
     model = load_run(run).model.eval()
-    of_each = model.log_likelihood(data.valid, 1, log_partition=9 * math.log(2)).value.double()
+    of_each = model.log_likelihood(data.valid[:num_valid], 1, log_partition=9 * math.log(2)).value.double()
+    assert base == pytest.approx(float(of_each.mean()), abs=1e-4)
+    return checkpoints, of_each
+
+
+def test_a_lead_over_independent_features_must_exceed_chance(tmp_path):
+    """The same mean lead, of examples that agree on it and of examples that do not."""
+    checkpoints, of_each = beside_independent(tmp_path, 250)
+    base, spread = float(of_each.mean()), torch.linspace(-1, 1, len(of_each)).double()
     for size, is_clear in ((0.1, True), (40.0, False)):
         bound = estimate(base + 0.5, 0.0)
         found = checkpoints.score(bound, of_each + 0.5 + size * spread)
@@ -310,6 +319,65 @@ def test_a_lead_over_independent_features_must_exceed_its_error(tmp_path):
         assert checkpoints.save(bound, bound, found) == is_clear
     worse = checkpoints.score(estimate(base - 3, 0.0), of_each - 3)
     assert worse == pytest.approx(base - 3, abs=1e-4)
+    one, of_one = beside_independent(tmp_path / "one", 1)
+    assert one.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
+
+
+@pytest.mark.parametrize(
+    ("of_bound", "of_log_likelihood", "is_clear"), [(1, 5, True), (1, 0, False), (-1, 5, False)]
+)
+def test_a_lead_of_the_bound_within_chance_is_judged_by_the_log_likelihood(
+    tmp_path, monkeypatch, of_bound, of_log_likelihood, is_clear
+):
+    checkpoints, of_each = beside_independent(tmp_path, 250)
+    spread = torch.linspace(-1, 1, len(of_each)).double()
+    found = SimpleNamespace(examples=SimpleNamespace(value=of_each + of_log_likelihood + spread))
+    monkeypatch.setattr(loop, "evaluate_log_likelihood", lambda *_, **__: found)
+    base = float(of_each.mean())
+    score = checkpoints.score(estimate(base + of_bound, 0.0), of_each + of_bound + 40 * spread)
+    assert score == pytest.approx(base + of_bound if is_clear else min(base, base + of_bound), abs=1e-4)
+
+
+@pytest.mark.parametrize("num_valid", [3, 10])
+def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
+    """Normal leads of mean 0 and of one standard deviation; false alarms of the band: 1 in 10,000 each.
+
+    Leads beyond one standard error, the planted fault, would pass too often.
+    """
+    checkpoints, of_each = beside_independent(
+        tmp_path, num_valid
+    )  # of an untrained model, which no second look saves
+    generator, count = torch.Generator().manual_seed(0), 500
+    for mean in (0.0, 1.0):
+        passed, plain = 0, 0
+        for _ in range(count):
+            lead = mean + torch.randn(num_valid, generator=generator).double()
+            score = float((of_each + lead).mean())
+            passed += checkpoints.score(estimate(score, 0.0), of_each + lead) > float(of_each.mean()) + 1e-4
+            plain += float(lead.mean()) > float(lead.std()) / num_valid**0.5
+        limit = stats.t.ppf(0.95, num_valid - 1)
+        expected = stats.nct.sf(limit, num_valid - 1, mean * num_valid**0.5)
+        low, high = stats.binom.ppf([5e-5, 1 - 5e-5], count, expected)
+        assert low <= passed <= high < plain
+
+
+def test_the_end_says_why_independent_features_are_kept(tmp_path):
+    config = waiting(2, 1e-9)
+    run, told = start_run(tmp_path / "run", config), []
+
+    class Progress(QuietProgress):
+        def note(self, text):
+            told.append(text)
+
+    data = load_dataset("digits")
+    for stops in (stop_after(13), None, None):  # broken off, to its end, finished
+        run_steps(config, data, run, progress=Progress(), stop=stops)
+        kept = [text for text in told if text.startswith("Independent features are kept")]
+    assert len(set(kept)) == 1
+    assert len(kept) == 2
+    lead = max(score for step, score in scores(run).items() if step > 0) - scores(run)[0]
+    assert lead < 0
+    assert f"is worse by {-lead:.2f} +- " in kept[0]
 
 
 def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(unbroken, tmp_path):

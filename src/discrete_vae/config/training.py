@@ -373,7 +373,7 @@ class TrainingConfig(Record):
     independent_start: bool = Field(
         default=False,
         description="Save a model of independent features as the checkpoint of step 0, so that the best checkpoint is "
-        "at least as good on the validation part; others must be better by a standard error.",
+        "at least as good on the validation part; others must be better by more than chance, by Student's t at 0.95.",
     )
 
     def in_epochs(self, count: float) -> float:

@@ -13,17 +13,19 @@ from typing import Any
 import numpy as np
 import torch
 from rich.console import Console
+from scipy.special import stdtrit
 from torch import Tensor
 
 from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.data.splits import DataSplits, training_subset
+from discrete_vae.data.splits import DataSplits, effective_number, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import (
     MeanElbo,
     elbo_parts,
+    evaluate_log_likelihood,
     mean_elbo,
     positive_weights,
     standard_error,
@@ -58,6 +60,8 @@ _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
 _CHANGES, _TRAINED = "config_changes", "best_trained"
 _NAMED_STEPS = 5
+_SAMPLES = 100  # importance samples of an example, where the lead of its bound is not clear
+_LEVEL = 0.95  # of the quantile of Student's t that a lead over independent features must exceed
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,8 @@ def run_steps(
             words = (f"{name.removesuffix('_share')} {100 * times[name]:.0f} %" for name in shares)
             shown.note(f"Time of the last steps: {', '.join(words)}.")
         checkpoints.save_interim()
+        if ended and (kept := checkpoints.why_independent()):
+            shown.note(kept)
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
@@ -383,7 +389,9 @@ class RunCheckpoints:
         self.best_score: float | None = None  # its `validation_score`, nats
         self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
         self._weights: Tensor | None = None  # of these examples
-        self._trained: dict[str, Any] = {}  # step and score of the best that was trained; empty before
+        self._valid: tuple[Examples, Tensor | None] | None = None  # they, and their covariates
+        self._lead: dict[str, float] = {}  # of the last validation over independent features
+        self._trained: dict[str, Any] = {}  # step, score and lead of the best that was trained; empty before
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
         self._config_sum = run.config_sha256()
@@ -419,6 +427,8 @@ class RunCheckpoints:
             if trained:
                 check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
                 check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
+                for name in ("lead", "std_error", "least") if "lead" in trained else ():
+                    check_number(f"{_TRAINED} {name}", trained[name], repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
@@ -443,7 +453,7 @@ class RunCheckpoints:
         if better:
             self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
         if not self._trained or validation_score(bound) > self._trained["score"]:
-            self._trained = {"step": self._state.step, "score": validation_score(bound)}
+            self._trained = {"step": self._state.step, "score": validation_score(bound), **self._lead}
         self._save(best=best_entry(self._state.step, elbo, score) if better else None)
         return better
 
@@ -466,7 +476,7 @@ class RunCheckpoints:
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
         parts = elbo_parts(model, valid, condition=conditions[1], log_partition=log_partition)
         elbo, self._independent = mean_elbo(parts, weights=weights), _bounds(parts)
-        self._weights = positive_weights(weights, len(valid))
+        self._weights, self._valid = positive_weights(weights, len(valid)), (valid, conditions[1])
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
             self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
@@ -475,17 +485,63 @@ class RunCheckpoints:
         return elbo
 
     def score(self, bound: MeanElbo, examples: Tensor) -> float:
-        """`validation_score`, which is that of independent features at most where the lead is within its error.
+        """`validation_score`, which is that of independent features at most where chance may have made the lead.
 
-        Few validation examples like one of many checkpoints by chance: the mean difference of the same examples must
-        exceed its standard error. Examples are the bound of each, (example,), nats.
+        Few validation examples like one of many checkpoints by chance. The lead is the mean of differences in the same
+        examples. Of a model that is no better, a lead over its standard error follows about Student's t with one degree
+        of freedom less than examples: it must exceed the quantile at 0.95. That holds for one checkpoint; those of a
+        run are alike, and too closely fitted ones are worse, so that all of them together seldom pass more often.
+
+        A bound may lie far below log p(x). Where its lead is above 0 and does not pass, that of the log-likelihood by
+        importance samples is judged.
+
+        Args:
+            bound: The validation bound.
+            examples: That of each, (example,), nats.
         """
         score = validation_score(bound)
         if self._independent is None:
             return score
-        independent = float(weighted_mean(self._independent, self._weights))
-        is_clear = score - independent > float(standard_error(examples - self._independent, self._weights))
-        return score if is_clear else min(score, independent)
+        lead = score - float(weighted_mean(self._independent, self._weights))
+        error = float(standard_error(examples - self._independent, self._weights))
+        assert self._valid is not None
+        number = len(examples) if self._weights is None else effective_number(self._weights)
+        least = error * float(stdtrit(number - 1, _LEVEL))
+        # one example has no error
+        self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
+        if lead > least:
+            return score
+        if lead > 0 and math.isfinite(least):
+            log_partition, std_error = self._state.evaluated_log_partition()
+            x, condition = self._valid
+            found = evaluate_log_likelihood(
+                self._state.evaluated,
+                x,
+                log_partition=log_partition + 2 * std_error,
+                num_samples=_SAMPLES,
+                condition=condition,
+            ).examples
+            assert found is not None
+            gain = found.value.to(self._independent) - self._independent
+            lead = float(weighted_mean(gain, self._weights))
+            error = float(standard_error(gain, self._weights))
+            least = error * float(stdtrit(number - 1, _LEVEL))
+            self._lead = {"lead": lead, "std_error": error, "least": least}
+            if lead > least:
+                return score
+        return min(score, float(weighted_mean(self._independent, self._weights)))
+
+    def why_independent(self) -> str | None:
+        """A line that says why independent features are kept, None where they are not."""
+        if self.best_step != 0 or "lead" not in self._trained:
+            return None
+        found = self._trained
+        side = "better" if found["lead"] > 0 else "worse"
+        return (
+            f"Independent features are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
+            f"{abs(found['lead']):.2f} +- {found['std_error']:.2f} nats on the validation part, and a lead counts from "
+            f"{found['least']:.2f} on."
+        )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
         """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
