@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from discrete_vae.config import instantiate
-from discrete_vae.data import rows
+from discrete_vae.data import files
 from discrete_vae.own_data import own_experiment, read_own_experiment
 from tests.refusals import refused_argument
 
@@ -17,8 +17,8 @@ VALUES["with gaps"] = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, VALUES["pr
 @pytest.fixture
 def reads(monkeypatch):
     """Counts how often a file is read."""
-    count, read = [], rows.read_npy
-    monkeypatch.setattr(rows, "read_npy", lambda file: count.append(file) or read(file))
+    count, read = [], files.read_npy
+    monkeypatch.setattr(files, "read_npy", lambda file: count.append(file) or read(file))
     return count
 
 

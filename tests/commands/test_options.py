@@ -8,7 +8,7 @@ import pytest
 from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
 from discrete_vae.config.overrides import suggest_setting
-from discrete_vae.data import rows
+from discrete_vae.data import files
 from tests.commands.conftest import TINY
 
 
@@ -47,13 +47,13 @@ def test_an_error_of_click_that_nobody_foresaw_is_in_the_houses_form(refused, mo
 @pytest.fixture
 def times_read(monkeypatch):
     """How often a file of data is read."""
-    read, paths = rows.read_npy, []
+    read, paths = files.read_npy, []
 
     def count(path):
         paths.append(path)
         return read(path)
 
-    monkeypatch.setattr(rows, "read_npy", count)
+    monkeypatch.setattr(files, "read_npy", count)
     return paths
 
 

@@ -329,7 +329,7 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
             "the condition"
         )
         repair = (
-            "Call labels y_train or y, weights weights_train or weights, the condition condition_train or condition; "
+            "Name these y, weights and condition, of a part y_train, weights_train, condition_train; "
             "rename other arrays, or save one alone."
         )
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
