@@ -15,7 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.run import generated_examples, num_chains_that_fit
-from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, Picture
+from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, FigureRun, Picture
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
 
@@ -248,13 +248,17 @@ def make_column_distributions(
     used = num_chains or num_chains_that_fit(chains.num_chains, dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
     drawn = generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+    table = column_distributions_of(run, drawn.flatten(0, 1), seed=request.seed)
+    return Drawing(table, draw_column_distributions(table, name=run.title), run.note)
+
+
+def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> ColumnDistributions:
+    """Count the columns of a run's training data and of samples, (sample, feature), with the names of its table."""
+    dataset, schema = run.dataset, run.dataset.schema
     x = dataset.train[:]
     if dataset.dynamic:
-        x = torch.bernoulli(x, generator=keyed_generator(request.seed, _STREAM))
-    schema = dataset.schema
+        x = torch.bernoulli(x, generator=keyed_generator(seed, _STREAM))
     words = [] if schema is None else [getattr(each, "values", None) for each in schema.columns]
     names = dataset.description.columns if schema is None else [each.name for each in schema.columns]
-    table = column_distributions_table(
-        x, drawn.flatten(0, 1), names=names, words=words, weights=dataset.weights.get("train")
-    )
-    return Drawing(table, draw_column_distributions(table, name=run.title), run.note)
+    weights = dataset.weights.get("train")
+    return column_distributions_table(x, samples, names=names, words=words, weights=weights)

@@ -17,7 +17,7 @@ Values: TypeAlias = Sequence[float] | np.ndarray
 
 _WIDTHS = {"wide": 680, "narrow": 340}  # the style sheet shows the one that fits, so text keeps its size
 _EM = 7.0  # width of a letter at 12 pixels, about
-_PIXELS_PER_X_TICK, _PIXELS_PER_Y_TICK = 58, 32
+_PIXELS_PER_X_TICK, _PIXELS_PER_Y_TICK = 58, 28
 _MOST_POINTS = 240  # of a line on a screen
 
 
@@ -116,7 +116,8 @@ class Drawn:
         self.top, self.bottom, self.right = 22.0, chart.height - 40.0, width - 12.0
         self._x, self._y = chart.x, chart.y
         y_ticks = chart.y.ticks(max(2, int((self.bottom - self.top) / _PIXELS_PER_Y_TICK)))
-        self.left = 10.0 + _EM * max((len(text) for _, text in y_ticks), default=0)
+        # the same for most charts, so that those below each other have the same ticks of x
+        self.left = 10.0 + _EM * max(5, *(len(text) for _, text in y_ticks))
         x_ticks = chart.x.ticks(max(2, int((self.right - self.left) / _PIXELS_PER_X_TICK)))
         self.x_ticks = [(self._across(value), text) for value, text in x_ticks]
         self.y_ticks = [(self._down(value), text) for value, text in y_ticks]

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from discrete_vae.evaluation.diagnostics import ChainHealthWarning, chain_health
 from discrete_vae.evaluation.latents import UNUSED, FlipEffects, LatentUsage, flip_effects, label_agreement
+from discrete_vae.figures.columns import ColumnDistribution, column_distributions_of
 from discrete_vae.figures.run import (
     Comparison,
     evolution_table,
@@ -55,6 +56,9 @@ def samples(source: ReportSource) -> Section:
         condition=source.condition_of_samples(used),
         seed=source.seed,
     )
+    columns = None
+    if source.image_shape is None and len(source.dataset.description.columns or ()):
+        columns = column_distributions_of(source, drawn.flatten(0, 1), seed=source.seed)
     drawn = source.shown(drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
     found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn)
     spread = float(np.std(found.means.data))
@@ -65,7 +69,13 @@ def samples(source: ReportSource) -> Section:
         "within two errors."
     )
     verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
-    values: dict[str, Any] = {"picture": None, "found": found, "num_sweeps": _SAMPLES_SWEEPS}
+    values: dict[str, Any] = {
+        "picture": None,
+        "found": found,
+        "num_sweeps": _SAMPLES_SWEEPS,
+        "columns": columns,
+    }
+    values["bins"] = [] if columns is None else [_bins(each) for each in columns.shown]
     if source.image_shape is not None:
         values |= _along_chains(source, source.image_shape)
     unit = "" if found.in_unit_interval else " (standard deviations)"
@@ -73,6 +83,17 @@ def samples(source: ReportSource) -> Section:
     if len(found.correlations.data) > 1:
         values["charts"].append(_scatter(found.correlations, "correlation of two features", "Correlations"))
     return Section("samples", "Samples along the chains", values, verdict)
+
+
+def _bins(column: ColumnDistribution) -> Chart | None:
+    """Histograms of a column of numbers; None for one of values, which have bars."""
+    if not len(column.edges):
+        return None
+    x = Axis(float(column.edges[0]), float(column.edges[-1]), column.name)
+    y = Axis.around([*column.data, *column.samples], "share", zero=True)
+    marks = [steps(column.edges, column.data, "gray"), steps(column.edges, column.samples, "s1")]
+    label = f"{column.name}: {percent(column.distance)} of the values differ"
+    return Chart(x, y, marks, label, height=170, half=True)
 
 
 def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any]:
@@ -120,7 +141,10 @@ def reconstructions(source: ReportSource) -> Section:
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
     share, of_feature = explained(source.shown(x).double().cpu(), means)
-    text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples."
+    text = (
+        f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
+        f"{percent(_POOR)} the latents would tell nearly nothing."
+    )
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
         values["pictures"] = _pairs(source, x.cpu(), means, source.image_shape)
@@ -267,7 +291,7 @@ def active_units(source: ReportSource) -> Section:
         text = f"{len(dead)} of {count} units are dead, below {UNUSED} nats: {named}."
     else:
         least = shown(float(found.information.min()), 3)
-        text = f"none of {count} units is dead; the least tells {least} nats."
+        text = f"none of {count} units is dead, below {UNUSED} nats; the least tells {least} nats."
     live = num_layer_units - found.num_dead_layer_units
     if num_layer_units:
         text += f" {live} of {num_layer_units} Gaussian units carry at least {UNUSED} nats."

@@ -132,7 +132,14 @@ def training_curves(source: ReportSource) -> Section | None:
     if len(curves.elbo.value) < 2:
         return None
     has_validation = len(curves.validation_elbo.value) > 0
-    values = {"bounds": _bounds(curves), "has_validation": has_validation, "divergences": None}
+    bounds = _bounds(curves)
+    low = min(part.value.min(initial=np.inf) for part in (curves.elbo, curves.validation_elbo))
+    values = {
+        "bounds": bounds,
+        "has_validation": has_validation,
+        "divergences": None,
+        "is_cut": low < bounds.y.low,
+    }
     if has_validation:
         values["gap"] = float(curves.elbo.value[-1] - curves.validation_elbo.value[-1])
     if len(curves.kl_discrete.value):
@@ -151,7 +158,7 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
     # the ELBO itself falls where training turns to importance samples
     score = curves.validation_score if len(curves.validation_score.value) else valid
     fall = float(score.value.max() - score.value[-1])
-    at = f"epoch {valid.epoch[best]:.3g} of {valid.epoch[-1]:.3g}"
+    at = f"epoch {_epoch(valid.epoch[best])} of {_epoch(valid.epoch[-1])}"
     if fall > _FALL:
         words = f"validation fell by {shown(fall)} nats after its best at {at}: the run fits the training part only."
         return Verdict(False, words)
@@ -161,6 +168,11 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
     if rise > _RISE:
         text += f" It still rose by {shown(rise)} nats in the last fifth: longer training would gain."
     return Verdict(True, text)
+
+
+def _epoch(number: float) -> str:
+    """The number of an epoch with three digits, or all before the point."""
+    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _bounds(curves: TrainingCurves) -> Chart:
@@ -180,10 +192,10 @@ def _bounds(curves: TrainingCurves) -> Chart:
 
 def _divergences(curves: TrainingCurves, ends: str) -> Chart:
     discrete, layers = curves.kl_discrete, curves.kl_continuous
-    parts, legend = [(discrete, "s3")], []
+    parts, legend = [(discrete, "s3")], [("s3", "binary latents")]
     if layers.value.any():
         parts.append((layers, "s4 dash"))
-        legend = [("s3", "binary latents"), ("s4 dash", "Gaussian layers")]
+        legend.append(("s4 dash", "Gaussian layers"))
     y = Axis.around([value for part, _ in parts for value in part.late], "KL (nats per example)", zero=True)
     marks = [line(part.epoch, part.value, kind) for part, kind in parts]
     return Chart(_epochs(curves), y, marks, f"KL over epochs: {ends}", legend)
@@ -217,8 +229,9 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
     verdict = Verdict(not spread > bound, f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
-    chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found.value, mean)
-    return Section("log-partition", "log Z", {"chart": chart, "mean": mean, "words": words}, verdict)
+    chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found, mean)
+    values = {"chart": chart, "mean": mean, "is_exact": found.exact is not None}
+    return Section("log-partition", "log Z", values, verdict)
 
 
 def _repeats_apart(found: LogPartitionHistogram, mean: str) -> Chart:
@@ -234,14 +247,29 @@ def _repeats_apart(found: LogPartitionHistogram, mean: str) -> Chart:
     return Chart(x, Axis.around(ends, "log Z (nats)"), marks, label, legend, height=190)
 
 
-def _repeats_together(value: np.ndarray, mean: str) -> Chart:
+def _repeats_together(found: LogPartitionHistogram, mean: str) -> Chart:
+    value, stated = found.value, float(np.sqrt(np.square(found.std_error).mean()))
     edges = np.histogram_bin_edges(value, bins=min(20, round(1.3 * len(value) ** 0.5)))
-    shares = np.histogram(value, edges)[0] / len(value)
-    margin = 0.5 * float(edges[1] - edges[0])
-    x = Axis(float(edges[0]) - margin, float(edges[-1]) + margin, "log Z (nats)")
-    y = Axis.around(shares, "share of the estimates", zero=True)
-    label = f"Histogram of {len(value)} estimates of log Z, mean {mean}"
-    return Chart(x, y, [steps(edges, shares, "s1")], label, height=190)
+    shares, width = np.histogram(value, edges)[0] / len(value), float(edges[1] - edges[0])
+    marks, legend, known = [steps(edges, shares, "s1")], [("s1 box", "estimates")], [value]
+    heights, at = shares, np.array([])
+    if stated > 0:  # the normal distribution that the stated errors promise, about the mean
+        at = np.linspace(value.mean() - 3 * stated, value.mean() + 3 * stated, 121)
+        density = np.exp(-0.5 * ((at - value.mean()) / stated) ** 2) / (stated * np.sqrt(2 * np.pi))
+        marks.append(line(at, density * width, "s2"))
+        legend.append(("s2", "as the stated errors promise"))
+        heights = np.concatenate([shares, density * width])
+    if found.exact is not None:
+        known.append(np.array([found.exact]))
+    ends = np.concatenate([*known, edges, at])
+    x = Axis(float(ends.min()) - 0.5 * width, float(ends.max()) + 0.5 * width, "log Z (nats)")
+    y = Axis.around(heights, "share of the estimates", zero=True)
+    if found.exact is not None:
+        marks.append(line([found.exact] * 2, [0.0, y.high], "s3 dash"))
+        legend.append(("s3 dash", "exact value"))
+    return Chart(
+        x, y, marks, f"Histogram of {len(value)} estimates of log Z, mean {mean}", legend, height=190
+    )
 
 
 def _methods(found: dict[str, Any]) -> Section:
@@ -296,13 +324,24 @@ def flattened(fields: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 def reproduce(source: ReportSource) -> Section:
     """Train, evaluate and report anew, with every setting that is not the experiment's."""
     run, words = source.directory, train_command(source)
-    commands = [] if words is None else [words]
+    commands = [] if words is None else [[*words, "--run-dir", str(run.path)]]
     if source.evaluation is not None:
         asked = source.evaluation["config"]
         more = ["--num-samples", str(asked["num_samples"]), "--seed", str(asked["seed"])]
         if asked["num_examples"] is not None:
             more += ["--num-examples", str(asked["num_examples"])]
         commands.append(["dvae", "evaluate", str(run.path), *more])
+    if source.log_partitions is not None:
+        asked, repeats = source.log_partitions["config"], len(source.log_partitions["estimates"])
+        more = [
+            "--repeats",
+            str(repeats),
+            "--std-error",
+            str(asked["std_error"]),
+            "--seed",
+            str(asked["seed"]),
+        ]
+        commands.append(["dvae", "log-partition", str(run.path), *more])
     commands += [["dvae", verb, str(run.path)] for verb in ("report", "cite")]
     values = {
         "has_command": words is not None,

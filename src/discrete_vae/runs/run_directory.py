@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import platform
 import subprocess
@@ -356,7 +357,7 @@ _ROUNDING = (
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
-    """Versions, commit, seed, device and platform of this process, as JSON can express them.
+    """Versions, date, commit, seed, device and platform of this process, as JSON can express them.
 
     The commit is None unless the package runs from a git checkout; otherwise it holds ``hash`` and ``modified``,
     whether tracked files differ from that commit.
@@ -368,6 +369,7 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
         about |= {"name": found.name, "memory_bytes": found.total_memory, "cuda": torch.version.cuda}
     return {
         "discrete_vae": __version__,
+        "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),
         "packages": _packages(),
         "commit": _commit(Path(__file__).resolve().parent),
