@@ -78,7 +78,7 @@ def draw(path: Path) -> None:
     for x, y, text, color in (
         (1300, -23.1, "training", BLUE),
         (750, -25.6, "validation", VERMILION),
-        (600, -27.9, BASELINE, "0.35"),
+        (600, -27.9, "independent columns", "0.35"),
     ):
         first.text(x, y, text, color=color, fontsize=8.5)
     first.set_ylabel("ELBO (nats)", fontsize=9)
