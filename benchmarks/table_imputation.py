@@ -3,7 +3,7 @@
     python benchmarks/table_imputation.py FOLDER [--num-samples 2000] [--num-rows 500] [--seed 0]
 
 FOLDER gets table.csv, 5,000 made-up rows of 45 columns of 8 kinds, twelve of them log-normal, with a tenth of the cells
-empty, and runs/table, what `dvae train` makes of it as docs/your-own-data.md says; what is there is taken. Test rows,
+empty, and runs/table, what `dvae train` makes of it with a Gaussian likelihood; what is there is taken. Test rows,
 which no density was fitted to, are judged by log p(values in the gaps | observed values), the values of a row together,
 as densities in the units of the table:
 

@@ -1,6 +1,7 @@
 """The documents and docstrings promise only what is there: paths, names, options, make targets, runnable blocks."""
 
 import ast
+import contextlib
 import functools
 import importlib
 import importlib.util
@@ -9,6 +10,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -227,7 +229,8 @@ def ran(name: str) -> tuple[dict[str, object], set[str]]:
     pattern = r"^(?:<!-- needs (\w+) -->\n)?```python\n(.*?)^```"
     blocks = re.findall(pattern, text_of(name), re.DOTALL | re.MULTILINE)
     missing = {need for need, _ in blocks if need and not importlib.util.find_spec(need)}
-    return run_blocks([block for need, block in blocks if need not in missing], name), missing
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        return run_blocks([block for need, block in blocks if need not in missing], name), missing
 
 
 @pytest.mark.filterwarnings("ignore:.isinstance.treespec, LeafSpec:FutureWarning")  # of Lightning's import
@@ -276,6 +279,30 @@ def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys
     assert (tmp_path / "runs/first/figures/samples.png").exists()
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["docs/training.md", "docs/your-own-data.md", "docs/file-formats.md"])
+def test_the_commands_of_guides_run_in_order(name, tmp_path, monkeypatch, capsys):
+    """Commands run between the Python blocks, with models of size smoke; those of files that no block writes do not."""
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, block in re.findall(
+        r"^```(python|console)\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE
+    ):
+        if language == "python":
+            exec(compile(block, name, "exec"), names)
+            continue
+        for line in re.split(r"^\$ ", block.replace("\\\n", " "), flags=re.MULTILINE)[1:]:
+            program, *words = shlex.split(line)
+            data = words[words.index("--data") + 1] if "--data" in words else ""
+            if program != "dvae" or not Path(data).exists():
+                continue
+            quick = (
+                ["--size", "smoke"] if words[0] in {"train", "validate"} and "--resume" not in words else []
+            )
+            assert main([*words, *quick]) == 0, (line, capsys.readouterr().err)
+    assert list(tmp_path.glob("runs/*/best.json"))
+
+
 def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
     page = text_of("docs/command-line.md")
     assert set(re.findall(r"^\| `dvae ([a-z-]+)", page, re.MULTILINE)) == set(VERBS)
@@ -311,9 +338,10 @@ def test_figures_are_drawn_by_their_scripts(path, tmp_path):
     spec = importlib.util.spec_from_file_location(path.stem, path)
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    script.draw(tmp_path / "figure.png")
-    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
-    assert path.with_name(f"{path.stem.replace('_', '-')}.png").exists()
+    (picture,) = path.parent.glob(f"{path.stem.replace('_', '-')}.[ps][nv]g")
+    script.draw(tmp_path / picture.name)
+    beginning = b"\x89PNG" if picture.suffix == ".png" else b"<?xml"
+    assert (tmp_path / picture.name).read_bytes().startswith(beginning)
 
 
 def test_the_documentation_builds_without_a_warning(tmp_path):

@@ -1,4 +1,4 @@
-"""Draw diagnose.png: the course of a healthy run on digits beside that of two sick ones.
+"""Draw diagnose.svg: the course of a healthy run on digits beside that of two sick ones.
 
 From the table diagnose.csv: python docs/images/diagnose.py
 Anew from runs, which are trained first, some seconds each: python docs/images/diagnose.py FOLDER
@@ -8,11 +8,10 @@ import csv
 import sys
 from pathlib import Path
 
-import matplotlib.pyplot as plt
-
 from discrete_vae import load_dataset
 from discrete_vae.cli import main
 from discrete_vae.figures import save_figure, training_curves_table
+from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, tidy
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import validation_baseline
 
@@ -27,7 +26,8 @@ RUNS = {
 }
 TABLE = Path(__file__).with_name("diagnose.csv")
 BASELINE, COLUMNS = "independent features", ("run", "quantity", "step", "nats")
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+LOWEST = -34  # nats, where the axis of the bounds begins
+ARROW = {"arrowstyle": "->", "color": BLUE, "linewidth": 0.8}
 
 
 def measure(folder: Path) -> list[tuple[str, str, int, float]]:
@@ -48,7 +48,7 @@ def measure(folder: Path) -> list[tuple[str, str, int, float]]:
 
 
 def draw(path: Path) -> None:
-    """Write the picture of the table as a PNG file."""
+    """Write the picture of the table to a file."""
     with TABLE.open() as file:
         rows = [tuple(row.values()) for row in csv.DictReader(file)]
 
@@ -56,28 +56,38 @@ def draw(path: Path) -> None:
         found = [row for row in rows if row[:2] == (run, quantity)]
         return [int(row[2]) for row in found], [float(row[3]) for row in found]
 
-    shape = {"height_ratios": (2, 1), "layout": "constrained", "sharey": "row"}
-    figure, axes = plt.subplots(2, len(RUNS), figsize=(9.6, 4.6), **shape)
+    figure = Picture((7.6, 4.4), layout="constrained")
+    axes = figure.subplots(2, len(RUNS), height_ratios=(2, 1), sharey="row", sharex=True)
     for (upper, lower), name in zip(axes.T, RUNS, strict=True):
-        upper.plot(*curve(name, "elbo"), color=BLUE, label="training")
-        upper.plot(*curve(name, "validation_elbo"), "o--", color=VERMILION, markersize=3, label="validation")
+        steps, bounds = curve(name, "elbo")
+        upper.plot(steps, bounds, color=BLUE)
+        upper.plot(*curve(name, "validation_elbo"), "o--", color=VERMILION, markersize=3)
         (baseline,) = curve(name, BASELINE)[1]
-        upper.axhline(baseline, color="0.4", linewidth=0.8, linestyle=":", label=BASELINE)
-        upper.set(title=name, ylim=(-30, -22), xticklabels=[])
+        upper.axhline(baseline, color="0.4", linewidth=1, linestyle=":")
+        if bounds[0] < LOWEST:
+            text = f"training starts\nat \N{MINUS SIGN}{-bounds[0]:.0f} nats"
+            upper.annotate(text, (150, LOWEST), (420, LOWEST + 0.6), color=BLUE, fontsize=8, arrowprops=ARROW)
+        upper.set_title(name.replace(": ", ":\n"), fontsize=9.5)
+        upper.set(ylim=(LOWEST, -22))
         lower.plot(*curve(name, "kl_discrete"), color=GREEN)
-        lower.set(xlabel="step", ylim=(0, 9))
+        lower.set(ylim=(0, 10))
+        lower.set_xlabel("training step", fontsize=9)
         for each in (upper, lower):
-            each.grid(color="0.9")
-            each.spines[["top", "right"]].set_visible(False)
-    axes[0, 0].set_ylabel("ELBO (nats)")
-    axes[1, 0].set_ylabel("KL (nats)")
-    axes[0, 0].legend(loc="lower right", frameon=False, fontsize="small")
+            tidy(each)
+    first = axes[0, 0]
+    for x, y, text, color in (
+        (1300, -23.1, "training", BLUE),
+        (750, -25.6, "validation", VERMILION),
+        (600, -27.9, "independent columns", "0.35"),
+    ):
+        first.text(x, y, text, color=color, fontsize=8.5)
+    first.set_ylabel("ELBO (nats)", fontsize=9)
+    axes[1, 0].set_ylabel("KL of the binary\nlatents (nats)", fontsize=9)
     save_figure(figure, path)
-    plt.close(figure)
 
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
         with TABLE.open("w", newline="") as file:
             csv.writer(file).writerows([COLUMNS, *measure(Path(sys.argv[1]))])
-    draw(Path(__file__).with_name("diagnose.png"))
+    draw(Path(__file__).with_name("diagnose.svg"))
