@@ -263,9 +263,9 @@ def shown_commands(name: str) -> list[tuple[list[str], str]]:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys):
+def test_the_commands_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    commands = shown_commands("docs/command-line.md")
+    commands = [*shown_commands("docs/command-line.md"), *shown_commands("docs/training.md")]
     assert len(commands) == 11
     for (program, *words), output in commands:
         assert program == "dvae"
@@ -278,7 +278,7 @@ def test_the_commands_of_the_command_line_page_run(tmp_path, monkeypatch, capsys
 
 def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
     page = text_of("docs/command-line.md")
-    assert set(re.findall(r"^\| `dvae ([a-z-]+)", page, re.MULTILINE)) == set(VERBS)
+    assert set(re.findall(r"^\| \[`dvae ([a-z-]+)`\]", page, re.MULTILINE)) == set(VERBS)
     main(["--help"])
     statuses = capsys.readouterr().out.partition("Exit status:")[2]
     listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
