@@ -96,11 +96,12 @@ def test_a_false_row_is_found(cells):
 
 # Names, files, options and targets.
 
-# Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git.
+# Of Python, torch, Lightning, scikit-learn, numba, make and a user's file; of the campaigns, pip-tools, click and git;
+# and keys of the log that are put together.
 FOREIGN = set(
     """DataLoader TensorDataset LightningModule BernoulliRBM get_feature_names_out set_params estimator_checks
     check_estimator max_epochs n_iter set_float32_matmul_precision __pycache__ y_train LOCK_ARGS CAMPAIGN_ARGS
-    save_npz dvae_log_likelihood
+    save_npz dvae_log_likelihood chains_share networks_share optimizer_share validation_elbo_std_error
     OMP_WAIT_POLICY NUMBA_CACHE_DIR CUDA_VISIBLE_DEVICES NUMBA_THREADING_LAYER THREADING_LAYER
     --case --cases --upgrade --help --version --error-unmatch --untracked-files --porcelain --logdir --nproc-per-node
     --nnodes --rdzv-backend --rdzv-endpoint --minutes --measures --seeds --steps --threads""".split()  # noqa: SIM905
@@ -273,7 +274,16 @@ def test_the_commands_of_the_command_line_run(tmp_path, monkeypatch, capsys):
         out, err = capsys.readouterr()
         assert (status, err) == (2, output) if output.startswith("error: ") else status == 0, err
         assert output in out + err
-    assert (tmp_path / "runs/first/figures/samples.png").exists()
+    run = tmp_path / "runs/first"
+    assert (run / "figures/samples.png").exists()
+    for file in ("metrics.jsonl", "evaluation.json"):
+        section = text_of("docs/files.md").partition(f"## {file}")[2].partition("\n## ")[0]
+        cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
+        assert set(re.findall(r"`(\w+)`", cells)) <= keys_of((run / file).read_text())
+
+
+def keys_of(text: str) -> set[str]:
+    return set(re.findall(r'"(\w+)":', text))
 
 
 def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
