@@ -39,7 +39,7 @@ extensions = [
 ]
 if not quick:
     extensions.append("sphinx.ext.viewcode")
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "reference/settings.md"]  # which settings.md includes
 templates_path = ["_templates"]
 nb_execution_mode = "off" if quick else "cache"
 nb_execution_raise_on_error = True
@@ -62,6 +62,7 @@ html_theme = "furo"
 html_title = "discrete-vae"
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
+html_theme_options = {"light_css_variables": {"sidebar-item-spacing-vertical": "0.3rem"}}
 html_show_sphinx = False
 copybutton_prompt_text = "$ "
 

@@ -23,7 +23,7 @@ _VAST = 1e9  # bounds beyond it only say what the library can count
 def write(folder: Path, *, page_per_name: bool) -> None:
     """Write all pages into a new folder; the names of a module share its page, or have a page each."""
     folder.mkdir()
-    (folder / "settings.rst").write_text("\n".join(_settings()), encoding="utf-8")
+    (folder / "settings.md").write_text("\n".join(_settings()), encoding="utf-8")
     for verb in VERBS:
         (folder / f"dvae-{verb}.rst").write_text("\n".join(_verb(verb)), encoding="utf-8")
     modules = re.findall(r"^   (discrete_vae[\w.]+)$", folder.with_name("api.md").read_text(), re.MULTILINE)
@@ -96,14 +96,14 @@ def in_words(annotation: Any, bounds: str = "") -> str:
     if origin in (Union, UnionType):
         return " or ".join("none" if part is NoneType else in_words(part, bounds) for part in parts)
     if origin is Literal:
-        return " or ".join(f"``{part}``" for part in parts)
+        return " or ".join(f"`{part}`" for part in parts)
     if origin is tuple:
         inner, *_ = get_args(parts[0]) if get_origin(parts[0]) is Annotated else parts
         if inner in _NUMBERS:
             return in_words(parts[0]).replace(_NUMBERS[inner][0], _NUMBERS[inner][1], 1)
         return "a list of lists" if get_origin(inner) is tuple else f"a list, each of them {in_words(parts[0])}"
     if annotation is bool:
-        return "``true`` or ``false``"
+        return "`true` or `false`"
     if annotation in _NUMBERS:
         return _NUMBERS[annotation][0] + bounds
     if isinstance(annotation, type) and issubclass(annotation, Record):
@@ -140,25 +140,33 @@ def _settings() -> list[str]:
             value = read_value(config, entry.path)
             word = "none" if value is None else value.kind if isinstance(entry, Slot) else _value(value)
             values.setdefault((entry.path, entry.owner), {})[key] = word
-    lines, part = [".. program:: dvae", ""], None
+    entries: dict[str, list[Slot | Setting]] = {}
     for entry in walk(ExperimentConfig):
-        if entry.path.partition(".")[0] != part:
-            part = entry.path.partition(".")[0]
-            lines += [*_title(part.capitalize(), "-")]
-        found = values.get((entry.path, entry.owner), {})
-        if isinstance(entry, Slot):
-            lines += [f".. option:: --{entry.path} NAME", ""]
-            lines += [f"   - ``{name}``: {_first_line(member)}" for name, member in entry.members.items()]
-            lines += ["", *_experiments(found, None)]
-            continue
-        kind = in_words(entry.field.annotation, bounds_in_words(entry.field.metadata))
-        default = None if entry.field.is_required() else _value(entry.field.default)
-        owner = f" Belongs to ``--{entry.owner[0]} {entry.owner[1]}``." if entry.owner else ""
-        again = entry.owner and any(f":: --{entry.path} " in line for line in lines)
-        lines += [f".. option:: --{entry.path} VALUE", *(["   :no-index:"] if again else []), ""]
-        lines += [f"   {entry.field.description}{owner}", ""]
-        lines += [f"   Takes: {kind}. Default: {f'``{default}``' if default is not None else 'none, it must be given'}.", ""]
-        lines += _experiments(found, default)
+        entries.setdefault(entry.path, []).append(entry)
+    lines, part = ["```{program} dvae", "```", ""], None
+    for path, same in entries.items():
+        if path.partition(".")[0] != part:
+            part = path.partition(".")[0]
+            lines += [f"## {part.capitalize()}", ""]
+        found: dict[tuple[str, str], str] = {}
+        for entry in same:
+            found |= values.get((path, entry.owner), {})
+        first, default = same[0], None
+        lines += [f"```{{option}} --{path} {'NAME' if isinstance(first, Slot) else 'VALUE'}"]
+        if isinstance(first, Slot):
+            lines += [f"- `{name}`: {_first_line(member)}" for name, member in first.members.items()]
+        else:
+            described: dict[str, list[str]] = {}
+            for entry in same:
+                default = None if entry.field.is_required() else _value(entry.field.default)
+                kind = in_words(entry.field.annotation, bounds_in_words(entry.field.metadata))
+                shown = "none, it must be given" if default is None else f"`{default}`"
+                line = f"{entry.field.description} *Takes:* {kind}. *Default:* {shown}."
+                described.setdefault(line, []).extend([f"`--{' '.join(entry.owner)}`"] if entry.owner else [])
+            for line, owners in described.items():
+                lines += [line + (f" *With* {', '.join(owners)}." if owners else ""), ""]
+            default = default if len(described) == 1 else None
+        lines += ["", *([] if path == "data" else _experiments(found, default)), "```", ""]
     return lines
 
 
@@ -179,14 +187,11 @@ def _experiments(found: dict[tuple[str, str], str], default: str | None) -> list
             continue
         same = len(sizes) == len(SIZES) and len(set(sizes.values())) == 1
         words = "all sizes" if same else ""
-        row = ", ".join(f"{words or size} ``{value}``" for size, value in list(sizes.items())[: 1 if same else 9])
+        row = ", ".join(f"{words or size} `{value}`" for size, value in list(sizes.items())[: 1 if same else 9])
         rows.setdefault(row, []).append(name)
     every = len(experiment_names())
-    return [
-        line
-        for row, names in rows.items()
-        for line in (f"   - {'every experiment' if len(names) == every else ', '.join(names)}: {row}", "")
-    ]
+    shown = {row: "every experiment" if len(names) == every else ", ".join(names) for row, names in rows.items()}
+    return [f"- {names}: {row}" for row, names in shown.items()]
 
 
 # Verbs.
