@@ -117,9 +117,9 @@ def hide_signature(app, what, name, obj, options, signature, annotation):
     return ("", None) if _is_record(obj) else None
 
 
-def skip_requests(app, what, name, obj, skip, options):
-    """Leave out set_fit_request and the like, whose docstrings link to pages of scikit-learn."""
-    return True if re.fullmatch(r"set_\w+_request", name) else None
+def skip_foreign(app, what, name, obj, skip, options):
+    """Leave out what scikit-learn and pydantic add to classes, with docstrings of their own."""
+    return True if re.fullmatch(r"set_\w+_request|model_config", name) else None
 
 
 # Names of other libraries in signatures, with the page of each; a fixed list, so that a build needs no network.
@@ -203,6 +203,24 @@ def leave_out_missing_pages(app, docname, source):
             source[0] = re.sub(f"^:link: {page}$", f":link: {_STILL.get(page, page)}", source[0], flags=re.MULTILINE)
 
 
+# Words that people search for, with the page that should come first.
+SOUGHT = {
+    "your-own-data": ["csv", "parquet", "data frame", "own data"],
+    "impute": ["missing values", "nan", "imputation"],
+    "own-loop": ["own loop", "training loop", "custom encoder"],
+    "citing": ["citation", "cite", "bibtex"],
+    "faq": ["gpu", "cuda", "loss is nan"],
+    "which-settings": ["learning rate", "hyperparameters"],
+    "install": ["windows", "pip install"],
+}
+
+
+def add_sought_words(app, docname, source):
+    """Put the words that a page should be found by into its index entries, which the search ranks first."""
+    if docname in SOUGHT:
+        source[0] += f"\n```{{index}} {', '.join(f'! {words}' for words in SOUGHT[docname])}\n```\n"
+
+
 def setup(app):
     shutil.rmtree(DOCS / "reference", ignore_errors=True)  # pages of what is gone
     reference_pages.write(DOCS / "reference", page_per_name=not quick)
@@ -211,6 +229,7 @@ def setup(app):
     app.connect("autodoc-process-docstring", keep_stars)
     app.connect("autodoc-process-docstring", describe_fields)
     app.connect("autodoc-process-signature", hide_signature)
-    app.connect("autodoc-skip-member", skip_requests)
+    app.connect("autodoc-skip-member", skip_foreign)
     app.connect("missing-reference", find_name)
     app.connect("source-read", leave_out_missing_pages)
+    app.connect("source-read", add_sought_words)

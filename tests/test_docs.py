@@ -7,8 +7,6 @@ import importlib.util
 import inspect
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -324,16 +322,3 @@ def test_figures_are_drawn_by_their_scripts(path, tmp_path):
     script.draw(tmp_path / "figure.png")
     assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
     assert path.with_name(f"{path.stem.replace('_', '-')}.png").exists()
-
-
-def test_the_documentation_builds_without_a_warning(tmp_path):
-    pytest.importorskip("sphinx", reason="Sphinx, of the extra docs, is not installed")
-    how = ["-W", "--keep-going", "-q", "-E", "-b", "html", "-t", "without_sources"]
-    # neither warns, and both take time: names in the navigation of each page, and the page of all names
-    how += ["-D", "toc_object_entries=0", "-D", "html_use_index=0"]
-    # little of what it makes is garbage, for which Python would look through all of it again and again
-    build = "import gc, sys; gc.disable(); from sphinx.cmd.build import main; sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", build, *how, ROOT / "docs", tmp_path]
-    built = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert built.returncode == 0, built.stderr
-    assert (tmp_path / "index.html").is_file()
