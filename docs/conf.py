@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.util import logging
 from sphinx.util.nodes import make_refnode
 
 DOCS = Path(__file__).parent
 sys.path.insert(0, str(DOCS))
 
+import formulas  # noqa: E402
 import reference_pages  # noqa: E402
 
 import discrete_vae  # noqa: E402
@@ -78,6 +80,21 @@ autodoc_typehints = "signature"
 toc_object_entries_show_parents = "hide"
 nitpicky = True
 python_use_unqualified_type_names = True
+
+
+def set_formulas(app, what, name, obj, options, lines):
+    """Set the main formulas in TeX, and put numbers before the paper's labels."""
+    text = formulas.with_numbers("\n".join(lines))
+    lines[:] = [
+        line if line.lstrip().startswith((">>>", "...")) else formulas.in_tex(line)
+        for line in text.split("\n")
+    ]
+
+
+def check_formulas(app, env):
+    """Warn of formulas that no docstring has any more."""
+    if gone := set(formulas.TEX) - formulas.used:
+        logging.getLogger(__name__).warning("docs/formulas.py: no docstring has %s", ", ".join(sorted(gone)))
 
 
 def keep_bars(app, what, name, obj, options, lines):
@@ -177,7 +194,9 @@ def _exists(target):
     for length in range(len(parts), 0, -1) if head == "discrete_vae" else ():
         with contextlib.suppress(ImportError):
             module = importlib.import_module(".".join(parts[:length]))
-            return functools.reduce(lambda at, part: getattr(at, part, None), parts[length:], module) is not None
+            return (
+                functools.reduce(lambda at, part: getattr(at, part, None), parts[length:], module) is not None
+            )
     return head != "discrete_vae"
 
 
@@ -200,7 +219,9 @@ def leave_out_missing_pages(app, docname, source):
     for page in re.findall(r"^(?::link: )?([a-z][a-z/-]+)$", source[0], re.MULTILINE):
         if not (DOCS / f"{page}.md").exists():
             source[0] = re.sub(f"^{page}\n", "", source[0], flags=re.MULTILINE)
-            source[0] = re.sub(f"^:link: {page}$", f":link: {_STILL.get(page, page)}", source[0], flags=re.MULTILINE)
+            source[0] = re.sub(
+                f"^:link: {page}$", f":link: {_STILL.get(page, page)}", source[0], flags=re.MULTILINE
+            )
 
 
 # Words that people search for, with the page that should come first.
@@ -218,18 +239,23 @@ SOUGHT = {
 def add_sought_words(app, docname, source):
     """Put the words that a page should be found by into its index entries, which the search ranks first."""
     if docname in SOUGHT:
-        source[0] += f"\n```{{index}} {', '.join(f'! {words}' for words in SOUGHT[docname])}\n```\n"
+        entries = ", ".join(f"! {words}" for words in SOUGHT[docname])
+        source[0] = re.sub(
+            r"^# .*$", rf"\g<0>\n\n```{{index}} {entries}\n```", source[0], count=1, flags=re.MULTILINE
+        )
 
 
 def setup(app):
     shutil.rmtree(DOCS / "reference", ignore_errors=True)  # pages of what is gone
     reference_pages.write(DOCS / "reference", page_per_name=not quick)
     bring_examples(DOCS / "examples")
+    app.connect("autodoc-process-docstring", set_formulas)
     app.connect("autodoc-process-docstring", keep_bars)
     app.connect("autodoc-process-docstring", keep_stars)
     app.connect("autodoc-process-docstring", describe_fields)
     app.connect("autodoc-process-signature", hide_signature)
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("missing-reference", find_name)
+    app.connect("env-check-consistency", check_formulas)
     app.connect("source-read", leave_out_missing_pages)
     app.connect("source-read", add_sought_words)

@@ -8,6 +8,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import click
+from formulas import with_numbers
 
 from discrete_vae.cli.options import VERBS
 from discrete_vae.config import ExperimentConfig
@@ -101,7 +102,9 @@ def in_words(annotation: Any, bounds: str = "") -> str:
         inner, *_ = get_args(parts[0]) if get_origin(parts[0]) is Annotated else parts
         if inner in _NUMBERS:
             return in_words(parts[0]).replace(_NUMBERS[inner][0], _NUMBERS[inner][1], 1)
-        return "a list of lists" if get_origin(inner) is tuple else f"a list, each of them {in_words(parts[0])}"
+        return (
+            "a list of lists" if get_origin(inner) is tuple else f"a list, each of them {in_words(parts[0])}"
+        )
     if annotation is bool:
         return "`true` or `false`"
     if annotation in _NUMBERS:
@@ -175,7 +178,11 @@ def _value(value: object) -> str:
 
 
 def _first_line(member: Any) -> str:
-    return "leaves the component out." if member is None else inspect.getdoc(member).partition("\n")[0]
+    return (
+        "leaves the component out."
+        if member is None
+        else with_numbers(inspect.getdoc(member).partition("\n")[0])
+    )
 
 
 def _experiments(found: dict[tuple[str, str], str], default: str | None) -> list[str]:
@@ -187,10 +194,14 @@ def _experiments(found: dict[tuple[str, str], str], default: str | None) -> list
             continue
         same = len(sizes) == len(SIZES) and len(set(sizes.values())) == 1
         words = "all sizes" if same else ""
-        row = ", ".join(f"{words or size} `{value}`" for size, value in list(sizes.items())[: 1 if same else 9])
+        row = ", ".join(
+            f"{words or size} `{value}`" for size, value in list(sizes.items())[: 1 if same else 9]
+        )
         rows.setdefault(row, []).append(name)
     every = len(experiment_names())
-    shown = {row: "every experiment" if len(names) == every else ", ".join(names) for row, names in rows.items()}
+    shown = {
+        row: "every experiment" if len(names) == every else ", ".join(names) for row, names in rows.items()
+    }
     return [f"- {names}: {row}" for row, names in shown.items()]
 
 
@@ -208,7 +219,12 @@ def _verb(name: str) -> list[str]:
     for parameter in command.params:
         if isinstance(parameter, click.Option) and not parameter.hidden:
             names, meaning = parameter.get_help_record(context)
-            lines += [f".. option:: {names.replace(', ', ' , ').replace(' , ', ', ')}", "", f"   {_prose(meaning)}", ""]
+            lines += [
+                f".. option:: {names.replace(', ', ' , ').replace(' , ', ', ')}",
+                "",
+                f"   {_prose(meaning)}",
+                "",
+            ]
     return [*lines, _prose(command.epilog or ""), ""]
 
 
