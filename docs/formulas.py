@@ -1,4 +1,4 @@
-"""What a page shows better than a terminal: formulas of docstrings in TeX, and the numbers behind the paper's labels."""
+"""What a page shows better than a terminal: formulas of docstrings in TeX, and numbers for the paper's labels."""
 
 import functools
 import re

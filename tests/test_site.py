@@ -64,18 +64,19 @@ LAYOUT = r"""async (view, job) => {
   const shown = at => at.checkVisibility({visibilityProperty: true}) && at.getClientRects().length;
   const hidden = "script, style, svg, mjx-assistive-mml, .visually-hidden, .sd-stretched-link, .headerlink";
   const drawers = `${hidden}, .sidebar-drawer, .toc-drawer`;  // at 390 px beside the screen until they are asked for
-  if (document.documentElement.scrollWidth > job.width) problems.push(`the page is ${document.documentElement.scrollWidth} wide`);
+  const whole = document.documentElement.scrollWidth, scrollers = "pre, .table-wrapper, .sig, div.math";
+  if (whole > job.width) problems.push(`the page is ${whole} wide`);
   for (const at of all) {
     if (at.closest(drawers) || !shown(at)) continue;
     const overflow = style.get(at).overflowX, box = at.getBoundingClientRect();
     if (at.scrollWidth > at.clientWidth + 1 && at.clientWidth > 0 && style.get(at).display != "inline") {
       if (overflow == "hidden" || overflow == "clip") problems.push(`cut: ${label(at)}`);
       if (overflow == "auto" || overflow == "scroll") {
-        if (!at.matches("pre, .table-wrapper, .sig, div.math")) problems.push(`scrolls: ${label(at)}`);
+        if (!at.matches(scrollers)) problems.push(`scrolls: ${label(at)}`);
         else if (!style.get(at).backgroundImage.includes("gradient")) problems.push(`no cue: ${label(at)}`);
       }
     }
-    if (box.right > job.width + 1 && !at.closest("pre, .table-wrapper, .sig, div.math")) problems.push(`outside: ${label(at)}`);
+    if (box.right > job.width + 1 && !at.closest(scrollers)) problems.push(`outside: ${label(at)}`);
   }
   const channel = value => (value /= 255) <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4;
   const parse = color => { const n = color.match(/[\d.]+/g).map(Number); return [n[0], n[1], n[2], n[3] ?? 1]; };
@@ -89,9 +90,11 @@ LAYOUT = r"""async (view, job) => {
       if (!walker.currentNode.data.trim() || seen.has(at) || at.closest(hidden) || !shown(at)) continue;
       seen.add(at);
       const layers = [];
-      for (let below = at; below; below = below.parentElement) layers.push(parse(view.getComputedStyle(below).backgroundColor));
+      for (let below = at; below; below = below.parentElement)
+        layers.push(parse(view.getComputedStyle(below).backgroundColor));
       const back = layers.reverse().reduce((under, layer) => over(layer, under), [255, 255, 255]);
-      const [low, high] = [light(over(parse(view.getComputedStyle(at).color), back)), light(back)].sort((a, b) => a - b);
+      const text = light(over(parse(view.getComputedStyle(at).color), back));
+      const [low, high] = [text, light(back)].sort((a, b) => a - b);
       const ratio = (high + 0.05) / (low + 0.05);
       if (ratio < 4.5) problems.push(`${theme}: contrast ${ratio.toFixed(1)}: ${label(at)}`);
     }
@@ -136,10 +139,17 @@ def measure(folder: Path, jobs: list[dict], script: str, scratch: Path) -> list[
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    options = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
-        --disable-component-update --disable-sync --hide-scrollbars --window-size=1400,1000""".split()
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-quic",
+        "--no-first-run",
+        "--disable-sync",
+    ]
+    options += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
     address = f"http://127.0.0.1:{server.server_port}/harness"
-    command = [CHROMIUM, *options, f"--user-data-dir={scratch}", "--remote-debugging-port=0", address]
+    command = [CHROMIUM, *options, "--remote-debugging-port=0", f"--user-data-dir={scratch}", address]
     browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         return received.get(timeout=300)
