@@ -155,5 +155,5 @@ lock: $(UV_STAMP) ## Resolve requirements.lock anew (LOCK_ARGS=--upgrade for the
 	    --output-file requirements.lock pyproject.toml
 
 clean: ## Remove everything that make created, the environment included.
-	rm -rf $(VENV) $(BENCH_VENV) build dist docs/_build docs/reference .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist docs/_build docs/reference docs/examples .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests docs benchmarks reproduction -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
