@@ -1,4 +1,4 @@
-"""Draw inverse-cdf.png: the marginal inverse CDF of the spike-and-exponential transformation.
+"""Draw inverse-cdf.svg: the marginal inverse CDF of the spike-and-exponential transformation.
 
 It is a panel of `python -m reproduction figure-2`. Run it at the root of the repository:
 python -m docs.images.inverse_cdf
@@ -11,9 +11,9 @@ from reproduction.transformations import draw_inverse_cdfs, inverse_cdfs
 
 
 def draw(path: Path) -> None:
-    """Write the picture as a PNG file."""
+    """Write the picture to a file."""
     save_figure(draw_inverse_cdfs(inverse_cdfs(["spike-exponential"], rectifiers=False)), path)
 
 
 if __name__ == "__main__":
-    draw(Path(__file__).with_name("inverse-cdf.png"))
+    draw(Path(__file__).with_name("inverse-cdf.svg"))
