@@ -164,7 +164,7 @@ def draw_inverse_cdfs(curves: Sequence[TransferCurve]) -> Picture:
     pad = 17 if any(curve.parameter for curve in curves) else 6  # points; room for the panels' keys
     for axes, (name, found) in zip(places, panels.items(), strict=False):
         _draw_panel(axes, found)
-        words = f"{name}, ($\mu$, $\sigma$)" if found[0].parameter.startswith("loc") else name
+        words = rf"{name}, ($\mu$, $\sigma$)" if found[0].parameter.startswith("loc") else name
         axes.set_title(words, fontsize=9, loc="left", pad=pad, fontweight="bold")
     for axes in places[len(panels) :]:
         axes.set_axis_off()
