@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -77,7 +77,7 @@ class Result:
         table: A table to read.
         picture: The picture.
         numbers: What a picture without a table shows.
-        ending: Of the picture's file: .svg of lines and points, .png of images.
+        ending: Of the picture's file; charts are .svg, what has images in it is .png.
     """
 
     title: str
@@ -85,10 +85,10 @@ class Result:
     table: Table | None = None
     picture: Figure | None = None
     numbers: pd.DataFrame | None = None
-    ending: Literal[".png", ".svg"] = ".png"
+    ending: str = ".png"
 
     def write(self, stem: Path) -> list[Path]:
-        """Write it to STEM.md, with .csv and the picture beside it; returns the files."""
+        """Write it to STEM.md, with .csv and picture beside it; returns the files."""
         stem.parent.mkdir(parents=True, exist_ok=True)
         page, numbers, picture = (stem.with_name(f"{stem.name}{end}") for end in (".md", ".csv", self.ending))
         paths, parts = [page], [f"# {self.title}"]

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
-from discrete_vae.figures.style import Picture, tidy
+from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, tidy
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.objectives.elbo import kl_to_boltzmann
@@ -24,7 +24,7 @@ from discrete_vae.posterior import LatentGroup
 from discrete_vae.rng import keyed_generator, open_uniform
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.spike import SpikeGaussian
-from reproduction.display import BLUE, GREEN, MINUS, VERMILION
+from reproduction.display import MINUS
 
 # Inverse CDFs of the smoothing transformations, and the rectifiers with noise that the paper shows beside them.
 
@@ -185,7 +185,7 @@ def _draw_panel(axes: Axes, curves: Sequence[TransferCurve]) -> None:
     tidy(axes)
     if is_cdf:
         _label_ends(axes, [curve for curve in curves if curve.style == "solid"])
-    styles = {curve.parameter: curve.style for curve in curves if curve.parameter}
+    styles: dict[str, Style] = {curve.parameter: curve.style for curve in curves if curve.parameter}
     if styles:  # the panel's own key, between title and axes
         handles = [
             Line2D([], [], color="0.25", linestyle=style, label=_shown(words))
