@@ -28,7 +28,7 @@ def draw(path: Path) -> None:
     grid = figure.subplots(len(ROWS), COLUMNS)
     for label, images, line in zip(ROWS, rows, grid, strict=True):
         for image, axes in zip(images, line, strict=True):
-            axes.imshow(image.view(8, 8), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
+            axes.imshow(image.view(8, 8).numpy(), cmap="gray_r", vmin=0, vmax=1, interpolation="nearest")
             axes.set(xticks=[], yticks=[])
             axes.spines[:].set_color("0.7")
             if label == ROWS[-1]:
