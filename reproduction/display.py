@@ -77,6 +77,7 @@ class Result:
         table: A table to read.
         picture: The picture.
         numbers: What a picture without a table shows.
+        ending: Of the picture's file; charts are .svg, what has images in it is .png.
     """
 
     title: str
@@ -84,11 +85,12 @@ class Result:
     table: Table | None = None
     picture: Figure | None = None
     numbers: pd.DataFrame | None = None
+    ending: str = ".png"
 
     def write(self, stem: Path) -> list[Path]:
-        """Write it to STEM.md, with .csv and .png beside it; returns the files."""
+        """Write it to STEM.md, with .csv and picture beside it; returns the files."""
         stem.parent.mkdir(parents=True, exist_ok=True)
-        page, numbers, picture = (stem.with_name(f"{stem.name}{end}") for end in (".md", ".csv", ".png"))
+        page, numbers, picture = (stem.with_name(f"{stem.name}{end}") for end in (".md", ".csv", self.ending))
         paths, parts = [page], [f"# {self.title}"]
         frame = self.numbers if self.table is None else self.table.numbers()
         if frame is not None:

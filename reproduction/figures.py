@@ -486,23 +486,24 @@ def _make_inverse_cdf(number: int, kind: str, options: Options, sweep: Sweep) ->
         f"Figure {number}: inverse CDFs of {kind}{beside}",
         [f"{label[number]} of the paper, with its values of rho and beta."],
         picture=draw_inverse_cdfs(inverse_cdfs([kind], rectifiers=number == 2)),
+        ending=".svg",
     )
 
 
 def _make_inverse_cdfs(options: Options, sweep: Sweep) -> Result:
     title = "Inverse CDFs of all transformations, and rectifiers with noise"
     note = (
-        "For fixed noise rho, zeta is a function of q(z = 1), a panel per transformation. The last two panels are "
-        "rectifiers with the noise of dropout and of batch normalization, a shift or a scale by -0.3 (dotted) or 0.3 "
-        "(dashed), which the paper compares them with."
+        "For fixed noise rho, zeta is a function of q(z = 1), a panel per transformation: in the first row those with "
+        "a spike at 0, in the second those without. The paper compares them with the rectifiers of the last row, with "
+        "the noise of dropout, and of batch normalization: a shift (dashed) or a scale (dotted)."
     )
-    return Result(title, [note], picture=draw_inverse_cdfs(inverse_cdfs()))
+    return Result(title, [note], picture=draw_inverse_cdfs(inverse_cdfs()), ending=".svg")
 
 
 def _make_shifted(options: Options, sweep: Sweep) -> Result:
     table = shifted_spike_gaussian_table(seed=options.seed)
     title = "Gradients of both forms of the spike-and-Gaussian, and the exact ones"
-    return Result(title, picture=draw_shifted_spike_gaussian(table), numbers=table)
+    return Result(title, picture=draw_shifted_spike_gaussian(table), numbers=table, ending=".svg")
 
 
 def _make_gradient_study(options: Options, sweep: Sweep) -> Result:
@@ -515,8 +516,9 @@ def _make_gradient_study(options: Options, sweep: Sweep) -> Result:
         report=sweep.say,
         check=sweep.check,
     )
-    title = "Variance of every gradient estimator at equal cost"
-    return Result(title, study.summary(), picture=draw_gradient_study(study), numbers=study.rows)
+    title = "Cost of every gradient estimator at equal error"
+    picture = draw_gradient_study(study)
+    return Result(title, study.summary(), picture=picture, numbers=study.rows, ending=".svg")
 
 
 FIGURES = {

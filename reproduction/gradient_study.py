@@ -52,7 +52,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.style import Picture, tidy
+from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, tidy
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.posterior import HierarchicalPosterior
@@ -537,77 +537,113 @@ def mean_and_error(values: np.ndarray) -> tuple[float, float]:
     return math.exp(float(logs.mean())), error
 
 
-_PRIORS = {"factorial": "factorial prior and posterior", "rbm": "Boltzmann machine, four groups"}
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")  # Okabe and Ito's
-_MARKERS = "osD^vXP"
+_TITLES = {
+    ("factorial", "untrained"): "independent bits,\nuntrained",
+    ("factorial", "trained"): "independent bits,\ntrained",
+    ("rbm", "untrained"): "Boltzmann prior,\nuntrained",
+    ("rbm", "trained"): "Boltzmann prior,\ntrained",
+}
+_HIGHLIGHTS = {"leave-one-out": VERMILION, "DisARM": GREEN, "naive KL": "black"}
+_GRAY, _MARKERS = "0.5", "os^vD"
+_FAMILIES = ("other estimators", "other smoothings")
+
+
+def relative_cost(
+    study: GradientStudy, prior: str, state: str, method: str, num_units: int, beta: float
+) -> tuple[float, float]:
+    """Cost of a method in units of the default's, a geometric mean over repeats, and its logarithm's standard error."""
+    ours = study.costs(prior, state, OURS, num_units, beta)
+    return mean_and_error(study.costs(prior, state, method, num_units, beta) / ours)
 
 
 def draw_gradient_study(study: GradientStudy) -> Picture:
-    """Draw variance times decodings over units and over beta, on logarithmic axes.
+    """Draw each method's cost relative to the default's, on logarithmic axes.
 
-    Solid lines are gradients through zeta, dashed ones use the score function. Bars are standard errors over repeats.
+    A column is a prior before or after training. Rows are other estimators against units and against beta, and other
+    smoothings against units. Bars are standard errors over repeats.
     """
-    settings, priors, states = study.settings, get_args(PriorName), get_args(StateName)
-    figure = Picture((11.0, 6.6), layout="constrained")
-    grid = figure.subplots(len(priors), 2 * len(states), sharey="row", squeeze=False)
-    for prior, row in zip(priors, grid, strict=True):
-        for place, state in enumerate(states):
-            units = [(units, settings.unit_beta) for units in settings.num_units]
-            _draw_panel(row[place], study, prior, state, units, list(settings.num_units))
-            row[place].set(
-                xlabel=f"units of the prior (\N{GREEK SMALL LETTER BETA} = {settings.unit_beta:g})"
-            )
-            betas = [(settings.beta_units, beta) for beta in settings.betas]
-            axes = row[len(states) + place]
-            _draw_panel(axes, study, prior, state, betas, list(settings.betas), of_beta=True)
-            axes.set(xlabel=f"\N{GREEK SMALL LETTER BETA} ({settings.beta_units} units)")
-            for each in (row[place], axes):
-                each.set_title(f"{_PRIORS[prior]},\n{state}", fontsize=8.5, loc="left")
-        row[0].set_ylabel("variance x decodings / |gradient|\N{SUPERSCRIPT TWO}", fontsize=9)
-    handles = {
-        label: line
-        for axes in grid.flat
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True)
-    }
-    labels = [name for name in METHODS if name in handles]
-    lines = [handles[name] for name in labels]
-    figure.legend(lines, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=8.5)
+    settings, columns = study.settings, list(product(get_args(PriorName), get_args(StateName)))
+    estimators = [name for name, method in METHODS.items() if method.gradient != _OWN]
+    smoothings = [name for name, method in METHODS.items() if method.gradient == _OWN and name != OURS]
+    units = [(units, settings.unit_beta) for units in settings.num_units]
+    betas = [(settings.beta_units, beta) for beta in settings.betas]
+    of_units = f"units (\N{GREEK SMALL LETTER BETA} = {settings.unit_beta:g})"
+    of_betas = f"\N{GREEK SMALL LETTER BETA} ({settings.beta_units} units)"
+    rows = [
+        (_FAMILIES[0], estimators, units, settings.num_units, of_units),
+        (_FAMILIES[0], estimators, betas, settings.betas, of_betas),
+        (_FAMILIES[1], smoothings, units, settings.num_units, of_units),
+    ]
+    figure = Picture((7.6, 7.2), layout="constrained")
+    grid = figure.subplots(len(rows), len(columns), sharey="row", squeeze=False)
+    for line, (family, methods, points, places, xlabel) in zip(grid, rows, strict=True):
+        for axes, (prior, state) in zip(line, columns, strict=True):
+            ends = {
+                name: _draw_line(axes, study, (prior, state, name), points, places, _look(name, methods))
+                for name in methods
+            }
+            axes.axhline(1.0, color=BLUE, linewidth=1.8, zorder=1)
+            axes.set(xscale="log", yscale="log")
+            apart = [place == places[-1] or 2.2 * place <= places[-1] for place in places]
+            axes.set_xticks(places, [f"{at:g}" * shown for at, shown in zip(places, apart, strict=True)])
+            axes.set_xlabel(xlabel, fontsize=8.5)
+            axes.minorticks_off()
+            tidy(axes)
+            if axes is line[-1]:
+                _label_ends(axes, ends, methods)
+        line[0].set_ylabel(f"cost of {family}\n(default = 1)", fontsize=8.5)
+    for axes, column in zip(grid[0], columns, strict=True):
+        axes.set_title(_TITLES[column], fontsize=8.5, loc="left", fontweight="bold")
     return figure
 
 
-def _draw_panel(
+def _draw_line(
     axes: Axes,
     study: GradientStudy,
-    prior: str,
-    state: str,
+    case: tuple[str, str, str],
     points: Sequence[tuple[int, float]],
     places: Sequence[float],
-    *,
-    of_beta: bool = False,
-) -> None:
-    """One panel: a line per method, over the places of its points."""
-    for name, method in METHODS.items():
-        if of_beta and not method.has_beta:
-            continue
-        found = [mean_and_error(study.costs(prior, state, name, units, beta)) for units, beta in points]
-        value, error = (np.array(each) for each in zip(*found, strict=True))
-        bars = [value * (1 - np.exp(-error)), value * (np.exp(error) - 1)]
-        look = _look(name)
-        axes.errorbar(places, value, bars, label=name, markersize=4, capsize=2, **look)
-    axes.set(xscale="log", yscale="log")
-    axes.set_xticks(places, [f"{place:g}" for place in places])
-    axes.minorticks_off()
-    tidy(axes)
+    look: Mapping[str, Any],
+) -> float:
+    """The line of a method over the places of its points; returns its right end."""
+    found = [relative_cost(study, *case, units, beta) for units, beta in points]
+    value, error = (np.array(each) for each in zip(*found, strict=True))
+    bars = [value * (1 - np.exp(-error)), value * (np.exp(error) - 1)]
+    axes.errorbar(places, value, bars, label=case[-1], markersize=3.5, capsize=1.5, linewidth=1.2, **look)
+    return float(value[-1])
 
 
-def _look(name: str) -> dict[str, Any]:
-    """Style of a method's line: solid through zeta, dashed by the score function, in between dash and dot."""
-    method = METHODS[name]
-    own = [other for other, each in METHODS.items() if each.gradient.kind == "reparameterized"]
-    if name in own:
-        number, line, fill = own.index(name), "-", None
-    else:
-        others = [other for other in METHODS if other not in own]
-        number, line, fill = -1 - others.index(name), "--" if method.is_score_function else "-.", "white"
-    look = {"color": _COLORS[number], "marker": _MARKERS[number], "linestyle": line}
-    return look | {"linewidth": 2.4 if name == OURS else 1.2, "markerfacecolor": fill}
+def _look(name: str, methods: Sequence[str]) -> dict[str, Any]:
+    """Color and marker of a method's line: its own color if it is compared, gray otherwise."""
+    grays = [other for other in methods if other not in _HIGHLIGHTS]
+    marker = "D" if name in _HIGHLIGHTS else _MARKERS[grays.index(name)]
+    fill = _HIGHLIGHTS.get(name, "white")
+    return {"color": _HIGHLIGHTS.get(name, _GRAY), "marker": marker, "markerfacecolor": fill}
+
+
+def _label_ends(axes: Axes, ends: Mapping[str, float], methods: Sequence[str]) -> None:
+    """Write each method's name beside the right end of its line, names a line apart."""
+    ends = {name: end for name, end in ends.items() if end == end} | {"default": 1.0}
+    low, high = np.log(axes.get_ylim())
+    gap = 0.085 * (high - low)
+    order = sorted(ends, key=lambda name: -ends[name])
+    wanted = np.log([ends[name] for name in order])
+    places = np.array(wanted)
+    for _ in range(100):  # neighbors that are too close push each other apart
+        for upper in range(len(places) - 1):
+            lacks = gap - (places[upper] - places[upper + 1])
+            if lacks > 0:
+                places[upper : upper + 2] += lacks / 2, -lacks / 2
+    for name, place in zip(order, np.exp(places), strict=True):
+        color = BLUE if name == "default" else _HIGHLIGHTS.get(name, "0.35")
+        x = axes.get_xlim()[1]
+        axes.annotate(
+            name.replace("REINFORCE, ", "\N{HORIZONTAL ELLIPSIS}, "),
+            (x, place),
+            (4, 0),
+            textcoords="offset points",
+            color=color,
+            fontsize=8,
+            va="center",
+            annotation_clip=False,
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby, product
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
-from discrete_vae.figures.style import Picture, tidy
+from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, tidy
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.objectives.elbo import kl_to_boltzmann
@@ -24,7 +24,7 @@ from discrete_vae.posterior import LatentGroup
 from discrete_vae.rng import keyed_generator, open_uniform
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.smoothing.spike import SpikeGaussian
-from reproduction.display import BLUE, GREEN, VERMILION
+from reproduction.display import MINUS
 
 # Inverse CDFs of the smoothing transformations, and the rectifiers with noise that the paper shows beside them.
 
@@ -34,12 +34,15 @@ _SHARPNESS = {"beta": (1.0, 3.0, 5.0), "b": (3.0, 10.0, 30.0)}
 """The values that a transformation with such a parameter is drawn at."""
 _LAWS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.3))
 """loc and scale that one which depends on x is drawn at."""
-_COLORS = (BLUE, VERMILION, GREEN)  # of the three rho
+_COLORS = {
+    "rho = 0.2": BLUE,
+    "rho = 0.5": VERMILION,
+    "rho = 0.8": GREEN,
+}  # rectifiers, which have no rho, are gray
 Style = Literal["dotted", "solid", "dashed"]
 _STYLES: tuple[Style, ...] = ("dotted", "solid", "dashed")
-_SIGNS = {"+": "dashed", "\N{MINUS SIGN}": "dotted"}  # of the noise of a rectifier
 _DROPOUT, _NOISE = 0.5, 0.3
-_COLUMNS, _WIDTH, _HEIGHT = 4, 2.6, 2.5
+_COLUMNS, _WIDTH, _HEIGHT = 3, 2.55, 2.3
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,12 +51,11 @@ class TransferCurve:
 
     Attributes:
         panel: Name of the transformation, or of the rectifier.
-        parameter: Its parameter, in words; empty where it has none.
-        noise: Value of the noise, in words.
+        parameter: Its parameter in words, or the kind of a rectifier's noise; empty where it has none.
+        noise: Value of the noise in words; "rho = ..." for an inverse CDF.
         input: (point,) float64: q(z = 1 | x), or what the rectifier reads.
         output: (point,) float64: zeta, or what the rectifier gives.
-        color: Place of the curve's color in the figure's three.
-        style: Of the curve's line.
+        style: Of the curve's line, one for each parameter.
     """
 
     panel: str
@@ -61,7 +63,6 @@ class TransferCurve:
     noise: str
     input: np.ndarray
     output: np.ndarray
-    color: int
     style: Style = "solid"
 
 
@@ -72,10 +73,10 @@ def inverse_cdfs(
 
     Source: Rolfe 2017, figures inverse-cdf, inverse-cdf-mixture-of-ramps and inverse-cdf-spike-and-slab: rho 0.2, 0.5
     and 0.8, beta 1 (dotted), 3 (solid) and 5 (dashed); a rectifier with dropout of rate 0.5, and one behind the noise
-    of batch normalization, a shift or a scale by 0.3 (dashed) or -0.3 (dotted), or none.
+    of batch normalization, a shift (dashed) or a scale (dotted) by 0.3 and -0.3, or none.
 
     Args:
-        transformations: Kinds as ``--model.smoothing`` takes them; None means all.
+        transformations: Kinds as ``--model.smoothing`` takes them; None means all, those with a spike first.
         rectifiers: Whether to add the two rectifiers.
         num_points: Points of a curve.
 
@@ -93,7 +94,8 @@ def inverse_cdfs(
         config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains
     }
     curves: list[TransferCurve] = []
-    for kind in kinds if transformations is None else transformations:
+    everything = sorted(kinds, key=lambda kind: not kind.startswith("spike"))
+    for kind in everything if transformations is None else transformations:
         curves += _curves_of(kind, kinds[kind], num_points)
     if rectifiers:
         curves += _rectifier_curves(num_points)
@@ -106,12 +108,12 @@ def _curves_of(kind: str, config: type[ComponentConfig], num_points: int) -> lis
     variants = _variants(config)
     styles: tuple[Style, ...] = _STYLES if len(variants) > 1 else ("solid",)
     curves = []
-    for color, rho in enumerate(_RHO):
+    for rho in _RHO:
         for (words, smoothing, values), style in zip(variants, styles, strict=True):
             law = [torch.full_like(q, value) for value in values]
             zeta = smoothing.icdf(torch.full_like(q, rho), torch.logit(q), *law)
             noise = f"rho = {rho:g}"
-            curves.append(TransferCurve(kind, words, noise, q.numpy(), zeta.numpy(), color, style))
+            curves.append(TransferCurve(kind, words, noise, q.numpy(), zeta.numpy(), style))
     return curves
 
 
@@ -135,89 +137,89 @@ def _variants(config: type[ComponentConfig]) -> list[tuple[str, Smoothing, tuple
 def _rectifier_curves(num_points: int) -> list[TransferCurve]:
     x = np.linspace(-1, 1, num_points)
 
-    def rectified(panel: str, noise: str, read: np.ndarray, color: int, style: Style) -> TransferCurve:
-        return TransferCurve(panel, "", noise, x, np.maximum(read, 0), color, style)
+    def rectified(panel: str, kind: str, noise: str, read: np.ndarray, style: Style) -> TransferCurve:
+        return TransferCurve(panel, kind, noise, x, np.maximum(read, 0), style)
 
-    dropped, kept = f"rho < {_DROPOUT}", f"rho >= {_DROPOUT}"
+    dropout, norm = "rectifier with dropout", "rectifier with batch norm"
     shift, scale = f"x ± {_NOISE}", f"x (1 ± {_NOISE})"
     return [
-        TransferCurve("rectifier with dropout", "", dropped, x, np.zeros_like(x), 1),
-        rectified("rectifier with dropout", kept, x, 0, "solid"),
-        rectified("rectifier with batch norm", shift, x - _NOISE, 1, "dotted"),
-        rectified("rectifier with batch norm", shift, x + _NOISE, 1, "dashed"),
-        rectified("rectifier with batch norm", scale, x * (1 - _NOISE), 2, "dotted"),
-        rectified("rectifier with batch norm", scale, x * (1 + _NOISE), 2, "dashed"),
-        rectified("rectifier with batch norm", "no noise", x, 0, "solid"),
+        rectified(dropout, "kept", f"rho >= {_DROPOUT}", x, "solid"),
+        rectified(dropout, "dropped", f"rho < {_DROPOUT}", np.zeros_like(x), "dashed"),
+        rectified(norm, "x", "", x, "solid"),
+        rectified(norm, shift, "-", x - _NOISE, "dashed"),
+        rectified(norm, shift, "+", x + _NOISE, "dashed"),
+        rectified(norm, scale, "-", x * (1 - _NOISE), "dotted"),
+        rectified(norm, scale, "+", x * (1 + _NOISE), "dotted"),
     ]
 
 
 def draw_inverse_cdfs(curves: Sequence[TransferCurve]) -> Picture:
-    """Draw a panel per transformation, four side by side."""
+    """Draw a panel per transformation, three side by side: a color per rho, a style per parameter."""
     panels = {name: list(found) for name, found in groupby(curves, lambda curve: curve.panel)}
     columns = min(_COLUMNS, len(panels))
     rows = -(-len(panels) // columns)
-    width, height = (6.4, 4.2) if len(panels) == 1 else (columns * _WIDTH, rows * _HEIGHT + 0.3)
-    figure = Picture((width, height), layout="constrained")
+    size = (5.4, 3.4) if len(panels) == 1 else (columns * _WIDTH, rows * _HEIGHT)
+    figure = Picture(size, layout="constrained")
     places = list(figure.subplots(rows, columns, squeeze=False).flat)
+    pad = 17 if any(curve.parameter for curve in curves) else 6  # points; room for the panels' keys
     for axes, (name, found) in zip(places, panels.items(), strict=False):
         _draw_panel(axes, found)
-        axes.set_title(name.replace("-", " "), fontsize=9, loc="left")
+        words = rf"{name}, ($\mu$, $\sigma$)" if found[0].parameter.startswith("loc") else name
+        axes.set_title(words, fontsize=9, loc="left", pad=pad, fontweight="bold")
     for axes in places[len(panels) :]:
         axes.set_axis_off()
-    cdfs = [curve for curve in curves if _is_cdf(curve)]
-    _draw_legend(figure, cdfs, title="" if len(cdfs) == len(curves) else "inverse CDFs:")
     return figure
 
 
-def _is_cdf(curve: TransferCurve) -> bool:
-    return curve.noise.startswith("rho = ")
-
-
 def _draw_panel(axes: Axes, curves: Sequence[TransferCurve]) -> None:
+    is_cdf = curves[0].noise in _COLORS
     for curve in curves:
-        look: dict[str, Any] = {"color": _COLORS[curve.color], "linestyle": curve.style}
-        axes.plot(curve.input, curve.output, linewidth=1.5, **look)
-    is_cdf = _is_cdf(curves[0])
-    axes.set(xlabel=r"$q(z=1 \mid x)$" if is_cdf else r"$x$")
-    axes.set(ylabel=r"$\zeta = F^{-1}(\rho)$" if is_cdf else "output")
+        color = _COLORS.get(curve.noise, "0.25")
+        axes.plot(curve.input, curve.output, linewidth=1.5, color=color, linestyle=curve.style)
+    axes.set_xlabel(r"$q(z=1 \mid x)$" if is_cdf else r"$x$", fontsize=9)
+    axes.set_ylabel(r"$\zeta$" if is_cdf else "output", fontsize=9)
     axes.set(xlim=(float(np.floor(curves[0].input[0])), 1))
     if all(curve.output.min() >= 0 and curve.output.max() <= 2 for curve in curves):
         axes.set(ylim=(-0.1, 1.02))  # the paper's; a Gaussian has no bounds
+    axes.set_xticks(np.linspace(*axes.get_xlim(), 3))
     tidy(axes)
-    if not is_cdf:
-        drawn = {curve.style for curve in curves}
-        signs = {words: style for words, style in _SIGNS.items() if style in drawn}
-        handles = _noises(curves) + _styles(signs)
-        axes.legend(handles=handles, loc="upper left", frameon=False, fontsize=8, handlelength=1.6)
+    if is_cdf:
+        _label_ends(axes, [curve for curve in curves if curve.style == "solid"])
+    styles: dict[str, Style] = {curve.parameter: curve.style for curve in curves if curve.parameter}
+    if styles:  # the panel's own key, between title and axes
+        handles = [
+            Line2D([], [], color="0.25", linestyle=style, label=_shown(words))
+            for words, style in styles.items()
+        ]
+        look: dict[str, Any] = {"handlelength": 1.5, "handletextpad": 0.4, "columnspacing": 0.8}
+        axes.legend(
+            handles=handles,
+            loc="lower left",
+            bbox_to_anchor=(-0.02, 0.97),
+            ncols=3,
+            frameon=False,
+            fontsize=8,
+            borderaxespad=0.1,
+            **look,
+        )
 
 
-def _draw_legend(figure: Picture, curves: Sequence[TransferCurve], *, title: str) -> None:
-    styles = {curve.parameter: curve.style for curve in curves if curve.parameter}
-    handles = _noises(curves) + _styles(styles)
-    words: dict[str, Any] = {"title": title, "title_fontsize": 9} if title else {}
-    ncols = len(handles) // len(_STYLES) if len(handles) > 6 else 6  # a column per parameter, or one line
-    figure.legend(
-        handles=handles, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9, **words
-    )
-
-
-def _noises(curves: Sequence[TransferCurve]) -> list[Line2D]:
-    colors = {curve.noise: curve.color for curve in curves}
-    return [Line2D([], [], color=_COLORS[color], label=_shown(words)) for words, color in colors.items()]
-
-
-def _styles(styles: Mapping[str, str]) -> list[Line2D]:
-    looks: dict[str, dict[str, Any]] = {
-        words: {"color": "0.3", "linestyle": style} for words, style in styles.items()
-    }
-    return [Line2D([], [], label=_shown(words), **look) for words, look in looks.items()]
+def _label_ends(axes: Axes, curves: Sequence[TransferCurve]) -> None:
+    """Write rho beside the right end of each curve, labels a line apart."""
+    low, high = axes.get_ylim()
+    gap = 0.1 * (high - low)
+    place = high + 0.4 * gap  # the first one stays clear of the key above the axes
+    for curve in sorted(curves, key=lambda curve: -curve.output[-1]):
+        place = min(float(curve.output[-1]), place - gap)
+        look: dict[str, Any] = {"color": _COLORS[curve.noise], "fontsize": 8, "va": "center"}
+        axes.text(1.03, place, _shown(curve.noise), **look)
 
 
 def _shown(words: str) -> str:
-    """Words of the table as a legend has them."""
-    for name, symbol in (("rho", r"$\rho$"), ("beta", r"$\beta$"), (">=", r"$\geq$")):
+    """Words of the table as a picture has them."""
+    for name, symbol in (("rho", "\N{GREEK SMALL LETTER RHO}"), ("beta", "\N{GREEK SMALL LETTER BETA}")):
         words = words.replace(name, symbol)
-    return words
+    return words.replace("loc = ", "(").replace(", scale = ", ", ") + ")" * words.startswith("loc")
 
 
 # The bias of the shifted spike-and-Gaussian, against quadrature, with the unshifted form beside it.
@@ -327,30 +329,36 @@ def _exact(logit: Tensor) -> list[float]:
 
 def draw_shifted_spike_gaussian(table: pd.DataFrame) -> Picture:
     """Draw both gradients against q, and below how many standard errors they are off."""
-    figure = Picture((8.4, 5.2), layout="constrained")
+    figure = Picture((7.6, 4.9), layout="constrained")
     grid = figure.subplots(2, len(_TERMS), sharex=True, sharey="row", height_ratios=[1.5, 1])
     for (term, words), upper, lower in zip(_TERMS.items(), *grid, strict=True):
         for form, color in _FORMS.items():
             here = table[(table.term == term) & (table.form == form)]
-            style = {
-                "color": color,
-                "fmt": "o",
-                "markersize": 4,
-                "capsize": 2,
-                "label": f"{form}, mean of draws",
-            }
-            upper.errorbar(here.q, here["mean"], here.std_error, **style)
+            look: dict[str, Any] = {"color": color, "fmt": "o", "markersize": 4, "capsize": 2}
+            upper.errorbar(here.q, here["mean"], here.std_error, label=form, **look)
             lower.plot(here.q, here.z_score, "o", color=color, markersize=4)
             if form == "unshifted":
                 upper.plot(here.q, here.exact, color="black", linewidth=1, label="exact")
-        title = f"{term}: gradient of E[{words}] by the logit".replace("zeta", r"$\zeta$")
-        upper.set_title(title, fontsize=9, loc="left")
+        title = f"{term}: gradient of E[{words}]".replace("zeta", "\N{GREEK SMALL LETTER ZETA}")
+        upper.set_title(title, fontsize=9, loc="left", fontweight="bold")
         lower.axhspan(-3, 3, color="0.88", linewidth=0)
-        lower.set(xlabel=r"$q(z=1 \mid x)$", yscale="symlog", ylim=(-1e3, 1e3))
+        lower.set_yscale("symlog", linthresh=3)
+        lower.set_ylim(-400, 400)
+        lower.set_yticks([-100, -10, 0, 10, 100], [f"{MINUS}100", f"{MINUS}10", "0", "10", "100"])
+        lower.minorticks_off()
+        lower.set_xlabel(r"$q(z=1 \mid x)$ of the first unit", fontsize=9)
         for axes in (upper, lower):
             tidy(axes)
-    grid[0][0].set_ylabel("nats")
-    grid[1][0].set_ylabel("(mean - exact) /\nstandard error")
-    handles, labels = grid[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    first, second = grid[0]
+    notes: list[tuple[Axes, float, float, str, str]] = [
+        (first, 0.5, 0.15, "shifted: biased", VERMILION),
+        (first, 0.5, -0.02, "unshifted, on the exact line (black)", BLUE),
+        (second, 0.67, -0.3, "shifted", VERMILION),
+        (second, 0.46, -0.08, "unshifted", BLUE),
+        (grid[1][0], 0.5, -12, "gray: within 3 standard errors", "0.3"),
+    ]
+    for axes, x, y, words, color in notes:
+        axes.text(x, y, words, color=color, fontsize=8.5, ha="center", va="center")
+    first.set_ylabel("nats per unit of the logit", fontsize=9)
+    grid[1][0].set_ylabel("standard errors\nfrom exact", fontsize=9)
     return figure

@@ -1,4 +1,4 @@
-"""Draw graphical-model.png: posterior and generative model with binary and continuous latents.
+"""Draw graphical-model.svg: posterior and generative model with binary and continuous latents.
 
 Source: Rolfe 2017, fig. full-graphical-model. Run it from anywhere: python docs/images/graphical_model.py
 """
@@ -6,11 +6,12 @@ Source: Rolfe 2017, fig. full-graphical-model. Run it from anywhere: python docs
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.patches import Circle, FancyArrowPatch, FancyBboxPatch
 
-# Okabe and Ito's blue and vermilion, told apart with any color vision.
-DISCRETE, CONTINUOUS, DATA = "#0072B2", "#D55E00", "0.25"
+from discrete_vae.figures import save_figure
+from discrete_vae.figures.style import BLUE, VERMILION, Picture
+
+DISCRETE, CONTINUOUS, DATA = BLUE, VERMILION, "0.25"
 RADIUS = 0.3
 LATENTS = {
     "z": (0.0, 1.2, "$z$", DISCRETE),
@@ -32,8 +33,8 @@ CHAIN = [
 
 
 def draw(path: Path) -> None:
-    """Write the picture as a PNG file."""
-    figure = Figure(figsize=(9.6, 3.1), layout="constrained")
+    """Write the picture to a file."""
+    figure = Picture((7.6, 3.15), layout="constrained")
     left, right = figure.subplots(1, 2)
     _panel(
         left,
@@ -47,13 +48,12 @@ def draw(path: Path) -> None:
         (2.1, -1.9),
         [*CHAIN, ("zeta", "x", 0.0), ("h1", "x", 0.0), ("h2", "x", 0.0), ("h3", "x", 0.0)],
     )
-    left.text(-0.95, 0.6, "binary,\n$k$ groups", ha="right", va="center", color=DISCRETE, fontsize=9)
-    right.text(
-        -0.95, 0.6, "Boltzmann\nmachine,\nsmoothed", ha="right", va="center", color=DISCRETE, fontsize=9
-    )
-    for axes in (left, right):
-        axes.text(4.65, 0.0, "Gaussian", ha="left", va="center", color=CONTINUOUS, fontsize=9)
-    figure.savefig(path, dpi=150, metadata={"Software": None})
+    binary = {"ha": "left", "va": "bottom", "color": DISCRETE, "fontsize": 9}
+    left.text(-0.6, 1.9, "binary,\n$k$ groups", **binary)
+    right.text(-0.6, 1.9, "Boltzmann machine, smoothed", **binary)
+    for axes, x, y in ((left, 3.4, 1.5), (right, 3.4, -1.5)):
+        axes.text(x, y, "Gaussian\nlayers", ha="left", va="center", color=CONTINUOUS, fontsize=9)
+    save_figure(figure, path)
 
 
 def _panel(
@@ -87,10 +87,10 @@ def _panel(
             zorder=2,
         )
         axes.add_patch(arrow)
-    axes.set_title(title, fontsize=11)
-    axes.set(xlim=(-2.3, 5.9), ylim=(-2.4, 1.9) if up else (-1.2, 3.1), aspect="equal")
+    axes.set_title(title, fontsize=9.5)
+    axes.set(xlim=(-0.75, 5.0), ylim=(-2.3, 2.3) if up else (-1.5, 3.1), aspect="equal")
     axes.axis("off")
 
 
 if __name__ == "__main__":
-    draw(Path(__file__).with_name("graphical-model.png"))
+    draw(Path(__file__).with_name("graphical-model.svg"))

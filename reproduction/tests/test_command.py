@@ -57,7 +57,7 @@ def test_what_needs_no_run_is_made_at_once(cli, tmp_path):
     assert out.splitlines()[-2:] == [f"Written to {tmp_path}/out/table-2-cpu{end}" for end in (".md", ".csv")]
     assert cli("figure-7", "--out", tmp_path / "out")[0] == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
-        *("table-2-cpu.md", "table-2-cpu.csv", "figure-7.md", "figure-7.png")
+        *("table-2-cpu.md", "table-2-cpu.csv", "figure-7.md", "figure-7.svg")
     }
 
 

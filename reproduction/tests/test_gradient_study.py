@@ -201,25 +201,33 @@ def test_a_mean_of_what_is_not_positive_is_none():
         assert all(map(math.isnan, mean_and_error(values)))
 
 
-def test_a_panel_per_prior_state_and_sweep():
-    picture = draw_gradient_study(made_up_study())
-    assert len(picture.axes) == 8
-    labels = [text.get_text() for text in picture.legends[0].get_texts()]
-    assert labels == list(METHODS)
-    looks = {name: draw_look(picture, name) for name in METHODS}
-    assert len(set(looks.values())) == len(looks)
-    of_beta = {line.get_label() for line in picture.axes[2].containers}
-    assert of_beta == {name for name, method in METHODS.items() if method.has_beta}
+def test_a_column_per_prior_and_state_a_row_per_family():
+    study = made_up_study()
+    picture = draw_gradient_study(study)
+    assert len(picture.axes) == 3 * 4
+    smoothings = {name for name, method in METHODS.items() if method.kind == name}
+    families = [METHODS.keys() - smoothings] * 2 + [smoothings - {"spike-exponential"}]
+    for row, family in zip(range(0, 12, 4), families, strict=True):
+        for axes in picture.axes[row : row + 4]:
+            assert {line.get_label() for line in axes.containers} == family
+            looks = {(line.lines[0].get_color(), line.lines[0].get_marker()) for line in axes.containers}
+            assert len(looks) == len(family)
+        written = {text.get_text().replace("…", "REINFORCE") for text in picture.axes[row + 3].texts}
+        assert written == family | {"default"}
 
 
-def draw_look(picture, name):
-    (found,) = [each for each in picture.axes[0].containers if each.get_label() == name]
-    line = found.lines[0]
-    return line.get_color(), line.get_linestyle(), line.get_marker()
+def test_lines_are_costs_in_units_of_the_defaults():
+    study = made_up_study()
+    ours, theirs = (
+        study.costs("factorial", "untrained", name, 8, 3.0) for name in ("spike-exponential", "DisARM")
+    )
+    axes = draw_gradient_study(study).axes[0]
+    (line,) = [each.lines[0] for each in axes.containers if each.get_label() == "DisARM"]
+    assert line.get_ydata()[-1] == pytest.approx(float(np.exp(np.log(theirs / ours).mean())))
 
 
 @pytest.mark.slow
 def test_the_command_draws_it(cli, tmp_path):
     assert cli("gradient-study", "--size", "smoke", "--runs", tmp_path, "--out", tmp_path)[0] == 0
-    assert (tmp_path / "gradient-study-smoke.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "gradient-study-smoke.svg").read_bytes().startswith(b"<?xml")
     assert (tmp_path / "gradient-study-smoke.csv").read_text().count("\n") == 1 + 256

@@ -719,7 +719,7 @@ class DiscreteVAE(nn.Module):
         """
         limit = self.smoothing.sharp_limit()
         if limit is None:
-            repair = "Those with a beta or a b have one, see docs/model.md."
+            repair = "Those with a beta or a b have one, see docs/smoothing.md."
             rule = "must be a transformation with a limit in which zeta is z"
             raise InvalidInputError("model.smoothing", rule, f"a {type(self.smoothing).__name__}", repair)
         limit.train(self.smoothing.training)

@@ -136,7 +136,7 @@ class FreshZ(SpikeExponential):
 
 
 class Ramp(SpikeSmoothing):
-    """r(zeta|z=1) = 2 zeta, as docs/model.md has it."""
+    """r(zeta|z=1) = 2 zeta, as docs/smoothing.md has it."""
 
     def survival(self, zeta):
         return 1 - zeta.square()
