@@ -161,7 +161,7 @@ def main() -> None:
         gapped = x[:SHOWN].masked_fill(hidden, torch.nan)
         kept = {"observed": gapped, "truth": x[:SHOWN]} | {n: m[:SHOWN] for n, m in reversed(found.items())}
         text = GridText(
-            caption="Above the line: what is seen. Below it: nothing, the truth, and what each method fills in. Black is 1.",
+            caption="Above the line, what is seen; below it, the gap, the truth, and what each method fills in.",
             row_labels=[name.removeprefix("the ") for name in kept],
         )
         filled = [

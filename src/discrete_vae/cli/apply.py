@@ -143,7 +143,9 @@ def run_score(
     else:
         write_rows(output, examples, columns, columns=columns)
     if drawing is not None:
-        names = [_called(word) for word in (run.row_options["data"] or run.row_options["part"], threshold_from)]
+        names = [
+            _called(word) for word in (run.row_options["data"] or run.row_options["part"], threshold_from)
+        ]
         run.save_picture(draw_scores(scores, reference, names=(names[0], names[1])), drawing)
 
 
