@@ -82,9 +82,9 @@ def main() -> None:
                 f"by class {' '.join(per_class)}",
                 flush=True,
             )
-        if options.picture and name == "z and h":
-            figure = draw_new_examples(made.x, classes.classes[made.places], (28, 28), "sample")
-            print(save_figure(figure, options.picture))
+            if options.picture and (name, statistic) == ("z and h", "mean"):
+                figure = draw_new_examples(made.x, classes.classes[made.places], (28, 28), "mean")
+                print(save_figure(figure, options.picture))
 
 
 if __name__ == "__main__":

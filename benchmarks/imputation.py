@@ -33,7 +33,7 @@ from torch import Tensor
 from discrete_vae import load_run
 from discrete_vae.config import instantiate
 from discrete_vae.data.splits import subset_indices
-from discrete_vae.figures.style import GridText, draw_image_grid, save_figure
+from discrete_vae.figures.style import VERMILION, GridText, draw_image_grid, save_figure
 from discrete_vae.inference.encode import nearest_codes
 from discrete_vae.inference.impute import GappedRow, ImputationSettings, Proposals, prior_draws
 from discrete_vae.model import DiscreteVAE
@@ -41,7 +41,7 @@ from discrete_vae.objectives.importance import ImportanceSampler, truncated, wei
 from discrete_vae.rng import key_to_seed
 
 KS = (1, 5, 10, 20, 50, 100)
-SHOWN = 16
+SHOWN = 12
 
 
 def with_error(values: Tensor, digits: int = 2) -> str:
@@ -161,7 +161,7 @@ def main() -> None:
         gapped = x[:SHOWN].masked_fill(hidden, torch.nan)
         kept = {"observed": gapped, "truth": x[:SHOWN]} | {n: m[:SHOWN] for n, m in reversed(found.items())}
         text = GridText(
-            caption="Halves that are hidden (tinted), what is there, and what each imputation fills in; black is 1.",
+            caption="Above the line, what is seen; below it, the gap, the truth, and what each method fills in.",
             row_labels=[name.removeprefix("the ") for name in kept],
         )
         filled = [
@@ -169,6 +169,10 @@ def main() -> None:
             for name, part in kept.items()
         ]
         figure = draw_image_grid(torch.stack(filled)[:, :, None].clamp(0, 1), (28, 28), text=text)
+        if options.half == "lower":
+            axes = figure.axes[0]
+            for middle in axes.get_yticks():
+                axes.axhline(middle, color=VERMILION, linewidth=0.8)
         print(save_figure(figure, options.picture))
 
 

@@ -226,3 +226,12 @@ REFUSED = [
 @pytest.mark.parametrize(("call", "argument"), REFUSED)
 def test_wrong_arguments_are_refused(call, argument, tmp_path):
     assert argument in refused_argument(call, tmp_path)
+
+
+def test_units_are_shown_below_the_label_that_they_are_on_for():
+    """Units 1 and 2 are on for b, the second more often; 0 and 3 for a; no other order puts them on a diagonal."""
+    on = np.array([[0.9, 0.2, 0.1, 0.6], [0.1, 0.7, 0.9, 0.5]])
+    bits = np.zeros_like(on)
+    axes = draw_codes(Codes(on, bits, bits, bits, np.zeros((2, 0, 1))), np.array(["a", "b"])).axes[0]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["0", "3", "2", "1"]
+    assert axes.images[0].get_array().tolist() == on[:, [0, 3, 2, 1]].tolist()

@@ -143,7 +143,10 @@ def run_score(
     else:
         write_rows(output, examples, columns, columns=columns)
     if drawing is not None:
-        run.save_picture(draw_scores(scores, reference), drawing)
+        names = [
+            _called(word) for word in (run.row_options["data"] or run.row_options["part"], threshold_from)
+        ]
+        run.save_picture(draw_scores(scores, reference, names=(names[0], names[1])), drawing)
 
 
 def _source(word: str) -> dict[str, Any]:
@@ -151,6 +154,12 @@ def _source(word: str) -> dict[str, Any]:
     if word in ("train", "valid", "test"):
         return {"data": None, "part": word, "label_column": None}
     return {"data": word, "part": None}
+
+
+def _called(word: str | None) -> str:
+    """What a picture calls the examples of a part or a file."""
+    word = word or "test"
+    return f"{word} part" if word in ("train", "valid", "test") else Path(word).name
 
 
 def _summary(scores: Scores) -> str:

@@ -30,36 +30,57 @@ if TYPE_CHECKING:
     from discrete_vae.inference.impute import Imputed
 
 
-_MOST_LABELS, _MOST_ROWS = 40, 300
+_MOST_LABELS, _MOST_ROWS, _MOST_UNITS = 40, 300, 40
 
 
 def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     """Draw the probabilities of the units: their mean by label, or those of single examples, alike beside alike.
 
-    Labels are (row,); without them, or with more than 40 different ones, examples are shown.
+    Labels are (row,). By label, the units are shown that are on more often for one label than for the others, below
+    the label that each is on for. Without labels, or with more than 40 different ones, examples are shown.
     """
     names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
     by_label = 1 < len(names) <= _MOST_LABELS
     if by_label:
-        shown = np.stack([codes.probabilities[labels == name].mean(0) for name in names])
-        title = "Mean probability that a unit is on, by label"
+        means = np.stack([codes.probabilities[labels == name].mean(0) for name in names])
+        units = _telling_units(means)
+        shown = means[:, units]
+        title = f"How often a unit is on, by label: the {len(units)} units that tell most about a label"
     else:
         count = min(_MOST_ROWS, len(codes.probabilities))
         some = codes.probabilities[np.arange(count) * len(codes.probabilities) // count]
-        shown = some[_alike(some)]
-        title = f"Probability that a unit is on: {count} examples, alike beside alike"
+        shown, units = some[_alike(some)], np.zeros(0, int)
+        title = f"Probability that a unit is on: {count} examples, similar ones side by side"
     height = min(6.0, 1.4 + 0.24 * len(shown)) if by_label else 4.2
-    figure = Picture((7.0, height), dpi=120, layout="constrained")
+    figure = Picture((7.6, height), dpi=150, layout="constrained")
     axes = figure.subplots()
-    image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="viridis", vmin=0, vmax=1)
+    image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("unit", fontsize=9)
     axes.set_ylabel("label" if by_label else "example", fontsize=9)
     ticks = [plot_text(str(name)[:20]) for name in names] if by_label else []
     axes.set_yticks(range(len(ticks)), ticks)
     axes.tick_params(labelsize=8)
-    figure.colorbar(image, ax=axes, pad=0.01).ax.tick_params(labelsize=8)
+    if by_label:
+        axes.set_xticks(range(len(units)), units.tolist(), rotation=90)
+    bar = figure.colorbar(image, ax=axes, pad=0.01)
+    bar.ax.tick_params(labelsize=8)
+    bar.set_label("probability", fontsize=9)
     return figure
+
+
+def _telling_units(means: np.ndarray) -> np.ndarray:
+    """Up to 40 units in the order of the labels that they are on for, of their means (label, unit).
+
+    A unit belongs to the label with the greatest mean; what it tells is how far that lies above the mean of the others.
+    Each label gets as many units as any other, as far as it has some.
+    """
+    count = len(means)
+    owner = means.argmax(0)
+    told = (means.max(0) - means.mean(0)) * count / (count - 1)
+    strongest = np.argsort(-told, kind="stable")
+    room = max(1, _MOST_UNITS // count)
+    return np.concatenate([strongest[owner[strongest] == label][:room] for label in range(count)])
 
 
 def _alike(rows: np.ndarray) -> np.ndarray:
@@ -214,29 +235,34 @@ _BINS = 60
 _LEVEL = 0.01  # whose threshold is shown
 
 
-def draw_scores(scores: Scores, reference: Scores | None = None) -> Picture:
-    """Draw the histogram of scores, and of those of familiar examples behind it."""
-    kinds = [(scores, "examples", VERMILION)]
+def draw_scores(
+    scores: Scores, reference: Scores | None = None, *, names: tuple[str, str] = ("examples", "reference")
+) -> Picture:
+    """Draw the histogram of scores, and of those of familiar examples beside it; the names are those of the two."""
+    kinds = [(scores, names[0], VERMILION, "-")]
     if reference is not None:
-        kinds.insert(0, (reference, "reference", BLUE))
-    values = np.concatenate([each.value for each, _, _ in kinds])
+        kinds.insert(0, (reference, names[1], BLUE, "--"))
+    values = np.concatenate([each.value for each, *_ in kinds])
     low, high = np.quantile(values, [0.002, 1.0])
     if low == high:
         low, high = low - 1, high + 1
     edges = np.linspace(low, high, _BINS + 1)
-    figure = Picture((6.4, 3.4), dpi=120, layout="constrained")
+    figure = Picture((6.4, 3.6), dpi=150, layout="constrained")
     axes = figure.subplots()
-    for each, name, color in kinds:
+    for each, name, color, line in kinds:
         weights = np.full(len(each.value), 100 / len(each.value))
-        label = f"{name}: {len(each.value)}, mean {each.mean:.1f} nats"
-        clipped = each.value.clip(low, high)
-        axes.hist(clipped, edges, weights=weights, histtype="stepfilled", color=color, alpha=0.35)
-        axes.hist(clipped, edges, weights=weights, histtype="step", color=color, label=label)
+        label = f"{plot_text(name)}: {len(each.value):,}, mean {each.mean:.1f} nats"
+        style = {"histtype": "step", "color": color, "linestyle": line, "linewidth": 1.4}
+        axes.hist(each.value.clip(low, high), edges, weights=weights, label=label, **style)
+    axes.margins(y=0.12)
     if reference is not None:
         threshold = float(np.quantile(reference.value, _LEVEL, method="lower"))
-        axes.axvline(threshold, color="0.3", linestyle="--", label=f"p-value {_LEVEL}")
+        axes.axvline(threshold, color="0.3", linewidth=1, linestyle=":")
+        text = f"\N{LEFTWARDS ARROW} lowest {100 * _LEVEL:.0f} % of {plot_text(names[1])}, p-value {_LEVEL}"
+        place = {"xytext": (4, -2), "textcoords": "offset points", "va": "top", "fontsize": 8, "color": "0.3"}
+        axes.annotate(text, (threshold, 1), xycoords=("data", "axes fraction"), **place)
     axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)
-    axes.set_ylabel("examples (%)", fontsize=9)
+    axes.set_ylabel(f"examples in {edges[1] - edges[0]:.2g} nats (%)", fontsize=9)
     tidy(axes)
-    figure.legend(loc="outside upper left", ncols=3, frameon=False, fontsize=8)
+    figure.legend(loc="outside upper left", ncols=1, frameon=False, fontsize=8)
     return figure

@@ -181,7 +181,7 @@ def _starts(num_groups: int, num_members: int, size: int, gap: int) -> np.ndarra
 # A grid of examples with what is written around it.
 
 
-_MIN_FIGURE_WIDTH, _FIGURE_INCHES = 560, 9.6
+_MIN_FIGURE_WIDTH, _FIGURE_INCHES = 560, 7.8
 _FONT, _CAPTION_FONT = 7.5, 8.5  # points
 _PAD = 8  # pixels
 
