@@ -101,8 +101,8 @@ def _make_training(options: Options, sweep: Sweep) -> Result:
         "interpolated, and a training ELBO is a mean over the steps of a line of the log. Where the picture has a "
         "dotted line, training counts the bound of several importance samples from there on, which is another quantity "
         "and is not drawn; the difference of training and validation is that before it, of other runs that at the end. "
-        "The last column says how many times the multiplications of ours size paper takes, counted as weights times training "
-        "examples that pass through them; further importance samples are not counted."
+        "The last column says how many times the multiplications of ours size paper takes, counted as weights times "
+        "training examples that pass through them; further importance samples are not counted."
     )
     title = "Training of the main runs: bounds against time"
     notes = [note, *notes_of(list(runs.values()))]
