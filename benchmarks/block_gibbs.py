@@ -31,12 +31,10 @@ takes long; ours includes building its tables and returning a copy of the states
 fastest plain form (`addmm`, `sigmoid`, `uniform_`, `<`). Memory is the growth of the process's peak. Deviation is
 the largest difference of a unit's mean from ours after the last run, in standard errors: all contenders sample the
 same Boltzmann machine."""
-PICTURE = """```{figure} block_gibbs.svg
-:alt: On a logarithmic axis discrete-vae lies a factor of ten beyond all others. Its lead shrinks with the size.
+PICTURE = """![On a logarithmic axis discrete-vae lies a factor of ten beyond all others](block_gibbs.svg)
 
-**On two threads block Gibbs sampling is ten times as fast as plain PyTorch up to 128 + 128 units.** Above: every
-contender. Below: speed against size.
-```"""
+*On two threads block Gibbs sampling is ten times as fast as plain PyTorch up to 128 + 128 units. Above: every
+contender. Below: speed against size.*"""
 
 COLORS = {"discrete-vae": BLUE, "torch": VERMILION, "torch, uniform_": VERMILION}
 OTHER = "0.35"

@@ -73,6 +73,7 @@ HEAD = """# Nats per measure
 
 What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
 """
+CAPTION = "Gain of each measure, the best on top, with its standard error."
 _ALL_ESTIMATORS = "estimators"
 _VALIDATIONS = 12
 
@@ -269,7 +270,7 @@ def main(words: Sequence[str] | None = None) -> None:
     if len(gains) > 1:  # one is said by the table
         picture = args.page.with_name(f"nats-{_file_name(args, budget.replace(' ', '-'))}.svg")
         draw(gains, PLAIN, title, picture)
-        text += f"\n\n![Gain of each measure in nats, with its error]({picture.name})"
+        text += f"\n\n![Gain of each measure in nats, with its error]({picture.name})\n\n*{CAPTION}*"
     if not args.page.exists():
         args.page.write_text(HEAD)
     write_section(args.page, title, text)

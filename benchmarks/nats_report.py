@@ -146,8 +146,9 @@ def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> 
     return (
         f"Nats per validation example, {len(first.index)} of them with {first.num_samples} importance samples, by the "
         "best checkpoint, ± over examples, and in the limit of sharp smoothing where there is one. The gain is "
-        "the mean difference from the run without the measure, seed by seed and example by example, with the same noise. "
-        "Its errors are those over seeds and over examples (of the means over seeds); log Z adds at most "
+        "the mean difference from the run without the measure, seed by seed and example by example, with the same "
+        "noise. Its "
+        "errors are those over seeds and over examples (of the means over seeds); log Z adds at most "
         f"{max(log_partition_errors):.3f}. Test examples were not read.\n\n"
         + table(head, rows)
         + "\n\n"

@@ -282,7 +282,7 @@ def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
         title: Of the picture.
         xlabel: What was varied.
     """
-    figure = Picture((7.2, 3.8), layout="constrained")
+    figure = Picture((7.2, 2.8), layout="constrained")
     for axes, (ylabel, series) in zip(
         figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
     ):
