@@ -295,7 +295,7 @@ def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xlabel(textwrap.fill(xlabel, 72 // len(panels)), fontsize=9)
-        axes.set_ylabel(ylabel, fontsize=9)
+        axes.set_ylabel(textwrap.fill(ylabel, _LABEL_WIDTH), fontsize=9)
         axes.margins(y=0.12)
         tidy(axes)
     _finish(figure, title)

@@ -267,9 +267,9 @@ class Variation:
         papers_effects = [value - papers_origin for value in curve.log_likelihood]
         ours_drawn = Series("ours, with standard error", OURS, effects), points
         papers_drawn = Series("paper", PAPER, papers_effects), curve.x
-        less = f"test log-likelihood less that at {reference} (nats)"
+        less = f"log-likelihood less that at {reference} (nats)"
         if anchor is None:
-            panels = [(less, [ours_drawn]), ("test log-likelihood less the highest (nats)", [papers_drawn])]
+            panels = [(less, [ours_drawn]), ("log-likelihood less the highest (nats)", [papers_drawn])]
         else:
             panels = [(less, [ours_drawn, papers_drawn])]
         title = f"{self.title}: {self.experiment}, {options.in_words}"
