@@ -129,8 +129,15 @@ def beside_table(experiment: str, *, seconds: float) -> str:
             row += [f"{min(times):.1f}", f"{statistics.median(times):.1f}", f"{min(times) / min(alone):.2f}"]
             row.append(f"{statistics.median(times) / statistics.median(alone):.2f}")
         rows.append(row)
-    head = [f"{experiment}, size short", "alone, best", "median", "beside a busy process, best", "median"]
-    head += ["times alone, best", "median", "two at once, best", "median", "times alone, best", "median"]
+    head = [f"{experiment}, size short", "alone, best", "(median)", "beside a busy process, best", "(median)"]
+    head += [
+        "times alone, best",
+        "(median)",
+        "two at once, best",
+        "(median)",
+        "times alone, best",
+        "(median)",
+    ]
     return table(head, rows)
 
 

@@ -94,15 +94,15 @@ def contest_table(label: str, energy: GraphBoltzmann, num_chains: int, *, rounds
     rows = [
         [
             name,
-            f"{best[name] / 1e9:.4f}",
-            f"{middle[name] / 1e9:.4f}",
+            f"{best[name] / 1e9:.3g}",
+            f"{middle[name] / 1e9:.3g}",
             f"{best[name] / best[floor]:.1f}",
             f"{middle[name] / middle[floor]:.1f}",
         ]
         for name in contenders
     ]
     title = f"{label}, {num_chains} chains, {len(energy.blocks)} blocks"
-    return table([title, "10⁹ updates/s, best", "median", "times reference, best", "median"], rows)
+    return table([title, "10⁹ updates/s, best", "(median)", "times reference, best", "(median)"], rows)
 
 
 def main() -> None:

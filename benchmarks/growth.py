@@ -85,24 +85,19 @@ def growth_table(
 
 
 def step_growth_table(what: str, measured: Mapping[int, Sequence[Mapping[str, Any]]]) -> str:
-    """Times of a training step, one row per value and one group of columns per precision."""
+    """Times of a training step, one row per value, the precisions side by side."""
     rows = []
     for value, found in measured.items():
         row = [str(value), f"{found[0]['num_weights'] / 1e6:.2f}"]
-        for each in found:
-            rest = each["step_ms"] - each["chains_ms"]
-            row += [f"{each['step_ms']:.1f}", f"{each['chains_ms']:.1f}", f"{each['floor_ms']:.1f}"]
-            row += [f"{rest / each['floor_ms']:.2f}", str(each["peak_memory_mib"])]
+        for name in ("step_ms", "chains_ms", "floor_ms"):
+            row += [f"{each[name]:.1f}" for each in found]
+        row += [f"{(each['step_ms'] - each['chains_ms']) / each['floor_ms']:.2f}" for each in found]
+        row += [str(each["peak_memory_mib"]) for each in found]
         rows.append(row)
+    first, *others = [each["precision"] for each in next(iter(measured.values()))]
     head = [what, "M weights"]
-    for each in next(iter(measured.values())):
-        head += [
-            f"ms per step, {each['precision']}",
-            "of it chains",
-            "floor",
-            "rest / floor",
-            "peak memory, MiB",
-        ]
+    for name in ("ms per step", "of it chains", "floor", "rest / floor", "peak memory, MiB"):
+        head += [f"{name}, {first}", *(f"({other})" for other in others)]
     return table(head, rows)
 
 

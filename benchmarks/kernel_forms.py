@@ -38,8 +38,8 @@ def measure(case: Case, *, seconds: float, num_threads: int) -> list[str]:
 
 def write(rows: list[list[str]], machine: str, folder: Path) -> None:
     """Write the section."""
-    head = ["units", "ours, best", "median", "plain numba, best", "median", "torch, best", "median"]
-    head += ["ours / plain, best", "median", "ours / torch, best", "median"]
+    head = ["units", "ours, best", "(median)", "plain numba, best", "(median)", "torch, best", "(median)"]
+    head += ["ours / plain, best", "(median)", "ours / torch, best", "(median)"]
     text = "\n\n".join([machine, NOTE.strip(), table(head, rows)])
     write_section(folder / "RESULTS.md", "Block Gibbs, two forms of the kernel", text)
 

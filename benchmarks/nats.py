@@ -18,9 +18,8 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import torch
-from nats_report import Outcome, draw, read_course, report
+from nats_report import Outcome, by_measure, draw, gain, report
 from results import describe_machine, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
@@ -74,6 +73,7 @@ HEAD = """# Nats per measure
 
 What single measures of training bring, from runs of `benchmarks/nats.py`. Validation examples alone are read.
 """
+CAPTION = "Gain of each measure, the best on top, with its standard error."
 _ALL_ESTIMATORS = "estimators"
 _VALIDATIONS = 12
 
@@ -174,19 +174,13 @@ def validated(folder: Path, dataset: DataSplits, args: argparse.Namespace) -> Ou
     return found
 
 
-def refitted(plain: Path, folder: Path, dataset: DataSplits, seed: int) -> tuple[int, np.ndarray]:
-    """Fit the posterior of a run anew, unless that is done.
-
-    Returns:
-        Steps and course of the run with those of the refit.
-    """
+def refitted(plain: Path, folder: Path, dataset: DataSplits, seed: int) -> int:
+    """Fit the posterior of a run anew, unless that is done; returns the steps of run and refit together."""
     run = RunDirectory.open(plain)
     if not folder.exists():
         RunRefit(run, load_run(run), dataset, folder, seed=seed).run()
     found = json.loads(RunDirectory.open(folder).refit_path.read_text())
-    course = read_course(run.metrics().read())
-    end = course[-1, 0] + found["seconds"] / 60, found["after"]["elbo"]
-    return run.checkpoints().steps()[-1] + found["config"]["num_steps"], np.vstack([course, end])
+    return run.checkpoints().steps()[-1] + found["config"]["num_steps"]
 
 
 def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[Outcome]:
@@ -209,8 +203,8 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
             if name == REFIT:
                 print(f"{name}, seed {seed}: {folder}", flush=True)
                 plain = folder.with_name(f"{PLAIN.replace(' ', '-')}-{seed}")
-                num_steps, course = refitted(plain, folder, dataset, seed)
-                yield validated(folder, dataset, args).of(name, seed, num_steps, course)
+                num_steps = refitted(plain, folder, dataset, seed)
+                yield validated(folder, dataset, args).of(name, seed, num_steps)
                 continue
             try:
                 config = run_config(folder, base, options, seed, dataset, steps[name])
@@ -222,8 +216,7 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
             result = train(config, dataset, folder)
             if result.step < result.num_steps:
                 raise SystemExit("stopped; the same words go on")
-            course = read_course(RunDirectory.open(folder).metrics().read())
-            yield validated(folder, dataset, args).of(name, seed, result.num_steps, course)
+            yield validated(folder, dataset, args).of(name, seed, result.num_steps)
 
 
 def _file_name(args: argparse.Namespace, budget: str) -> str:
@@ -271,12 +264,16 @@ def main(words: Sequence[str] | None = None) -> None:
     found = list(outcomes(args, measures))
     budget = f"{args.steps} steps" if args.steps else f"{args.minutes:g} minutes"
     title = f"{args.experiment}, size {args.size}, {budget}" + (f", {args.base}" if args.base else "")
-    picture = args.page.with_name(f"nats-{_file_name(args, budget.replace(' ', '-'))}.png")
-    draw(found, PLAIN, title, picture)
-    text = f"{describe_machine(torch.get_num_threads())}\n\n{report(found, measures, PLAIN)}\n\n"
+    text = f"{describe_machine(torch.get_num_threads())}\n\n{report(found, measures, PLAIN)}"
+    runs = by_measure(found)
+    gains = {name: gain(seeds, runs[PLAIN]) for name, seeds in runs.items() if name != PLAIN}
+    if len(gains) > 1:  # one is said by the table
+        picture = args.page.with_name(f"nats-{_file_name(args, budget.replace(' ', '-'))}.svg")
+        draw(gains, PLAIN, title, picture)
+        text += f"\n\n![Gain of each measure in nats, with its error]({picture.name})\n\n*{CAPTION}*"
     if not args.page.exists():
         args.page.write_text(HEAD)
-    write_section(args.page, title, f"{text}![Validation ELBO against minutes]({picture.name})")
+    write_section(args.page, title, text)
     print(args.page.read_text())
 
 

@@ -152,52 +152,6 @@ def report(runs: Sequence[TimedRun]) -> str:
     return table([*head, "minutes", "validation ELBO", "test log p(x)", "test ELBO"], rows)
 
 
-def draw(runs: Sequence[TimedRun], path: Path) -> None:
-    """Validation ELBO against minutes, a line per run; a dot where it ended, with its test log-likelihood."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7, 4.5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
-    names = list(dict.fromkeys(run.kind for run in runs))
-    for run in runs:
-        color = f"C{names.index(run.kind)}"
-        axes.plot(run.minutes, run.elbo, color=color, linewidth=1.2)
-        found = run.evaluation["log_likelihood"]
-        axes.errorbar(
-            run.minutes[-1],
-            found["value"],
-            found["std_error"],
-            color=color,
-            marker="o",
-            markersize=4,
-            capsize=3,
-        )
-    for index, name in enumerate(names):
-        run = next(each for each in runs if each.kind == name)
-        axes.annotate(
-            name,
-            (run.minutes[-1], run.evaluation["log_likelihood"]["value"]),
-            (-6, 14),
-            textcoords="offset points",
-            ha="right",
-            fontsize="small",
-            color=f"C{index}",
-        )
-    axes.plot([], [], color="gray", label="validation ELBO on the way")
-    axes.errorbar(
-        [], [], [], color="gray", marker="o", capsize=3, label="test log p(x) at the end, ± standard error"
-    )
-    highest = max(run.evaluation["log_likelihood"]["value"] for run in runs)
-    axes.set_ylim(min(run.elbo[-1] for run in runs) - 6, highest + 2)
-    axes.set(xlabel="minutes of training on two cores", ylabel="nats", title=runs[0].config.name)
-    axes.grid(alpha=0.3)
-    axes.legend(frameon=False, loc="lower right", fontsize="small")
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=130, metadata={"Software": None})
-
-
 def main(words: Sequence[str] | None = None) -> None:
     """See the module."""
     parser = argparse.ArgumentParser(
@@ -211,8 +165,6 @@ def main(words: Sequence[str] | None = None) -> None:
         (read_run(path, args.data_dir) for path in args.runs), key=lambda run: (run.minutes[-1], run.seed)
     )
     found = runs[0].evaluation["log_likelihood"]
-    picture = args.page.with_name("nats_against_minutes.png")
-    draw(runs, picture)
     text = "\n\n".join(
         [
             describe_machine(torch.get_num_threads()),
@@ -220,7 +172,6 @@ def main(words: Sequence[str] | None = None) -> None:
             f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over "
             f"images.",
             report(runs),
-            f"![Nats against minutes]({picture.name})",
         ]
     )
     write_section(args.page, TITLE, text)

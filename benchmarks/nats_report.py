@@ -1,4 +1,4 @@
-"""What runs with and without a measure say of it: a table of nats with errors, and nats against minutes."""
+"""What runs with and without a measure say of it: a table of nats with errors, and a picture of the gains."""
 
 from __future__ import annotations
 
@@ -7,27 +7,12 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 from results import table
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-# Of lines that are told apart, colour-blind safe (Okabe & Ito); one of them is black.
-_COLORS = [
-    "#000000",
-    "#0072b2",
-    "#e69f00",
-    "#009e73",
-    "#cc79a7",
-    "#56b4e9",
-    "#d55e00",
-    "#f0e442",
-    "#999999",
-    "#661100",
-]
+from discrete_vae.figures.style import BLUE, Picture, save_figure, tidy
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +29,6 @@ class Outcome:
         measure: Name of the measure.
         seed: Seed of the run.
         num_steps: Its steps.
-        course: Minutes and validation ELBO, (point, 2).
     """
 
     num_samples: int
@@ -56,7 +40,6 @@ class Outcome:
     measure: str = ""
     seed: int = 0
     num_steps: int = 0
-    course: np.ndarray | None = None
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -73,9 +56,9 @@ class Outcome:
             found.get("sharp_limit", math.nan),
         )
 
-    def of(self, measure: str, seed: int, num_steps: int, course: np.ndarray) -> Self:
+    def of(self, measure: str, seed: int, num_steps: int) -> Self:
         """The same with its run."""
-        return replace(self, measure=measure, seed=seed, num_steps=num_steps, course=course)
+        return replace(self, measure=measure, seed=seed, num_steps=num_steps)
 
 
 _Runs: TypeAlias = Mapping[str, Mapping[int, Outcome]]
@@ -135,51 +118,41 @@ def by_measure(found: Iterable[Outcome]) -> dict[str, dict[int, Outcome]]:
 
 
 def report(found: Sequence[Outcome], options: Mapping[str, str], plain: str) -> str:
-    """The table with what its columns mean."""
-    runs, rows = by_measure(found), []
+    """The table with what its columns mean, and the options of each measure."""
+    runs, rows, log_partition_errors = by_measure(found), [], [0.0]
     for name, seeds in runs.items():
         outcomes = list(seeds.values())
-        brought = ["", "", "", ""]
+        gained = ["", "", ""]
         if name != plain:
             g = gain(seeds, runs[plain])
-            brought = [
-                f"{g.value:+.3f}",
-                *map(_error, (g.seed_error, g.example_error, g.log_partition_error)),
-            ]
+            gained = [f"{g.value:+.3f}", *map(_error, (g.seed_error, g.example_error))]
+            log_partition_errors.append(g.log_partition_error)
         rows.append(
             [
-                f"{name}: `{options[name]}`" if options[name] else name,
+                name,
                 f"{np.mean([o.log_likelihood.mean() for o in outcomes]):.3f}",
                 _error(_standard_error(np.mean([o.log_likelihood for o in outcomes], 0))),
                 _or_none(float(np.mean([o.sharp_limit for o in outcomes]))),
-                *brought,
-                f"{np.mean([o.elbo for o in outcomes]):.3f}",
+                *gained,
+                f"{np.mean([o.elbo for o in outcomes]):.2f}",
                 f"{np.mean([o.num_steps for o in outcomes]):.0f}",
-                f"{np.mean([_minutes(o) for o in outcomes]):.1f}",
                 str(len(outcomes)),
             ]
         )
-    head = [
-        "measure",
-        "log p(x)",
-        "±",
-        "sharp limit",
-        "brought",
-        "± over seeds",
-        "± over examples",
-        "± of log Z",
-        "ELBO",
-        "steps",
-        "minutes",
-        "seeds",
-    ]
+    head = ["measure", "log p(x)", "±", "sharp limit", "gain", "error over seeds", "over examples"]
+    head += ["ELBO", "steps", "seeds"]
     first = found[0]
+    meanings = [f"- {name}: `{options[name]}`" for name in runs if options[name]]
     return (
         f"Nats per validation example, {len(first.index)} of them with {first.num_samples} importance samples, by the "
-        "best checkpoint, ± over examples, and in the limit of sharp smoothing where there is one. What a measure "
-        "brought is the mean difference from the run without it, seed by seed and example by example, with the same "
-        "noise; its errors are those over seeds, over examples (of the means over seeds) and of log Z. Test examples "
-        "were not read.\n\n" + table(head, rows)
+        "best checkpoint, ± over examples, and in the limit of sharp smoothing where there is one. The gain is "
+        "the mean difference from the run without the measure, seed by seed and example by example, with the same "
+        "noise. Its "
+        "errors are those over seeds and over examples (of the means over seeds); log Z adds at most "
+        f"{max(log_partition_errors):.3f}. Test examples were not read.\n\n"
+        + table(head, rows)
+        + "\n\n"
+        + "\n".join(meanings)
     )
 
 
@@ -191,75 +164,29 @@ def _or_none(value: float) -> str:
     return "" if math.isnan(value) else f"{value:.3f}"
 
 
-def _minutes(outcome: Outcome) -> float:
-    course = outcome.course
-    return float(course[-1, 0]) if course is not None and len(course) else math.nan
-
-
-def read_course(records: Iterable[Mapping[str, Any]]) -> np.ndarray:
-    """Minutes and validation ELBO of each validation in metrics.jsonl, (point, 2)."""
-    points = [(r["seconds"] / 60, r["validation_elbo"]) for r in records if "validation_elbo" in r]
-    return np.array(points, float).reshape(-1, 2)
-
-
-def draw(found: Sequence[Outcome], plain: str, title: str, path: Path) -> None:
-    """What each measure brought, with errors; beside it ELBO against minutes where lines can be told apart.
+def draw(gains: Mapping[str, Gain], plain: str, title: str, path: Path) -> None:
+    """Draw what each measure gained, a dot with its error each, the best on top.
 
     Args:
-        found: The runs.
-        plain: Name of the runs without a measure.
+        gains: The gains, by measure.
+        plain: What the runs without a measure are called.
         title: Of the picture.
         path: Its file.
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    runs = by_measure(found)
-    few = len(runs) <= len(_COLORS)
-    figure = Figure(figsize=(7 + 4 * few, max(3.0, 0.3 * len(runs) + 1.4)), layout="constrained")
-    FigureCanvasAgg(figure)
-    figure.suptitle(title)
-    colors = dict(zip(runs, _COLORS if few else ["#0072b2"] * len(runs), strict=False)) | {plain: "black"}
-    panels = figure.subplots(1, 1 + few, squeeze=False)[0]
-    _draw_gains(panels[0], runs, plain, colors)
-    if few:
-        _draw_courses(panels[1], runs, colors)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
-
-
-def _draw_gains(axes: Axes, runs: _Runs, plain: str, colors: Mapping[str, str]) -> None:
-    """A dot per measure, the best on top."""
-    gains = {name: gain(seeds, runs[plain]) for name, seeds in runs.items() if name != plain}
+    figure = Picture((7.2, 1.2 + 0.27 * len(gains)), layout="constrained")
+    axes = figure.subplots()
     order = sorted(gains, key=lambda name: gains[name].value)
     over_seeds = all(g.num_seeds > 1 for g in gains.values())
     for place, name in enumerate(order):
         g = gains[name]
         error = math.hypot(g.seed_error if over_seeds else g.example_error, g.log_partition_error)
-        axes.errorbar(g.value, place, xerr=error, fmt="o", color=colors[name], capsize=3)
-    axes.axvline(0, color="black", linewidth=1)
+        axes.errorbar(g.value, place, xerr=error, fmt="o", color=BLUE, markersize=5, capsize=3)
+    axes.axvline(0, color="0.3", linewidth=1)
     axes.set_yticks(range(len(order)), order)
-    many = max((g.num_seeds for g in gains.values()), default=1)
-    of = f"over {many} seeds" if over_seeds else "over examples"
-    axes.set_xlabel(f"log p(x) more than {plain}, nats, \u00b1 standard error {of}")
-    axes.grid(axis="x", alpha=0.3)
-    axes.margins(y=0.5 / max(1, len(order)))
-
-
-def _draw_courses(axes: Axes, runs: _Runs, colors: Mapping[str, str]) -> None:
-    """A line per measure, the mean over seeds, and each seed thin behind it."""
-    lowest, highest = [], []
-    for name, seeds in runs.items():
-        courses = [o.course for o in seeds.values() if o.course is not None and len(o.course)]
-        if not courses:
-            continue
-        count = min(len(course) for course in courses)
-        mean = np.mean([course[:count] for course in courses], 0)
-        for course in courses:
-            axes.plot(course[:, 0], course[:, 1], color=colors[name], linewidth=0.5, alpha=0.4)
-        axes.plot(mean[:, 0], mean[:, 1], color=colors[name], label=name)
-        highest.append(mean[:, 1].max())
-        lowest.append(np.quantile(mean[:, 1], 0.25))
-    spread = max(highest) - min(lowest)
-    axes.set_ylim(min(lowest) - 0.1 * spread, max(highest) + 0.05 * max(spread, 0.1))
-    axes.set(xlabel="minutes of training", ylabel="validation ELBO, nats")
-    axes.legend(fontsize="small")
+    of = f"over {max(g.num_seeds for g in gains.values())} seeds" if over_seeds else "over examples, one seed"
+    words = f"gain in validation log p(x) over \N{LEFT DOUBLE QUOTATION MARK}{plain}\N{RIGHT DOUBLE QUOTATION MARK}"
+    axes.set_xlabel(f"{words}, nats, ± standard error {of}", fontsize=9)
+    axes.set_title(title, fontsize=10, loc="left")
+    axes.margins(y=0.5 / len(order))
+    tidy(axes)
+    save_figure(figure, path)

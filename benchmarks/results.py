@@ -18,9 +18,26 @@ the sections about time anew, those about nats have their own commands.
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; columns but the first are aligned to the right."""
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    """A Markdown table; columns but the first are aligned to the right.
+
+    A column whose head begins with "(" or "±" is written behind the one before it, so that pairs take less room.
+    """
+    top, *lines = (_joined(head, line) for line in (head, *rows))
+    lines = [top, ["---", *["---:"] * (len(top) - 1)], *lines]
+    text = "\n".join("| " + " | ".join(line) + " |" for line in lines)
+    return text.replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}")
+
+
+def _joined(head: Sequence[str], line: Sequence[str]) -> list[str]:
+    cells: list[str] = []
+    for name, cell in zip(head, line, strict=True):
+        if not name.startswith(("(", "±")):
+            cells.append(cell)
+        elif cell is name:
+            cells[-1] += f" {cell}"
+        elif cell.strip("—"):
+            cells[-1] += f" ({cell})" if name.startswith("(") else f" ± {cell}"
+    return cells
 
 
 def describe_machine(num_threads: int) -> str:

@@ -46,13 +46,12 @@ HEAD = (
     "validation ELBO",
     "more than plain",
     "± over seeds",
-    "error of log Z, root mean square",
-    "its stated error",
+    "error of log Z",
+    "(stated)",
     "largest error / stated",
     "seconds per log Z",
     "ms per step, median",
-    "of it chains",
-    "seeds",
+    "(of it chains)",
 )
 
 
@@ -191,7 +190,6 @@ def _row(sampler: str, seeds: Mapping[int, Outcome], plain: Mapping[int, Outcome
         f"{np.median([each.seconds for each in logged]):.3f}",
         f"{np.median([outcome.step_ms for outcome in seeds.values()]):.2f}",
         f"{np.median([outcome.chains_ms for outcome in seeds.values()]):.2f}",
-        str(len(seeds)),
     ]
 
 
@@ -223,10 +221,10 @@ def main(words: Sequence[str] | None = None) -> None:
         about = (
             "Training runs that differ by the sampler alone, all of the same number of steps, by "
             "`benchmarks/samplers.py`. The ELBO is that of the validation examples by the best checkpoint, nats, mean "
-            f"over seeds; log Z is exact where a side of the prior has up to {_MAX_ENUMERATED} units, else by bridge "
-            "sampling. The error of log Z is that of the value which the log of training shows, a short annealing or "
-            "the sampler's own, at the checkpoints that the run keeps. Times are medians over the lines of the log, on "
-            "a machine that may do other things too."
+            f"over {args.seeds} seeds; log Z is exact where a side of the prior has up to {_MAX_ENUMERATED} units, "
+            "else by bridge sampling. The error of log Z is that of the value which the log of training shows, a "
+            "short annealing or the sampler's own, at the checkpoints that the run keeps (root mean square). Times "
+            "are medians over the lines of the log, on a machine that may do other things too."
         )
         text = (
             f"{describe_machine(torch.get_num_threads())}\n\n{textwrap.fill(about, 120)}\n\n{report(found)}"

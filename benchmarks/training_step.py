@@ -144,7 +144,7 @@ def step_table(experiment: str, options: argparse.Namespace) -> str:
     head = [
         f"{experiment}, size short, {weights / 1e6:.2f} M weights",
         "ms per step, best",
-        "median",
+        "(median)",
         "of it chains",
     ]
     head += ["products alone", "Adam alone", "rest / floor", "step / floor", "peak memory, MiB"]

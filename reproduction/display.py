@@ -18,7 +18,7 @@ from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, Nul
 
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.style import Picture, save_figure, tidy
+from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, save_figure, tidy
 from discrete_vae.presets import Size
 from discrete_vae.runs.io import write_text
 from discrete_vae.system import in_words
@@ -211,8 +211,7 @@ class Table:
 # Pictures of points.
 
 
-# Okabe and Ito's colors: told apart with any color vision; markers tell series apart without color.
-BLUE, VERMILION, GREEN = "#0072B2", "#D55E00", "#009E73"
+# Markers tell series apart without color.
 OURS, PAPER, OTHER = (BLUE, "o"), (VERMILION, "D"), (GREEN, "s")
 _ROW_HEIGHT, _FRAME_HEIGHT = 0.45, 1.25
 _LABEL_WIDTH = 24  # characters
@@ -262,43 +261,50 @@ def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xl
     for each, up in zip(series, shift, strict=True):
         each.draw(axes, np.arange(len(labels)) + up, horizontal=True)
     axes.set_yticks(range(len(labels)), [textwrap.fill(label, _LABEL_WIDTH) for label in labels])
-    axes.xaxis.set_major_locator(MaxNLocator(7))
-    axes.set(xlabel=xlabel, ylim=(len(labels) - 0.5, -0.5))
+    axes.xaxis.set_major_locator(MaxNLocator(7, steps=[1, 2, 5, 10]))
+    axes.set_xlabel(xlabel, fontsize=9)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.margins(x=0.08)
-    _finish(figure, axes, title)
+    tidy(axes)
+    _finish(figure, title)
     return figure
 
 
-def draw_curves(
-    series: Sequence[tuple[Series, Sequence[float]]], *, title: str, xlabel: str, ylabel: str
-) -> Picture:
+Panel = tuple[str, Sequence[tuple[Series, Sequence[float]]]]
+"""What the points of a panel are, with its unit, and its series, each with the places of its points."""
+
+
+def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
     """Points joined by lines over a logarithmic axis of what was varied.
 
     Args:
-        series: The series, and where its points are.
+        panels: The panels, which share the scale of their points.
         title: Of the picture.
         xlabel: What was varied.
-        ylabel: What the points are, with its unit.
     """
-    figure = Picture((6.4, 3.8), layout="constrained")
-    axes = figure.subplots()
-    axes.set_xscale("log")
-    axes.axhline(0.0, color="0.75", linewidth=0.8, zorder=0)
-    for each, places in series:
-        each.draw(axes, np.asarray(places, np.float64), horizontal=False)
-    axes.xaxis.set_major_locator(FixedLocator(sorted({place for _, places in series for place in places})))
-    axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.margins(y=0.12)
-    _finish(figure, axes, title)
+    figure = Picture((7.2, 2.8), layout="constrained")
+    for axes, (ylabel, series) in zip(
+        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
+    ):
+        axes.set_xscale("log")
+        axes.axhline(0.0, color="0.75", linewidth=0.8, zorder=0)
+        for each, places in series:
+            each.draw(axes, np.asarray(places, np.float64), horizontal=False)
+        marks = sorted({place for _, places in series for place in places})
+        axes.xaxis.set_major_locator(FixedLocator(marks))
+        axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel(textwrap.fill(xlabel, 72 // len(panels)), fontsize=9)
+        axes.set_ylabel(textwrap.fill(ylabel, _LABEL_WIDTH), fontsize=9)
+        axes.margins(y=0.12)
+        tidy(axes)
+    _finish(figure, title)
     return figure
 
 
-def _finish(figure: Picture, axes: Axes, title: str) -> None:
-    axes.set_title(title, fontsize=10, loc="left")
-    tidy(axes)
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
+def _finish(figure: Picture, title: str) -> None:
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)  # never over the data
 
 
 # Notes below a table: how its runs were made, what they cost, and where they are smaller than the paper's.

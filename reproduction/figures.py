@@ -17,19 +17,17 @@ from discrete_vae.build import count_weights
 from discrete_vae.config import ExperimentConfig, MLPDecoderConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.diagnostics import repeat_log_partition
-from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
+from discrete_vae.figures.curves import LogPartitionHistogram, log_partition_histogram_table
 from discrete_vae.figures.run import make_evolution
-from discrete_vae.figures.style import FigureRequest, FigureRun, Picture, tidy
+from discrete_vae.figures.style import BLUE, VERMILION, FigureRequest, FigureRun, Picture, tidy
 from discrete_vae.log_partition.bridge import bennett_log_partition
 from discrete_vae.presets import load_experiment
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.training.schedules import first_importance_step
 from reproduction import paper
 from reproduction.display import (
-    BLUE,
     OURS,
     PAPER,
-    VERMILION,
     Cell,
     Column,
     Options,
@@ -101,14 +99,14 @@ def _make_training(options: Options, sweep: Sweep) -> Result:
     note = (
         "ELBOs in nats per example, with one sample per example; validation ELBOs between validations are "
         "interpolated, and a training ELBO is a mean over the steps of a line of the log. Where the picture has a "
-        "dotted line, training counts the bound of several importance samples from there on, which lies above the "
-        "ELBO; the difference of training and validation is that before it, of other runs that at the end. The last "
-        "column says how many times the multiplications of ours size paper takes, counted as weights times training "
-        "examples that pass through them; further importance samples are not counted."
+        "dotted line, training counts the bound of several importance samples from there on, which is another quantity "
+        "and is not drawn; the difference of training and validation is that before it, of other runs that at the end. "
+        "The last column says how many times the multiplications of ours size paper takes, counted as weights times "
+        "training examples that pass through them; further importance samples are not counted."
     )
     title = "Training of the main runs: bounds against time"
     notes = [note, *notes_of(list(runs.values()))]
-    return Result(title, notes, Table(columns, rows), _draw_training(runs, options))
+    return Result(title, notes, Table(columns, rows), _draw_training(runs, options), ending=".svg")
 
 
 def _points(run: StoredRun, quantity: str) -> tuple[np.ndarray, np.ndarray]:
@@ -132,34 +130,35 @@ def _work(config: ExperimentConfig) -> float:
 
 def _draw_training(runs: Mapping[str, StoredRun], options: Options) -> Picture:
     figure = Picture((7.2, 5.6), layout="constrained")
-    figure.suptitle(f"Training of the main runs, {options.in_words}", fontsize=10, x=0.01, ha="left")
-    panels = list(figure.subplots(2, 2, squeeze=False).flat)
+    figure.suptitle(f"ELBO of the main runs against time, {options.in_words}", fontsize=10, x=0.01, ha="left")
+    panels = list(figure.subplots(2, 2, squeeze=False, sharex=True).flat)
     for axes, (name, run) in zip(panels, runs.items(), strict=True):
         _draw_run(axes, run)
         axes.set_title(name, fontsize=9, loc="left")
     for axes in panels[2:]:
-        axes.set_xlabel("minutes of training")
+        axes.set_xlabel("minutes of training", fontsize=9)
     for axes in panels[::2]:
-        axes.set_ylabel("ELBO (nats per example)")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False, fontsize=8
+        axes.set_ylabel("ELBO (nats per example)", fontsize=9)
+    shown = dict(
+        pair for axes in panels for pair in zip(*axes.get_legend_handles_labels()[::-1], strict=True)
     )
+    figure.legend(
+        shown.values(), shown, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+    )  # a line that only some panels have is in it, too
     return figure
 
 
 def _draw_run(axes: Axes, run: StoredRun) -> None:
+    first = first_importance_step(run.record.config.training, run.record.num_steps)
+    turn = math.inf if first is None else float(np.interp(first, run.history.step, run.history.seconds / 60))
     shown = []
     for quantity, color, label in (("elbo", BLUE, "training"), ("validation_elbo", VERMILION, "validation")):
         minutes, values = _points(run, quantity)
-        axes.plot(minutes, values, color=color, linewidth=1.3, label=label)
-        shown.append(values[minutes >= _SHOWN_FROM * minutes[-1]])
-    settings = run.record.config.training
-    if settings.num_importance_samples > 1:
-        steps, minutes = run.history.step, run.history.seconds / 60
-        start = float(np.interp(settings.importance_start * run.record.num_steps, steps, minutes))
-        axes.axvline(
-            start, color="0.45", linewidth=1.2, linestyle=":", label="importance samples from here on"
-        )
+        counted = minutes <= (turn if quantity == "elbo" else math.inf)  # later it is another bound
+        axes.plot(minutes[counted], values[counted], color=color, linewidth=1.3, label=label)
+        shown.append(values[counted & (minutes >= _SHOWN_FROM * minutes[-1])])
+    if first is not None:
+        axes.axvline(turn, color="0.45", linewidth=1.2, linestyle=":", label="importance samples begin")
     low, high = min(map(np.min, shown)), max(map(np.max, shown))
     margin = max(0.06 * (high - low), 0.5)
     axes.set(xlim=(0, None), ylim=(low - margin, high + margin))
@@ -266,16 +265,15 @@ class Variation:
         )
         papers_origin = max(curve.log_likelihood) if anchor is None else anchor
         papers_effects = [value - papers_origin for value in curve.log_likelihood]
-        less = f"at {reference}" + ("; the paper's less its highest" if anchor is None else "")
-        picture = draw_curves(
-            [
-                (Series("ours, with standard error", OURS, effects), points),
-                (Series("paper", PAPER, papers_effects), curve.x),
-            ],
-            title=f"{self.title}: {self.experiment}, {options.in_words}",
-            xlabel=self.setting,
-            ylabel=f"test log-likelihood less that\n{less} (nats)",
-        )
+        ours_drawn = Series("ours, with standard error", OURS, effects), points
+        papers_drawn = Series("paper", PAPER, papers_effects), curve.x
+        less = f"log-likelihood less that at {reference} (nats)"
+        if anchor is None:
+            panels = [(less, [ours_drawn]), ("log-likelihood less the highest (nats)", [papers_drawn])]
+        else:
+            panels = [(less, [ours_drawn, papers_drawn])]
+        title = f"{self.title}: {self.experiment}, {options.in_words}"
+        picture = draw_curves(panels, title=title, xlabel=self.setting)
         several = options.num_seeds > 1
         pairing = "test example and seed" if several else "test example"
         single = "" if several else " A single seed leaves out how far another one shifts a run."
@@ -289,7 +287,7 @@ class Variation:
             f"{single}"
         )
         title = f"{self.title}: test log-likelihood on {self.experiment}, nats per example"
-        return Result(title, [note, *notes], Table(columns, rows), picture)
+        return Result(title, [note, *notes], Table(columns, rows), picture, ending=".svg")
 
     def reproduction(self, about: str, trains: str, num_seeds: int) -> Reproduction:
         """The figure as one of those that there are."""
@@ -472,8 +470,34 @@ def _make_figure_10(options: Options, sweep: Sweep) -> Result:
         "0.1 nats (section log-partition-function)."
     )
     notes = [note, *notes_of(list(sweep.stored.values()))]
-    picture = draw_log_partition_histograms(tables)
-    return Result("Figure 10: repeated estimates of log Z", notes, Table(columns, rows), picture)
+    title = "Figure 10: repeated estimates of log Z"
+    return Result(title, notes, Table(columns, rows), draw_repeats(tables), ending=".svg")
+
+
+def draw_repeats(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
+    """A row per run: its estimates as dots, piled up where they coincide, over a band of twice the stated error."""
+    figure = Picture((7.2, 1.2 + 0.75 * len(tables)), layout="constrained")
+    axes = figure.subplots()
+    widest = max(float(np.abs(table.value - table.value.mean()).max()) for table in tables.values())
+    cell = max(widest, 1e-12) / 20  # the width of a pile
+    for row, table in enumerate(tables.values()):
+        pile = np.round((table.value - table.value.mean()) / cell).astype(int)
+        rank = np.array([np.count_nonzero(pile[:i] == pile[i]) for i in range(len(pile))])
+        error = 2 * float(np.sqrt(np.square(table.std_error).mean()))
+        axes.barh(
+            row - 0.05, 2 * error, 0.75, -error, color="0.9", label="\N{PLUS-MINUS SIGN}2 stated errors"
+        )
+        axes.plot(
+            pile * cell, row + 0.25 - 0.075 * rank, "o", color=BLUE, markersize=3.5, label="one estimate"
+        )
+    axes.set_yticks(range(len(tables)), list(tables))
+    axes.set_ylim(len(tables) - 0.5, -0.6)
+    axes.set_xlabel("log Z less the mean of its estimates (nats)", fontsize=9)
+    tidy(axes)
+    axes.grid(visible=False, axis="y")
+    shown = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    return figure
 
 
 # Transformations and gradients: nothing is trained for them but by the study itself.

@@ -117,12 +117,14 @@ def _make_table_1(options: Options, sweep: Sweep) -> Result:
     picture = draw_rows(
         list(paper.MAIN_RESULTS),
         [
-            Series("ours, with standard error", OURS, differences),
-            Series("paper, with its spread over 16 runs", PAPER, [Value(0.0, p.spread) for p in results]),
-            Series("next best of the paper", OTHER, [p.next_best[1] - p.log_likelihood for p in results]),
+            Series("ours, ± over test examples", OURS, differences),
+            Series("paper, ± over its 16 runs", PAPER, [Value(0.0, p.spread) for p in results]),
+            Series(
+                "next best model in the paper", OTHER, [p.next_best[1] - p.log_likelihood for p in results]
+            ),
         ],
-        title=f"Table 1, {options.in_words}",
-        xlabel="test log-likelihood less that of the paper's discrete VAE (nats)",
+        title=f"Test log-likelihood beside the paper's discrete VAE, {options.in_words}",
+        xlabel="difference from the paper, nats per test example (right is better)",
     )
     means = "means over the seeds, " if options.num_seeds > 1 else "of one run each, "
     note = (
@@ -130,7 +132,7 @@ def _make_table_1(options: Options, sweep: Sweep) -> Result:
         "the sharp limit has zeta = z. log Z is that of seed 0."
     )
     title = "Table 1: test log-likelihood, nats per example"
-    return Result(title, [note, *notes_of(runs)], Table(columns, rows), picture)
+    return Result(title, [note, *notes_of(runs)], Table(columns, rows), picture, ending=".svg")
 
 
 # Table 2: the sizes of the four models, of the configs alone.
@@ -208,8 +210,8 @@ def _make_without_rbm(options: Options, sweep: Sweep) -> Result:
             Series("ours, with standard error", OURS, differences),
             Series("paper", PAPER, [-result.without_rbm for result in paper.MAIN_RESULTS.values()]),
         ],
-        title=f"Without the RBM, {options.in_words}",
-        xlabel="test log-likelihood without the RBM less that with it (nats)",
+        title=f"What removing the RBM changes, {options.in_words}",
+        xlabel="change of the test log-likelihood (nats per example)",
     )
     unchanged = (
         " and nothing else changed" if options.budget is None else ""
@@ -218,7 +220,8 @@ def _make_without_rbm(options: Options, sweep: Sweep) -> Result:
         f"The runs without RBM have --model.prior factorial{unchanged}. The paper's values: {paper.RESULTS}."
     )
     title = "Without the RBM: test log-likelihood, nats per example"
-    return Result(title, [note, *notes_of(list(sweep.stored.values()))], Table(columns, rows), picture)
+    notes = [note, *notes_of(list(sweep.stored.values()))]
+    return Result(title, notes, Table(columns, rows), picture, ending=".svg")
 
 
 # The simplified models of the supplement: static MNIST, binary latents alone.
@@ -276,15 +279,16 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
             Series("ours, with standard error", OURS, means),
             Series("paper", PAPER, list(paper.SIMPLIFIED.values())),
         ],
-        title=f"Simplified models, static MNIST, {options.in_words}",
-        xlabel="test log-likelihood (nats)",
+        title=f"Binary latents alone, static MNIST, {options.in_words}",
+        xlabel="test log-likelihood (nats per image)",
     )
     note = (
         f"The paper's values: {paper.SUPPLEMENT}, which gives neither widths nor lengths. Gaps are paired by test "
         "image."
     )
     title = "Simplified models: test log-likelihood on static MNIST, nats per example"
-    return Result(title, [note, *notes_of(list(sweep.stored.values()))], Table(columns, rows), picture)
+    notes = [note, *notes_of(list(sweep.stored.values()))]
+    return Result(title, notes, Table(columns, rows), picture, ending=".svg")
 
 
 TABLES = {

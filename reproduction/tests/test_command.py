@@ -88,7 +88,7 @@ def test_from_nothing_to_a_table_and_again_from_records(cli, tmp_path, tiny_mode
     assert "run 2 of 2: " in err
     files = {
         name: (tmp_path / "out" / name).read_bytes()
-        for name in ("tiny-smoke.md", "tiny-smoke.csv", "tiny-smoke.png")
+        for name in ("tiny-smoke.md", "tiny-smoke.csv", "tiny-smoke.svg")
     }
     assert [f"Written to {tmp_path}/out/{name}" for name in files] == out.splitlines()[-3:]
     assert len(records(tmp_path)) == 2

@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from discrete_vae.boltzmann.base import LogPartition
-from discrete_vae.figures.curves import draw_log_partition_histograms, log_partition_histogram_table
+from discrete_vae.figures.curves import log_partition_histogram_table
 from reproduction import figures
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Options
@@ -110,8 +110,10 @@ def test_nothing_else_needs_models():
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])
-def test_histograms_stand_in_panels(number):
+def test_every_run_has_a_row_and_every_estimate_a_dot(number):
     table = log_partition_histogram_table([1.0 + 0.01 * i for i in range(25)], [0.05] * 25)
-    picture = draw_log_partition_histograms({f"run {i}": table for i in range(number)})
-    titles = [axes.get_title(loc="left") for axes in picture.axes if axes.axison]
-    assert [title.splitlines()[0] for title in titles] == [f"log Z of run {i}" for i in range(number)]
+    picture = figures.draw_repeats({f"run {i}": table for i in range(number)})
+    (axes,) = picture.axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == [f"run {i}" for i in range(number)]
+    dots = [tuple(dot) for line in axes.lines for dot in line.get_xydata()]
+    assert len(dots) == len(set(dots)) == 25 * number  # none covers another

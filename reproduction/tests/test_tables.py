@@ -175,7 +175,7 @@ def test_a_budget_is_said(tmp_path):
     assert "as many epochs as 30 minutes had room for" in text
     assert "nothing else changed" not in text
     assert "nothing else changed" in " ".join(made("without-rbm", tmp_path / "whole", size="paper").notes)
-    assert "30 minutes each" in result.picture.axes[0].get_title(loc="left")
+    assert "30 minutes each" in result.picture.get_suptitle()
 
 
 def test_what_a_figure_varies_is_no_difference_from_size_paper(tmp_path):

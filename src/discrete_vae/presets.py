@@ -88,7 +88,7 @@ def _epochs(smoke: int, short: int, cpu: int, paper: int, *, rise: float = 5.0) 
 # a bound of beta from 3 to 8, above which rare draws carry most of beta's gradient; the best checkpoint by validation
 # bound in place of early stopping.
 #
-# Sizes short and cpu hold what was better in equal time and is not the paper's (docs/results.md): narrower networks,
+# Sizes short and cpu hold what was better in equal time and is not the paper's (docs/lab-notes.md): narrower networks,
 # batches of 400, for which the step size first rises, fewer sweeps, other warm-ups, evaluation in bfloat16.
 _IMAGES = {
     "model.event_shape": (1, 28, 28),
@@ -132,7 +132,7 @@ _LAYERED = _IMAGES | {
 # The simplified models of section supplementary-results: static MNIST, binary latents alone, 128 or 200 of them, with a
 # decoder that is a deep network, here of one hidden layer, or linear. The paper says neither widths nor lengths; those
 # of size paper are the other experiments'. The smoothing of independent units becomes less sharp, with which both their
-# bounds are higher (docs/results.md).
+# bounds are higher (docs/lab-notes.md).
 _SIMPLIFIED = _IMAGES | {
     "data.kind": "mnist-static",
     "model.posterior.hidden": BySize((100, 100), (500, 500), (500, 500), (2000, 2000)),

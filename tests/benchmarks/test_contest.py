@@ -43,7 +43,7 @@ def test_a_contender_that_cannot_run_is_named():
         for name, seconds in (("discrete_vae", 0.01), ("torch_uniform", 0.1))
     }
     lines = block_gibbs.contest_table(Case(6, 5), {**done, **results}).splitlines()
-    assert "| 10.00 | 10.00 |" in lines[2]
+    assert "| 10.00 (10.00) |" in lines[2]
     assert "rbms: could not run (no no-venv)" in lines[4]
 
 

@@ -30,14 +30,7 @@ CAMPAIGNS = {name: campaign for name, campaign in engine.CAMPAIGNS.items() if ca
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _BEGIN, _END = "<!-- counts: written by make campaign -->", "<!-- end of counts -->"
-_HEADS = {
-    Outcome.REFUSED: "refused in one line",
-    Outcome.EQUAL: "result of the undamaged run",
-    Outcome.OTHER: "another request, or a change that nothing can detect",
-    Outcome.CRASHED: "crashed or hung",
-    Outcome.WRONG: "wrong without a word",
-    Outcome.LOST: "something lost",
-}
+_HEADS = {Outcome.REFUSED: "refused", Outcome.EQUAL: "unharmed", Outcome.OTHER: "other"}
 
 
 def main() -> int:
@@ -87,9 +80,15 @@ def _line(report: Report) -> str:
 
 def _table(reports: Sequence[Report]) -> str:
     """The counts of several campaigns in Markdown, after a line that names the machine."""
-    heads = ["campaign", "cases", "struck", *_HEADS.values()]
+    heads = ["campaign", "cases", "struck", *_HEADS.values(), "faults"]
     rows = [
-        [CAMPAIGNS[each.name].what, each.cases, each.struck, *(each.counts[outcome] for outcome in _HEADS)]
+        [
+            f"`{each.name}`: {CAMPAIGNS[each.name].what}",
+            each.cases,
+            each.struck,
+            *(each.counts[outcome] for outcome in _HEADS),
+            sum(each.counts[outcome] for outcome in FAULTS),
+        ]
         for each in reports
     ]
     lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]

@@ -235,7 +235,6 @@ def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
 
 
 FEWEST_IN_BARS = 20  # fewer are shown one by one
-_PANELS = 2  # side by side
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,23 +279,6 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     figure = Picture((6.4, 3.6), layout="constrained")
     _draw_panel(figure.subplots(), table, name)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
-    return figure
-
-
-def draw_log_partition_histograms(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
-    """Draw the estimates of several runs by name, a panel each, two side by side.
-
-    Source: Rolfe 2017, fig. log-partition-function-hist.
-    """
-    rows = -(-len(tables) // _PANELS)
-    figure = Picture((_PANELS * 5.2, 0.4 + 3.2 * rows), layout="constrained")
-    places = list(figure.subplots(rows, _PANELS, squeeze=False).flat)
-    for axes, (name, table) in zip(places, tables.items(), strict=False):
-        _draw_panel(axes, table, name)
-        axes.set_title(_title(table, name).replace(": ", "\n"), fontsize=9, loc="left")  # half as wide
-        axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=2, frameon=False, fontsize=7)
-    for axes in places[len(tables) :]:
-        axes.set_axis_off()
     return figure
 
 

@@ -128,7 +128,8 @@ def precision_of_products(module: nn.Module, dtype: torch.dtype) -> Iterator[lis
 MIN_PRODUCTS = 2e6
 """Multiplications in the mean product of networks from which bfloat16 gains, if the processor has instructions for it.
 
-It is twice the number at which what they save pays for the longer call of a layer; docs/results.md, Times.
+It is twice the number at which what they save pays for the longer call of a layer; docs/lab-notes.md,
+"When is bfloat16 faster?".
 """
 
 
