@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from discrete_vae.config import (
     RBMConfig,
     TableLikelihoodConfig,
 )
-from discrete_vae.config.overrides import Override, apply_overrides, override_fields
+from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
 from discrete_vae.data.files import (
     OwnArrays,
     TableReading,
@@ -45,6 +45,7 @@ def own_experiment(
     likelihood: str | None = None,
     size: str = "short",
     data_dir: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
     **reading: Any,
 ) -> ExperimentConfig:
     """The experiment that `dvae train --data FILE` runs.
@@ -59,6 +60,7 @@ def own_experiment(
             a .h5ad or .mtx file as counts given their total, "negative-binomial"; and arrays as bits.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
+        settings: Values that differ from this size's, by the names that ``dvae train --settings`` lists.
         reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
             on.
 
@@ -78,7 +80,7 @@ def own_experiment(
         repair = "Leave it out for short."
         raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
     file = FileDataConfig(path=Path(unicode_path("path", path)), **reading)
-    return _read(file, (), likelihood=likelihood, size=size, data_dir=data_dir)[0]
+    return _read(file, overrides_of(settings), likelihood=likelihood, size=size, data_dir=data_dir)[0]
 
 
 def read_own_experiment(

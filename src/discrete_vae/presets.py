@@ -40,7 +40,9 @@ from discrete_vae.config import (
 from discrete_vae.config.overrides import (
     Override,
     Slot,
+    apply_overrides,
     check_known,
+    overrides_of,
     put,
     read_value,
     settings,
@@ -293,17 +295,25 @@ def experiment_names() -> tuple[str, ...]:
     return tuple(EXPERIMENTS)
 
 
-def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:
+def load_experiment(
+    name: str, size: Size = "short", *, settings: Mapping[str, Any] | None = None
+) -> ExperimentConfig:
     """The config of a ready experiment.
 
     Args:
         name: See `experiment_names`.
         size: "smoke" (under a minute), "short" (minutes to an hour on two cores), "cpu" (an hour or two on two cores)
             or "paper".
+        settings: Values that differ, by the names that ``dvae train --settings`` lists.
+
+    Raises:
+        InvalidInputError: If the name, the size or a setting is not known, or a value breaks its rule.
 
     Examples:
         >>> load_experiment("digits").model.prior.num_units
         32
+        >>> load_experiment("digits", settings={"training.num_epochs": 60}).training.num_epochs
+        60
     """
     if size not in SIZES:
         rule = f"must be one of {', '.join(SIZES)}"
@@ -316,7 +326,8 @@ def load_experiment(name: str, size: Size = "short") -> ExperimentConfig:
         here = getattr(value, size) if isinstance(value, BySize) else value
         if here is not ...:
             put(fields, path, here)
-    return ExperimentConfig(**fields)
+    config = ExperimentConfig(**fields)
+    return apply_overrides(config, overrides_of(settings)) if settings else config
 
 
 def _meant(word: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -159,6 +159,18 @@ def _is_present(fields: dict[str, Any], entry: Slot | Setting) -> bool:
 
 
 Override = tuple[str, list[str]]  # a path and the words that were given for it
+
+
+def overrides_of(settings: Mapping[str, object] | None) -> list[Override]:
+    """Settings that Python gives as values by path, dashes or underscores in it, as the command line would.
+
+    Examples:
+        >>> overrides_of({"training.num_epochs": 5, "model.decoder.hidden": (200, 200)})
+        [('training.num-epochs', ['5']), ('model.decoder.hidden', ['200', '200'])]
+    """
+    given = settings or {}
+    return [(path.replace("_", "-"), words_of(value)) for path, value in given.items()]
+
 
 _OF_IMPORTANCE = ("training.num-importance-samples", "training.importance-start")
 
