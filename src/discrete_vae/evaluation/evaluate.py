@@ -399,13 +399,15 @@ _REPEATS = 8
 class IndependentFeatures(ShowsTable):
     """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples.
 
-    effective_examples is their effective number where the mean is weighted, None where all count alike.
+    effective_examples is their effective number where the mean is weighted, None where all count alike. examples are
+    the log-likelihoods themselves, (example,) float64.
     """
 
     value: float
     std_error: float
     num_examples: int
     effective_examples: float | None = None
+    examples: Tensor | None = field(default=None, repr=False, compare=False)
 
 
 @torch.no_grad()
@@ -451,6 +453,7 @@ def independent_features(
         float(standard_error(value, given)),
         len(value),
         None if given is None else effective_number(given),
+        value,
     )
 
 

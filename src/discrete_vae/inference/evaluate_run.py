@@ -35,6 +35,7 @@ from discrete_vae.evaluation.evaluate import (
     independent_features,
     join_log_likelihoods,
     positive_weights,
+    standard_error,
 )
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import (
@@ -87,13 +88,12 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit, rowless = self.log_likelihood_limit, {"examples": None}
-        plain = replace(
-            self,
-            log_likelihood=replace(self.log_likelihood, **rowless),
-            log_likelihood_limit=None if limit is None else replace(limit, **rowless),
-        )
-        values = asdict(plain)
+        rowless = {
+            name: replace(found, examples=None)
+            for name in ("log_likelihood", "log_likelihood_limit", "independent_features")
+            if (found := getattr(self, name)) is not None
+        }
+        values = asdict(replace(self, **rowless))
         for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
             part = values[name] or {}
             part |= {
@@ -104,6 +104,18 @@ class Evaluation(ShowsTable):
                 part.pop("effective_examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
+
+    @property
+    def gain_std_error(self) -> float:
+        """Standard error of what log_likelihood is above independent_features, nats; NaN where it is not known.
+
+        It is that of the mean difference over the same examples, with the error of log Z, which shifts them all.
+        """
+        ours, baseline = self.log_likelihood.examples, self.independent_features
+        if ours is None or baseline is None or baseline.examples is None:
+            return math.nan
+        error = standard_error(ours.value.cpu() - baseline.examples, ours.weight)
+        return math.hypot(float(error), self.log_partition.std_error)
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.
