@@ -67,6 +67,50 @@ GROUPS = {
 }
 """The verbs by what they are for, as `dvae --help` shows them."""
 
+EXAMPLES = """
+dvae train digits --size smoke
+dvae train --data table.csv --model.likelihood gaussian --run-dir runs/mine
+dvae validate digits
+dvae validate --data table.csv --model.likelihood gaussian
+dvae refit runs/digits-smoke
+dvae refit runs/digits-smoke --num-steps 5000 --out runs/refitted
+dvae evaluate runs/digits-smoke
+dvae evaluate --pretrained digits --json --out digits.json
+dvae log-partition runs/digits-smoke
+dvae log-partition runs/digits-smoke --repeats 20 --json
+dvae report runs/digits-smoke
+dvae report --pretrained digits --out digits.html
+dvae figure
+dvae figure training-curves runs/digits-smoke
+dvae sample runs/digits-smoke
+dvae sample --pretrained mnist-static --out samples.png
+dvae generate runs/digits-smoke -n 100 --out new.npz
+dvae generate runs/digits-smoke -n 10 --label all --picture new.png
+dvae encode runs/digits-smoke --out codes.npz
+dvae encode runs/digits-smoke --data new.csv --out codes.csv
+dvae neighbors runs/digits-smoke -k 5 --out nearest.csv
+dvae neighbors runs/digits-smoke --data new.csv --among train --out nearest.csv
+dvae score runs/digits-smoke --threshold-from valid --out scores.csv
+dvae score runs/digits-smoke --data new.csv --json
+dvae predict runs/mine --out predicted.csv
+dvae predict runs/mine --data new.csv --out predicted.csv
+dvae impute runs/digits-smoke --data gaps.csv --out filled.csv
+dvae impute runs/digits-smoke --data gaps.csv --draws 5 --out filled.csv
+dvae reconstruct runs/digits-smoke --picture pairs.png
+dvae reconstruct runs/digits-smoke --data new.csv --out again.csv
+dvae denoise runs/digits-smoke --noise 0.1 --picture clean.png
+dvae denoise runs/digits-smoke --data noisy.npy --out clean.npy
+dvae interpolate runs/digits-smoke --picture paths.png
+dvae interpolate runs/digits-smoke --from 3 --to 8 --out path.csv
+dvae release runs/digits-smoke --license mit --out released
+dvae release runs/digits-smoke --license mit --precision float32 --out released
+dvae cite
+dvae cite runs/digits-smoke
+dvae list
+dvae list experiments
+"""
+"""Two command lines of each verb, for its help."""
+
 SECTIONS = {
     "Which model": ("--pretrained", "--checkpoint", "--accept-changed-config"),
     "Which data": ("--data", "--part", "--label-column", "--num-examples", "--data-dir"),
@@ -95,11 +139,9 @@ class Verb(_Command):
         takes_settings: bool = False,  # of an experiment, which come as `overrides`
         divides: bool = False,  # its work among the processes of torchrun; else the first does it alone
         typed: Mapping[str, str] | None = None,  # what the user types, by arguments of the library
-        examples: Sequence[str] = (),  # command lines, for the help
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
-        self.examples = examples
         if any(each.name == "device" for each in self.params):  # it computes, so it prints notes
             self.params += [click.Option(["-q", "--quiet"], is_flag=True, help=_QUIET)]
         self.takes_settings = takes_settings
@@ -140,9 +182,8 @@ class Verb(_Command):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
-        if self.examples:
-            with formatter.section("Examples"):
-                formatter.write("".join(f"  {example}\n" for example in self.examples))
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in examples(str(self.name))))
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """What may follow: options, and the settings of an experiment once a word starts as one does."""
@@ -255,6 +296,11 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(each) for each in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def examples(verb: str) -> list[str]:
+    """The command lines of `EXAMPLES` for a verb."""
+    return [line for line in EXAMPLES.splitlines() if line.split()[1:2] == [verb]]
 
 
 def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., Outcome]], Verb]:
@@ -477,11 +523,11 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
-def print_rows(rows: Mapping[str, str]) -> None:
+def print_rows(rows: Mapping[str, str], indent: int = 2) -> None:
     """Print names with what they mean, in two columns."""
-    longest = max(map(len, rows))
+    longest = max(map(len, rows), default=0)
     for name, text in rows.items():
-        print(wrapped(text, f"  {name:{longest}}  "))
+        print(wrapped(text, f"{'':{indent}}{name:{longest}}  "))
 
 
 def note(text: str, stream: TextIO | None = None) -> None:

@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     "cite",
     "NAME is an experiment or the folder of a run; without it, the paper of the model is cited.",
     typed={"run_dir": "NAME"},
-    examples=("dvae cite", "dvae cite runs/digits-smoke"),
 )
 @click.argument("name", required=False, shell_complete=completion("DIR"))
 def run_cite(name: str | None) -> None:
@@ -67,15 +66,7 @@ def run_cite(name: str | None) -> None:
         raise not_one_of("NAME", ["the folder of a run", *experiment_names()], name)
 
 
-@verb(
-    "evaluate",
-    EXPLAINED,
-    divides=True,
-    examples=(
-        "dvae evaluate runs/digits-smoke",
-        "dvae evaluate --pretrained digits --json --out digits.json",
-    ),
-)
+@verb("evaluate", EXPLAINED, divides=True)
 @takes_run
 @option("--num-samples K", "importance samples per example; default: the experiment's", whole_number())
 @option(
@@ -155,17 +146,17 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     if has_layers:
         lines.append(_row("  KL continuous", elbo.kl_continuous))
     if baseline is not None:
-        words = "a model that ignores how columns depend"
+        words = "without any dependence"
         lines.append(_row("independent columns", baseline.value, baseline.std_error, words))
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
         if found is not None:
             lines.append(_row(name, found.value, found.std_error, found.method))
+    exact = prior.best.std_error == 0
     notes = (
-        "± is the standard error over examples"
-        + ("." if prior.best.std_error == 0 else ", without that of log Z, which shifts all of them alike.")
-        + f" {likelihood.num_samples} importance samples per example estimate the log-likelihood from below: twice as "
-        f"many raised it by {likelihood.doubling_gain:.2f} nats. Half of the examples have an effective number of "
-        f"samples above {likelihood.median_ess:.1f}."
+        f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
+        f"{likelihood.num_samples} importance samples per example estimate the log-likelihood from below; the last "
+        f"doubling of their number raised it by {likelihood.doubling_gain:.2f} nats. Half of the examples have an "
+        f"effective number of samples above {likelihood.median_ess:.1f}."
     )
     if likelihood.effective_examples is not None:
         count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
@@ -191,11 +182,7 @@ def _figure_names() -> Iterable[str]:
     return FIGURES
 
 
-@verb(
-    "figure",
-    "Without NAME it lists the figures. RUN is the folder of a run.",
-    examples=("dvae figure", "dvae figure training-curves runs/digits-smoke"),
-)
+@verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
 @click.argument("name", required=False, shell_complete=completion("", _figure_names))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
@@ -251,14 +238,7 @@ def print_figures() -> None:
     print_rows({name: entry.about for name, entry in FIGURES.items()})
 
 
-@verb(
-    "log-partition",
-    EXPLAINED,
-    examples=(
-        "dvae log-partition runs/digits-smoke",
-        "dvae log-partition runs/digits-smoke --repeats 20 --json",
-    ),
-)
+@verb("log-partition", EXPLAINED)
 @takes_run
 @option("--repeats R", "number of independent estimates", whole_number(), default="1")
 @option("--std-error S", "standard error to reach, in nats; default: the run's config", number)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from itertools import groupby
@@ -27,6 +28,7 @@ from discrete_vae.cli.options import (
     note,
     one_of,
     option,
+    print_rows,
     say_device,
     say_while_torch_loads,
     seed,
@@ -49,6 +51,7 @@ from discrete_vae.config.overrides import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
+from discrete_vae.records import with_error
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
 from discrete_vae.system import in_words
@@ -148,18 +151,7 @@ def takes_experiment(function: Callable[..., Outcome]) -> Callable[..., Outcome]
     return _OPTIONS(run)
 
 
-@verb(
-    "train",
-    EXPLAINED,
-    takes_settings=True,
-    divides=True,
-    epilog=EPILOG,
-    typed=TYPED,
-    examples=(
-        "dvae train digits --size smoke",
-        "dvae train --data table.csv --model.likelihood gaussian --run-dir runs/mine",
-    ),
-)
+@verb("train", EXPLAINED, takes_settings=True, divides=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @option("--run-dir DIR", "new folder for the results; default: runs/NAME-SIZE-SETTINGS")
 @option("--resume", "continue the run in --run-dir from its last checkpoint")
@@ -461,14 +453,7 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
 
 
-@verb(
-    "validate",
-    EXPLAINED,
-    takes_settings=True,
-    epilog=EPILOG,
-    typed=TYPED,
-    examples=("dvae validate digits", "dvae validate --data table.csv --model.likelihood gaussian"),
-)
+@verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @device_option
 @json_option
@@ -557,42 +542,69 @@ def _print_parameters(rows: Sequence[ParameterRow]) -> None:
 # dvae list, and dvae train EXPERIMENT --settings.
 
 
-_INDENT = 26
 _MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
 _MIN_ROOM = 50
+_LISTS = {
+    "experiments": "Experiments: dvae train NAME",
+    "data": "Data sets of these experiments; your own: dvae train --data FILE",
+    "components": "Components: dvae train NAME --OPTION COMPONENT; meanings: dvae list components",
+    "models": "Trained models: dvae sample --pretrained NAME",
+    "figures": "Figures of a run: dvae figure NAME RUN",
+}
 
 
-@verb("list")
-def run_list() -> int:
+@verb("list", f"KIND is one of {', '.join(_LISTS)}; without it, all are listed.")
+@click.argument("kind", required=False, shell_complete=completion("", lambda: _LISTS))
+@json_option
+def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
-    from discrete_vae.cli.runs import print_figures
+    from discrete_vae.figures.registry import FIGURES
 
-    print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
-    for name, experiment in EXPERIMENTS.items():
-        _print_row(name, experiment.about)
-    print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
-    _print_members(slots()["data"])
-    print("\nComponents, each swapped by its option")
-    for path, slot in slots().items():
-        if path != "data":
-            print(f" --{path} NAME")
-            _print_members(slot)
-    if pretrained_names():  # not in a copy of the sources without them
-        print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
-    for name in pretrained_names():
-        folder = shipped_folder(name)
-        data = read_json(folder / "environment.json")["data"]["name"]
-        found = read_json(folder / "evaluation.json")["log_likelihood"]
-        good = f"test log-likelihood {found['value']:.2f} +- {found['std_error']:.2f} nats"
-        _print_row(name, f"Trained on {data}; {good}.")
-    print()
-    print_figures()
-    return 0
+    if kind is not None:
+        one_of(*_LISTS)("KIND", kind)
+    members = {
+        path: {name: _about(each) for name, each in slot.members.items()} for path, slot in slots().items()
+    }
+    found: dict[str, dict[str, Any]] = {
+        "experiments": {name: experiment.about for name, experiment in EXPERIMENTS.items()},
+        "data": members.pop("data"),
+        "components": members,
+        "models": {name: _about_model(name) for name in pretrained_names()},
+        "figures": {name: figure.about for name, figure in FIGURES.items()},
+    }
+    found = {name: rows for name, rows in found.items() if kind in (None, name)}
+    for number, (name, rows) in enumerate(found.items()):
+        print("\n" * (number > 0) + _LISTS[name])
+        if name == "experiments" and kind is None:
+            rows = {each: about.partition(";")[0].rstrip(".") for each, about in rows.items()}
+        if name == "models":
+            rows = {model: _in_one_line(about) for model, about in rows.items()}
+        if name == "components" and kind is None:
+            rows = {f"--{path}": ", ".join(names) for path, names in rows.items()}
+        elif name == "components":
+            for path, names in rows.items():
+                print(f"\n  --{path}")
+                print_rows(names, 4)
+            continue
+        print_rows(rows)
+    return found
+
+
+def _about_model(name: str) -> dict[str, Any]:
+    folder = shipped_folder(name)
+    found = read_json(folder / "evaluation.json")["log_likelihood"]
+    data = read_json(folder / "environment.json")["data"]["name"]
+    return {"data": data, "log_likelihood": found["value"], "std_error": found["std_error"]}
+
+
+def _in_one_line(about: Mapping[str, Any]) -> str:
+    value = with_error(about["log_likelihood"], about["std_error"], 2)
+    return f"test log-likelihood {value} nats on {about['data']}"
 
 
 def print_settings(config: ExperimentConfig) -> None:
     """Print every setting of an experiment with its present value."""
-    print(f"Settings of {config.name}, size {config.size}: option, value here, meaning.")
+    print(f"Settings of {config.name}, size {config.size}: option, value, meaning.")
     part = None
     for entry in settings_of(config):
         if entry.path.partition(".")[0] != part:
@@ -619,15 +631,10 @@ def _print_setting(path: str, value: str, meaning: str | None) -> None:
             print(wrapped(meaning, " " * 6))
 
 
-def _print_members(slot: Slot) -> None:
-    for name, member in slot.members.items():
-        _print_row(name, _about(member))
+_LABELS = re.compile(r" \((?:paper )?(?:section|appendix|eqs?\.)[^)]*\)")  # of the paper's LaTeX
 
 
 def _about(described: Any) -> str:
     """The first line of the docstring of an experiment or a component; None is no component."""
-    return "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
-
-
-def _print_row(name: str, text: str) -> None:
-    print(wrapped(text, f"  {name:{_INDENT - 3}} "))
+    text = "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
+    return _LABELS.sub("", text)
