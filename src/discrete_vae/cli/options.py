@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import io
 import json
-import math
 import os
 import re
 import shutil
@@ -68,48 +67,28 @@ GROUPS = {
 """The verbs by what they are for, as `dvae --help` shows them."""
 
 EXAMPLES = """
-dvae train digits --size smoke
-dvae train --data table.csv --model.likelihood gaussian --run-dir runs/mine
-dvae validate digits
-dvae validate --data table.csv --model.likelihood gaussian
-dvae refit runs/digits-smoke
-dvae refit runs/digits-smoke --num-steps 5000 --out runs/refitted
-dvae evaluate runs/digits-smoke
-dvae evaluate --pretrained digits --json --out digits.json
-dvae log-partition runs/digits-smoke
-dvae log-partition runs/digits-smoke --repeats 20 --json
-dvae report runs/digits-smoke
-dvae report --pretrained digits --out digits.html
-dvae figure
-dvae figure training-curves runs/digits-smoke
-dvae sample runs/digits-smoke
-dvae sample --pretrained mnist-static --out samples.png
-dvae generate runs/digits-smoke -n 100 --out new.npz
-dvae generate runs/digits-smoke -n 10 --label all --picture new.png
-dvae encode runs/digits-smoke --out codes.npz
-dvae encode runs/digits-smoke --data new.csv --out codes.csv
-dvae neighbors runs/digits-smoke -k 5 --out nearest.csv
-dvae neighbors runs/digits-smoke --data new.csv --among train --out nearest.csv
-dvae score runs/digits-smoke --threshold-from valid --out scores.csv
-dvae score runs/digits-smoke --data new.csv --json
-dvae predict runs/mine --out predicted.csv
-dvae predict runs/mine --data new.csv --out predicted.csv
-dvae impute runs/digits-smoke --data gaps.csv --out filled.csv
-dvae impute runs/digits-smoke --data gaps.csv --draws 5 --out filled.csv
-dvae reconstruct runs/digits-smoke --picture pairs.png
-dvae reconstruct runs/digits-smoke --data new.csv --out again.csv
-dvae denoise runs/digits-smoke --noise 0.1 --picture clean.png
-dvae denoise runs/digits-smoke --data noisy.npy --out clean.npy
-dvae interpolate runs/digits-smoke --picture paths.png
-dvae interpolate runs/digits-smoke --from 3 --to 8 --out path.csv
-dvae release runs/digits-smoke --license mit --out released
-dvae release runs/digits-smoke --license mit --precision float32 --out released
-dvae cite
-dvae cite runs/digits-smoke
-dvae list
-dvae list experiments
+dvae train digits --size smoke | dvae train --data table.csv --model.likelihood gaussian --run-dir runs/mine
+dvae validate digits | dvae validate --data table.csv --model.likelihood gaussian
+dvae refit runs/digits-smoke | dvae refit runs/digits-smoke --num-steps 5000 --out runs/refitted
+dvae evaluate runs/digits-smoke | dvae evaluate --pretrained digits --json --out digits.json
+dvae log-partition runs/digits-smoke | dvae log-partition runs/digits-smoke --repeats 20 --json
+dvae report runs/digits-smoke | dvae report --pretrained digits --out digits.html
+dvae figure | dvae figure training-curves runs/digits-smoke
+dvae sample runs/digits-smoke | dvae sample --pretrained mnist-static --out samples.png
+dvae generate runs/digits-smoke -n 100 --out new.npz | dvae generate runs/digits-smoke -n 10 --picture new.png
+dvae encode runs/digits-smoke --out codes.npz | dvae encode runs/mine --data new.csv --out codes.csv
+dvae neighbors runs/digits-smoke -k 5 --out nearest.csv | dvae neighbors runs/mine --data new.csv --out nearest.csv
+dvae score runs/digits-smoke --threshold-from valid --out scores.csv | dvae score runs/mine --data new.csv --json
+dvae predict runs/mine --out predicted.csv | dvae predict runs/mine --data new.csv --out predicted.csv
+dvae impute runs/mine --data gaps.csv --out filled.csv | dvae impute runs/mine --data gaps.csv --draws 5 --out f.csv
+dvae reconstruct runs/digits-smoke --picture pairs.png | dvae reconstruct runs/mine --data new.csv --out again.csv
+dvae denoise runs/digits-smoke --noise 0.1 --picture clean.png | dvae denoise runs/mine --data noisy.npy --out clean.npy
+dvae interpolate runs/digits-smoke --picture paths.png | dvae interpolate runs/mine --from 3 --to 8 --out path.csv
+dvae release runs/digits-smoke --license mit --out released | dvae release runs/mine --license cc-by-4.0 --out shared
+dvae cite | dvae cite runs/digits-smoke
+dvae list | dvae list experiments
 """
-"""Two command lines of each verb, for its help."""
+"""Two command lines of each verb, for its help; a line per verb."""
 
 SECTIONS = {
     "Which model": ("--pretrained", "--checkpoint", "--accept-changed-config"),
@@ -185,29 +164,20 @@ class Verb(_Command):
         with formatter.section("Examples"):
             formatter.write("".join(f"  {line}\n" for line in examples(str(self.name))))
 
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """What may follow: options, and the settings of an experiment once a word starts as one does."""
-        found = super().shell_complete(ctx, incomplete)
-        if self.takes_settings and re.match(r"--(data|model|training|evaluation)\.", incomplete):
-            from discrete_vae.config.overrides import settings, slots  # here, since it loads the configs
-
-            names = (f"--{path}" for path in (*slots(), *settings()))
-            found += [CompletionItem(name) for name in names if name.startswith(incomplete)]
-        return found
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run the verb; a result that it returns is printed if --json is given. Returns the exit status."""
         quiet, as_json = (ctx.params.pop(name, False) for name in ("quiet", "json"))
         with ExitStack() as silenced:
             if quiet:
-                silenced.enter_context(redirect_stderr(_Silence(sys.stderr)))
+                silenced.enter_context(redirect_stderr(_silence(sys.stderr)))
             if as_json:
-                silenced.enter_context(redirect_stdout(_Silence(sys.stdout)))
+                silenced.enter_context(redirect_stdout(_silence(sys.stdout)))
             found = self._invoke(ctx)
         if not isinstance(found, Mapping):
             return found
         if as_json:
-            print(json.dumps(_finite(found), indent=2))
+            known = json.loads(json.dumps(found), parse_constant=lambda _: None)  # what is NaN is not known
+            print(json.dumps(known, indent=2))
         return 0
 
     def _invoke(self, ctx: click.Context) -> Any:
@@ -274,14 +244,11 @@ class Verbs(_Command, click.Group):
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
-class _Silence(io.TextIOBase):
-    """A stream that keeps nothing; `loud` is the one that it stands for, where warnings go on."""
-
-    def __init__(self, loud: TextIO) -> None:
-        self.loud = loud
-
-    def write(self, text: str) -> int:
-        return len(text)
+def _silence(loud: TextIO) -> TextIO:
+    """A stream that is not shown; `loud` is the one that it stands for."""
+    stream = io.StringIO()
+    setattr(stream, "loud", loud)  # noqa: B010 (as the type has none)
+    return stream
 
 
 def loud_stream() -> TextIO:
@@ -289,18 +256,9 @@ def loud_stream() -> TextIO:
     return getattr(sys.stderr, "loud", sys.stderr)
 
 
-def _finite(value: Any) -> Any:
-    """A record as JSON can express it: what is not known, NaN or infinite, becomes null."""
-    if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def examples(verb: str) -> list[str]:
     """The command lines of `EXAMPLES` for a verb."""
-    return [line for line in EXAMPLES.splitlines() if line.split()[1:2] == [verb]]
+    return next([*line.split(" | ")] for line in EXAMPLES.splitlines() if line.split()[1:2] == [verb])
 
 
 def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., Outcome]], Verb]:
@@ -371,7 +329,7 @@ def _verbs_with(option: str, ctx: click.Context) -> list[str]:
     """The verbs that have an option, by its whole name."""
     if ctx.parent is None or not isinstance(group := ctx.parent.command, Verbs):
         return []
-    commands = [group.get_command(ctx.parent, name) for name in VERBS]
+    commands = filter(None, (group.get_command(ctx.parent, name) for name in VERBS))
     return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]
 
 
@@ -523,11 +481,11 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
-def print_rows(rows: Mapping[str, str], indent: int = 2) -> None:
+def print_rows(rows: Mapping[str, str]) -> None:
     """Print names with what they mean, in two columns."""
     longest = max(map(len, rows), default=0)
     for name, text in rows.items():
-        print(wrapped(text, f"{'':{indent}}{name:{longest}}  "))
+        print(wrapped(text, f"  {name:{longest}}  "))
 
 
 def note(text: str, stream: TextIO | None = None) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +34,7 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -119,11 +119,20 @@ def run_evaluate(
     finally:  # one file that cannot be written leaves the other
         if rows is not None:
             say_written(rows.write(found.result.columns()))
-    if (baseline := found.result.independent_features) is not None:
-        value, error = found.result.log_likelihood.value, found.result.gain_std_error
-        print(wrapped(worth(value, baseline.value, error, "test data")))
+    print(_worth(found.result))
     print(f"Next: dvae sample {run.words}")
     return record
+
+
+def _worth(result: Evaluation) -> str:
+    """What the model is worth; its error holds that of log Z, which shifts the log-likelihoods of all examples."""
+    ours, baseline = result.log_likelihood, result.independent_features
+    if baseline is None or baseline.examples is None or ours.examples is None:
+        return ""
+    error = math.hypot(
+        baseline.examples.std_error_of_gain(ours.examples.value), result.log_partition.std_error
+    )
+    return wrapped(worth(ours.value, baseline.value, error, "test data"))
 
 
 def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
@@ -176,14 +185,8 @@ def _row(name: str, value: float, error: float | None = None, note: str = "") ->
 _REPAIR = "Give another place: --out FILE.png."
 
 
-def _figure_names() -> Iterable[str]:
-    from discrete_vae.figures.registry import FIGURES
-
-    return FIGURES
-
-
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", _figure_names))
+@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
@@ -197,8 +200,6 @@ def run_figure(
     **named: Any,
 ) -> None:
     """Draw a figure and write its table."""
-    from discrete_vae.figures.registry import FIGURES
-
     if name is None:
         print_figures()
         return
@@ -232,8 +233,6 @@ def run_figure(
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
-    from discrete_vae.figures.registry import FIGURES
-
     print("Figures of a run: dvae figure NAME RUN")
     print_rows({name: entry.about for name, entry in FIGURES.items()})
 

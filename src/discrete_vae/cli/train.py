@@ -6,7 +6,7 @@ import re
 import shlex
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import wraps
 from itertools import groupby
@@ -50,6 +50,7 @@ from discrete_vae.config.overrides import (
     words_of,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.records import with_error
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
@@ -193,12 +194,7 @@ def run_train(
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace, TensorBoardLogger
     from discrete_vae.training.loop import run_steps
-    from discrete_vae.training.run import (
-        gain_std_error,
-        prepared_run,
-        training_threads,
-        validation_baseline,
-    )
+    from discrete_vae.training.run import prepared_run, training_threads, validation_baseline
     from discrete_vae.training.step import choose_precision
 
     where = choose_device(device)
@@ -226,14 +222,14 @@ def run_train(
             if done < num_steps:
                 before = begun.get("device", {}).get("type", where.type)
                 if before != where.type:
-                    said = f"The run began on {before} and continues on {where}: equal up to rounding, not bit for bit."
-                    note(said)
+                    note(
+                        f"The run began on {before} and continues on {where}: equal up to rounding, not bit for bit."
+                    )
                 for line in _headline(config, dataset, run, done, num_steps, where):
                     note(line)
                 if profile is not None:
                     precision = choose_precision(config, device=where, begun=begun)
-                    said = f"Matrix products of the networks in {precision.name}: {precision.reason}."
-                    note(said)
+                    note(f"Matrix products of the networks in {precision.name}: {precision.reason}.")
         try:
             result = run_steps(
                 config,
@@ -272,12 +268,10 @@ def run_train(
         )
         print(wrapped(kept))
     else:
-        found = worth(
-            result.best_elbo,
-            baseline.value,
-            gain_std_error(config, dataset, result, baseline),
-            "validation data",
-        )
+        elbos = result.best_elbos
+        assert baseline.examples is not None
+        error = baseline.examples.std_error_of_gain(None if elbos is None else elbos.value)
+        found = worth(result.best_elbo, baseline.value, error, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {shlex.quote(str(run.path))}")
@@ -509,9 +503,8 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     )
     print("The experiment can be trained; nothing was written.")
     columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
-    return {"config": config.model_dump(mode="json"), "data": about.version, "columns": columns} | asdict(
-        found
-    )
+    asked = {"config": config.model_dump(mode="json"), "data": about.version, "columns": columns}
+    return asked | asdict(found)
 
 
 def _print(name: str, text: str) -> None:
@@ -547,7 +540,7 @@ _MIN_ROOM = 50
 _LISTS = {
     "experiments": "Experiments: dvae train NAME",
     "data": "Data sets of these experiments; your own: dvae train --data FILE",
-    "components": "Components: dvae train NAME --OPTION COMPONENT; meanings: dvae list components",
+    "components": "Components: dvae train NAME --OPTION COMPONENT; see dvae list components",
     "models": "Trained models: dvae sample --pretrained NAME",
     "figures": "Figures of a run: dvae figure NAME RUN",
 }
@@ -558,8 +551,6 @@ _LISTS = {
 @json_option
 def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
-    from discrete_vae.figures.registry import FIGURES
-
     if kind is not None:
         one_of(*_LISTS)("KIND", kind)
     members = {
@@ -569,37 +560,28 @@ def run_list(kind: str | None) -> Outcome:
         "experiments": {name: experiment.about for name, experiment in EXPERIMENTS.items()},
         "data": members.pop("data"),
         "components": members,
-        "models": {name: _about_model(name) for name in pretrained_names()},
+        "models": {
+            name: read_json(shipped_folder(name) / "evaluation.json")["log_likelihood"]
+            for name in pretrained_names()
+        },
         "figures": {name: figure.about for name, figure in FIGURES.items()},
     }
-    found = {name: rows for name, rows in found.items() if kind in (None, name)}
-    for number, (name, rows) in enumerate(found.items()):
-        print("\n" * (number > 0) + _LISTS[name])
-        if name == "experiments" and kind is None:
-            rows = {each: about.partition(";")[0].rstrip(".") for each, about in rows.items()}
-        if name == "models":
-            rows = {model: _in_one_line(about) for model, about in rows.items()}
-        if name == "components" and kind is None:
-            rows = {f"--{path}": ", ".join(names) for path, names in rows.items()}
-        elif name == "components":
-            for path, names in rows.items():
-                print(f"\n  --{path}")
-                print_rows(names, 4)
-            continue
-        print_rows(rows)
-    return found
+    for name in _LISTS if kind is None else [kind]:
+        print("\n" * (kind is None and name != "experiments") + _LISTS[name])
+        for group, rows in (members if name == kind == "components" else {"": found[name]}).items():
+            if group:
+                print(f"\n--{group}")
+            print_rows({each: _in_one_line(about, short=kind is None) for each, about in rows.items()})
+    return found if kind is None else {kind: found[kind]}
 
 
-def _about_model(name: str) -> dict[str, Any]:
-    folder = shipped_folder(name)
-    found = read_json(folder / "evaluation.json")["log_likelihood"]
-    data = read_json(folder / "environment.json")["data"]["name"]
-    return {"data": data, "log_likelihood": found["value"], "std_error": found["std_error"]}
-
-
-def _in_one_line(about: Mapping[str, Any]) -> str:
-    value = with_error(about["log_likelihood"], about["std_error"], 2)
-    return f"test log-likelihood {value} nats on {about['data']}"
+def _in_one_line(about: Any, *, short: bool) -> str:
+    """What is known of an entry of a list."""
+    if isinstance(about, str):
+        return about.partition(";")[0].rstrip(".") if short else about
+    if "value" in about:
+        return f"test log-likelihood {with_error(about['value'], about['std_error'], 2)} nats"
+    return ", ".join(about)  # the members of a component
 
 
 def print_settings(config: ExperimentConfig) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -29,6 +29,7 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import check_replaces_none
 from discrete_vae.system import user_path
 
@@ -62,14 +63,10 @@ def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
     return int(word)
 
 
-def _pretrained() -> Iterable[str]:
-    from discrete_vae.runs.hub import pretrained_names
-
-    return pretrained_names()
-
-
 RUN_OPTIONS = together(
-    option("--pretrained NAME", "a model that comes with the library, instead of RUN", names=_pretrained),
+    option(
+        "--pretrained NAME", "a model that comes with the library, instead of RUN", names=pretrained_names
+    ),
     option(
         "--checkpoint best|last|STEP",
         "the checkpoint to use; default: best, by the validation bound",
@@ -362,7 +359,6 @@ def trained_run(
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
     if pretrained is not None:
-        from discrete_vae.runs.hub import shipped_folder
         from discrete_vae.runs.run_directory import RunDirectory
 
         folder = RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))
@@ -377,8 +373,6 @@ def open_run(word: str) -> RunDirectory:
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
-    from discrete_vae.runs.hub import pretrained_names
-
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name

@@ -35,7 +35,6 @@ from discrete_vae.evaluation.evaluate import (
     independent_features,
     join_log_likelihoods,
     positive_weights,
-    standard_error,
 )
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import (
@@ -104,18 +103,6 @@ class Evaluation(ShowsTable):
                 part.pop("effective_examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
         return values
-
-    @property
-    def gain_std_error(self) -> float:
-        """Standard error of what log_likelihood is above independent_features, nats; NaN where it is not known.
-
-        It is that of the mean difference over the same examples, with the error of log Z, which shifts them all.
-        """
-        ours, baseline = self.log_likelihood.examples, self.independent_features
-        if ours is None or baseline is None or baseline.examples is None:
-            return math.nan
-        error = standard_error(ours.value.cpu() - baseline.examples, ours.weight)
-        return math.hypot(float(error), self.log_partition.std_error)
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per example: index, log_likelihood, std_error, ess; those of the limit with limit_ before them.

@@ -23,6 +23,7 @@ from discrete_vae.data.splits import DataSplits, effective_number, training_subs
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import (
+    ExampleValues,
     MeanElbo,
     elbo_parts,
     evaluate_log_likelihood,
@@ -73,8 +74,7 @@ class TrainingResult(ShowsTable):
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
-        best_elbos: The ELBO of each validation example at that step, (example,), nats; None if this process did not
-            validate then.
+        best_elbos: The ELBO of each validation example at that step; None if this process did not validate then.
         seconds: Time this process trained.
     """
 
@@ -83,7 +83,7 @@ class TrainingResult(ShowsTable):
     best_step: int | None
     best_elbo: float | None
     seconds: float
-    best_elbos: Tensor | None = field(default=None, repr=False, compare=False)
+    best_elbos: ExampleValues | None = field(default=None, repr=False, compare=False)
 
 
 def run_steps(
@@ -136,7 +136,7 @@ def run_steps(
     clock = Clock(metrics.read())
     state.times.restart()
     times: dict[str, float] = {}
-    best_elbos: Tensor | None = None
+    best_elbos: ExampleValues | None = None
     slower = schedules.first_importance_step(settings, num_steps)
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
@@ -195,7 +195,7 @@ def run_steps(
                 found = _line_of_validation(elbo, score)
                 append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
                 if checkpoints.save(elbo, bound, score):
-                    best_elbos, also = elbos, f"{also} (best so far)"
+                    best_elbos, also = ExampleValues(elbos), f"{also} (best so far)"
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} ± {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's

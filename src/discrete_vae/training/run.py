@@ -35,12 +35,7 @@ from discrete_vae.data.splits import (
 )
 from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import (
-    IndependentFeatures,
-    independent_features,
-    positive_weights,
-    standard_error,
-)
+from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.nets.mlp import MLP, ConcatLinear
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.progress import TrainingProgress
@@ -188,23 +183,6 @@ def validation_baseline(config: ExperimentConfig, dataset: DataSplits) -> Indepe
         chosen.valid,
         train_weights=chosen.weights.get("train"),
         weights=chosen.weights.get("valid"),
-    )
-
-
-def gain_std_error(
-    config: ExperimentConfig, dataset: DataSplits, result: TrainingResult, baseline: IndependentFeatures
-) -> float:
-    """Standard error of best_elbo less that of `validation_baseline`, by their differences on the same examples.
-
-    NaN where the process did not validate at the best step. The error of log Z is left out.
-    """
-    if result.best_elbos is None or baseline.examples is None:
-        return math.nan
-    weights = training_subset(dataset, config.training).weights.get("valid")
-    return float(
-        standard_error(
-            result.best_elbos.cpu() - baseline.examples, positive_weights(weights, len(baseline.examples))
-        )
     )
 
 
