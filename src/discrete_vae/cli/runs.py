@@ -110,7 +110,7 @@ def run_evaluate(
         found = evaluate_run(run.loaded, dataset, config, indices, parts_folder=parts_folder, report=report)
     if not run.is_first_process:
         return None
-    print(wrapped(f"{run.title}, {dataset.name}: {len(indices)} test examples"))
+    print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
     print(_evaluation_table(found.result, run.loaded.model.hierarchy.num_layers > 0), flush=True)
     try:
         record = run.keep(results, found.fields)

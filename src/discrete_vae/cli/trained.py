@@ -205,7 +205,8 @@ class TrainedRun:
 
     def headline(self, rows: Rows) -> str:
         """The run, its checkpoint and the examples, for the first line that a verb prints."""
-        what = wrapped(f"{self.title}; {rows.name.rstrip(',')}: {len(rows)} examples")
+        examples = f"{rows.name.rstrip(',')}: {len(rows)} examples"
+        what = f"{self.title}\n{wrapped(examples)}"
         if rows.binarized:
             said = "Values between 0 and 1 are read as probabilities: bits were drawn with them, once."
             what += f"\n{wrapped(said)}"
