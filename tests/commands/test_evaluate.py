@@ -1,8 +1,10 @@
 """dvae evaluate end to end: what it prints, what it writes, and that the numbers cohere."""
 
+import io
 import json
 import math
 import re
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 
 import numpy as np
@@ -48,7 +50,10 @@ def smoke(tmp_path_factory):
     from discrete_vae.cli import main
 
     run = tmp_path_factory.mktemp("digits") / "run"
-    assert main(["train", "digits", "--size", "smoke", "--run-dir", str(run)]) == 0
+    with redirect_stdout(io.StringIO()) as out, redirect_stderr(io.StringIO()) as err:
+        assert main(["train", "digits", "--size", "smoke", "--run-dir", str(run)]) == 0
+    assert "nats per example better than independent columns" in " ".join(out.getvalue().split())
+    assert "warning" not in (out.getvalue() + err.getvalue()).lower()
     return run
 
 

@@ -49,6 +49,19 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, da
     assert all(line == line.rstrip() and "\x1b" not in line for line in err.splitlines())
 
 
+def test_quiet_leaves_results_and_warnings(cli, tmp_path, data_file):
+    words = ("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--quiet")
+    status, out, err = cli(*words)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
+    status, _, err = cli(*words)
+    assert status == 2
+    assert err.startswith("error: --run-dir ")
+    status, _, err = cli("evaluate", tmp_path / "run", "-q", "--num-samples", "2")
+    assert status == 0
+    assert all(line.startswith("warning: ") for line in err.splitlines())
+
+
 def test_the_default_folder_is_named_after_the_file_or_the_experiment(cli, tmp_path, data_file, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = ("--data", data_file, "--size", "smoke", "--training.num-epochs", "2", "--seed", "3")

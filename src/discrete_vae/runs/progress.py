@@ -133,12 +133,15 @@ class TrainingProgress:
         self.note(f"step {step}/{self._num_steps}  {passed}{text}{left and '  '}{left}")
 
     def _move(self, step: int) -> None:
-        """Move the bar; what does not fit the width are the last words, never the total."""
+        """Move the bar; of the words those at the end give way where there is no room, and never the total."""
         assert self._bar is not None
-        words = "  ".join(filter(None, (f"{step}/{self._num_steps}", self._left(step), self._status)))
         room = self._console.width - len(self._what) - 2
-        self._cells.bar_width = max(_NARROWEST_BAR, min(_WIDEST_BAR, room - len(words)))
-        self._bar.update(self._task, completed=step, words=words[: max(0, room - self._cells.bar_width)])
+        words = list(filter(None, (f"{step}/{self._num_steps}", self._left(step), *self._status.split("  "))))
+        while len(words) > 1 and len("  ".join(words)) > room - _NARROWEST_BAR:
+            words.pop()
+        text = "  ".join(words)
+        self._cells.bar_width = max(_NARROWEST_BAR, min(_WIDEST_BAR, room - len(text)))
+        self._bar.update(self._task, completed=step, words=text)
 
     def _left(self, step: int) -> str:
         """The time that is left, in words; empty where it is not known yet, or short."""
