@@ -284,7 +284,7 @@ class Sweep:
         loaded, config = load_run(folder, device=device), planned.config.evaluation
         warn_of_other_data(folder, dataset)
         indices = subset_indices(len(dataset.test), config.num_examples)
-        with TrainingProgress(0, len(indices), what="evaluating", unit="examples", transient=True) as shown:
+        with TrainingProgress(0, len(indices), what="evaluating", transient=True) as shown:
 
             def report(done: int, mean: float) -> None:
                 self.check()

@@ -13,6 +13,8 @@ import pytest
 from rich.console import Console
 
 from discrete_vae import cli
+from discrete_vae.cli.options import GROUPS
+from discrete_vae.cli.options import VERBS as ALL_VERBS
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 
 VERBS = ("list", "validate", "train", "evaluate")
@@ -30,19 +32,54 @@ def installed(*words, **keywords):
 
 
 def test_help_exits_0_and_names_every_verb_and_status(capsys):
-    for words in (["--help"], ["--version"], *([verb, "--help"] for verb in VERBS)):
+    helps = [[], ["-h"], ["help"], ["--help"]]
+    for words in (*helps, ["--version"], ["-V"], ["help", "list"], *([verb, "--help"] for verb in VERBS)):
         assert cli.main(words) == 0
         out = capsys.readouterr().out
         assert out.startswith(("Usage: dvae", "dvae "))
-        if words == ["--help"]:
+        if words in helps:
             assert all(f"\n  {verb} " in out for verb in VERBS)
             statuses = " ".join(out.split()).partition("Exit status:")[2]
-            assert all(f"{status} " in statuses for status in ("0;", "1", "2", "70", "130", "143"))
+            assert all(f" {status} " in statuses for status in ("0", "1", "2", "70", "130", "143"))
+        assert ("Usage: dvae list" in out) == (words in (["help", "list"], ["list", "--help"]))
 
 
-def test_no_words_show_the_help_and_exit_2(capsys):
-    assert cli.main([]) == 2
-    assert "Verbs:" in capsys.readouterr().err
+def test_every_verb_is_in_one_group_of_the_help():
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(ALL_VERBS)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_gets_its_script_of_completion(shell, monkeypatch, capsys):
+    monkeypatch.setenv("_DVAE_COMPLETE", f"{shell}_source")
+    assert cli.main([]) == 0
+    assert f"_DVAE_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("dvae ", set(ALL_VERBS)),
+        ("dvae tr", {"train"}),
+        ("dvae frobnicate ", set()),  # is no error
+        ("dvae train --si", {"--size"}),
+        ("dvae train --size ", {"smoke", "short", "cpu", "paper"}),
+        ("dvae train --data x.npy --model.likelihood gaussian --ru", {"--run-dir"}),
+        ("dvae train dig", {"digits"}),
+        ("dvae list m", {"models"}),
+        ("dvae evaluate --pretrained dig", {"digits"}),
+        ("dvae figure evo", {"evolution"}),
+        ("dvae evaluate ru", {"ru"}),  # with its kind, a folder
+        ("dvae score runs/a --out ", {""}),
+    ],
+)
+def test_a_shell_is_told_what_may_follow(words, found, monkeypatch, capsys):
+    monkeypatch.setenv("_DVAE_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split(" ")) - 1))
+    assert cli.main([]) == 0
+    told = {line.partition(",")[2] for line in capsys.readouterr().out.splitlines()}
+    assert found <= told
+    assert len(found) == len(told) or not found
 
 
 UNNEEDED = """
@@ -133,7 +170,7 @@ def listing_does(monkeypatch):
 
 
 def fail(error):
-    def action():
+    def action(**_):
         raise error
 
     return action
@@ -171,7 +208,7 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_to_report(
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 @pytest.mark.filterwarnings("always")
 def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, stream):
-    def say():
+    def say(**_):
         print("a\x1b[2J\x9b1m\u202e\rb\tζ", file=getattr(sys, stream))
         warnings.warn("c\x07", stacklevel=1)
         Console(file=sys.stderr, force_terminal=True, color_system="standard").print("[red]bar", end="")
@@ -202,7 +239,7 @@ def test_every_error_is_one_line_without_control_characters(listing_does, capsys
 def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", output)
-    listing_does(lambda: print("\N{GREEK SMALL LETTER ZETA}, runs/\udcff") or 0)
+    listing_does(lambda **_: print("\N{GREEK SMALL LETTER ZETA}, runs/\udcff") or 0)
     assert cli.main(["list"]) == 0
     assert output.buffer.getvalue() == b"\\u03b6, runs/\\udcff\n"
     assert output.errors == "strict"
@@ -232,7 +269,7 @@ def test_closed_streams_are_no_error(monkeypatch):
 
 
 def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):
-    def warn():
+    def warn(**_):
         with warnings.catch_warnings():
             warnings.simplefilter("always")
             warnings.warn("the chains may not know all modes.", UserWarning, stacklevel=1)

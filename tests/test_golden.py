@@ -26,6 +26,7 @@ from torch import Tensor
 import discrete_vae
 from discrete_vae import load_pretrained, load_run, pretrained_names, train
 from discrete_vae.cli import main
+from discrete_vae.cli.options import VERBS
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.runs.run_directory import describe_environment
 
@@ -248,8 +249,7 @@ def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
         say: The command's standard output for these words.
     """
     options = re.compile(r"^  (-{1,2}[a-z][a-z-]*)", re.MULTILINE)  # more spaces are a help's further lines
-    names = re.findall(r"^  ([a-z-]+)  ", say(["--help"]).partition("Verbs")[2], re.MULTILINE)
-    found = {name: options.findall(say([name, "--help"])) for name in names}
+    found = {name: options.findall(say([name, "--help"])) for name in VERBS}
     settings = say(["train", "digits", "--settings"])
     return found | {"settings": re.findall(r"--[a-z][a-z.-]*", settings)}
 

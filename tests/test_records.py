@@ -131,13 +131,13 @@ def test_a_notebook_shows_values_with_their_errors():
     found = Outer(-90.1234, 0.7, Inner(2.5, 0.0), None, torch.zeros(3, 2), "<b>")
     rows = re.findall(r"<tr><th[^>]*>(.*?)</th><td[^>]*>(.*?)</td></tr>", found._repr_html_())
     assert rows == [
-        ("elbo", "-90.12 +- 0.70"),
+        ("elbo", "-90.12 ± 0.70"),
         ("exact.value", "2.5 (exact)"),
         ("draws", "&lt;float32 (3, 2)&gt;"),
         ("name", "&#x27;&lt;b&gt;&#x27;"),
     ]
 
-    assert "+-" not in Inner(1.0, float("nan"))._repr_html_()
+    assert "±" not in Inner(1.0, float("nan"))._repr_html_()
     exact = exact_log_partition(RBM(2, 2))
     assert f"{exact.value:.6g} (exact)" in exact._repr_html_()
     result = TrainingResult(num_steps=10, step=10, best_step=None, best_elbo=None, seconds=1.5)

@@ -37,7 +37,7 @@ class ShowsShapes:
 
 def with_error(value: float, std_error: float, digits: int, unit: str = "") -> str:
     """A value for a line of output with its standard error; without one where it is not known, as of one example."""
-    error = "" if math.isnan(std_error) else f" +- {std_error:.{digits}f}{unit}"
+    error = "" if math.isnan(std_error) else f" ± {std_error:.{digits}f}{unit}"
     return f"{value:.{digits}f}{unit}{error}"
 
 
@@ -62,7 +62,7 @@ def _rounded(value: float, std_error: object) -> str:
     if not isinstance(std_error, float) or not 0 < std_error < math.inf:
         return f"{value:.6g}" + (" (exact)" if std_error == 0 else "")
     digits = min(6, max(0, 1 - math.floor(math.log10(std_error))))
-    return f"{value:.{digits}f} +- {std_error:.{digits}f}"
+    return f"{value:.{digits}f} ± {std_error:.{digits}f}"
 
 
 def _shown(value: object) -> str:

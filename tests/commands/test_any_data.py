@@ -51,13 +51,13 @@ def test_every_verb(cli, done, tmp_path, file, kind, gaps, shape):
     run = tmp_path / "run"
     words = ("--data", file(kind, gaps=gaps, shape=shape), "--model.likelihood", kind, *TINY)
     out, err = done("train", *words, "--run-dir", run)
-    assert "Independent features: " in out
+    assert "Independent columns: " in out
     assert (" are missing: " in err) == gaps
     config = json.loads((run / "config.json").read_text())["model"]
     assert config["missing"] == gaps
     assert config["likelihood"].get("num_categories", 4) == 4
     out, _ = done("evaluate", run)
-    assert "independent features" in out
+    assert "independent columns" in out
     assert np.isfinite(json.loads((run / "evaluation.json").read_text())["log_likelihood"]["value"])
     done("sample", run, "--num-rows", "2", "--burn-in", "2", "--num-sweeps", "1")
     names = {path.name for path in (run / "figures").iterdir()}

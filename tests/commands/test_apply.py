@@ -89,7 +89,7 @@ def test_p_values_come_from_the_reference(done, trained, data_file, tmp_path):
     np.save(strange, np.random.default_rng(1).integers(0, 2, (40, 12)))
     words = ["--data", strange, "--elbo", "--num-samples", "20", "--picture", tmp_path / "scores.png"]
     out, _ = done("score", trained, *words, "--threshold-from", data_file, "--out", tmp_path / "p.npz")
-    assert "area under the ROC curve" in out
+    assert "Area under the ROC curve" in out
     found = np.load(tmp_path / "p.npz")
     assert set(found) == {"index", "elbo", "std_error", "p_value"}
     reference = ["--data", data_file, "--elbo", "--num-samples", "20", "--out", tmp_path / "r.npz"]

@@ -87,7 +87,7 @@ def test_a_run_that_goes_on_elsewhere_says_so(done, trained):
     file.write_text(json.dumps(environment | {"device": {"type": "cuda", "name": "X"}}))
     forget_after(trained, 4)
     _, err = done("train", "--resume", "--run-dir", trained)
-    assert "The run began on cuda and goes on on cpu: the same up to rounding, not bit for bit." in err
+    assert "The run began on cuda and continues on cpu: equal up to rounding, not bit for bit." in err
 
 
 @pytest.mark.filterwarnings("always:the run began with")

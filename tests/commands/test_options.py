@@ -1,12 +1,13 @@
 """Verbs and their options: how they are declared, what is refused, and what a mistyped word may have meant."""
 
+import shlex
 import sys
 
 import click
 import pytest
 
 from discrete_vae.cli import dvae
-from discrete_vae.cli.options import VERBS
+from discrete_vae.cli.options import SECTIONS, VERBS, examples
 from discrete_vae.config.overrides import suggest_setting
 from discrete_vae.data import files
 from tests.commands.conftest import TINY
@@ -22,6 +23,22 @@ def test_every_verb_that_computes_takes_a_device(verb):
     assert ("--device" in options) == (verb not in ("list", "cite"))
     if "--device" in options:
         assert options["--device"].default == "auto"
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_the_examples_of_every_verb_can_be_typed(verb):
+    lines = examples(verb)
+    assert len(lines) == 2
+    for program, name, *words in map(shlex.split, lines):
+        assert (program, name) == ("dvae", verb)
+        command(verb).make_context(verb, words)
+
+
+def test_a_verbs_own_options_come_before_those_that_verbs_share(done):
+    out, _ = done("score", "--help")
+    places = [out.index(f"\n{title}:\n") for title in ("Options", *SECTIONS, "Examples")]
+    assert places == sorted(places)
+    assert places[0] < out.index("  --elbo") < places[1] < out.index("  --checkpoint") < places[2]
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -121,7 +138,7 @@ def test_the_likeliest_setting_is_named(word, settings):
         ("train --resume", "--run-dir DIR"),
         ("train --resume --run-dir .", "config.json"),
         ("evaluate --run-dir runs/digits-smoke", "Name the run without an option: dvae evaluate RUN."),
-        ("evaluate runs/digits-smoke --data x.npy", "It is one of dvae validate, train, encode, score,"),
+        ("evaluate runs/digits-smoke --data x.npy", "It is one of dvae train, validate, generate, encode,"),
         ("train digits --model.smoothing spikeslab", "Did you mean spike-slab?"),
         ("train digits --size smoke --resume --run-dir digits", "Did you mean runs/digits-smoke?"),
     ],

@@ -40,7 +40,7 @@ def read(path):
 
 def accuracy(out):
     """Share and number of examples of what dvae predict prints."""
-    share, count = re.search(r"^right: ([\d.]+) % \+- .* of (\d+) examples", out, re.MULTILINE).groups()
+    share, count = re.search(r"^right: ([\d.]+) % ± .* of (\d+) examples", out, re.MULTILINE).groups()
     return float(share), int(count)
 
 

@@ -31,7 +31,7 @@ dvae sample: sample RUN RUN2 RUN3
 --num-examples: evaluate RUN --num-examples 1e3
 --model.smoothing: evaluate RUN --model.smoothing ramps
 --seed: list --seed 3
-dvae list: list digits
+KIND: list digits
 dvae train: train digits omniglot
 --size: train digits --size huge
 --resume: train digits --resume=yes

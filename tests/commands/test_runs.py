@@ -273,7 +273,7 @@ def evaluated(done, trained):
 def test_the_released_run_is_evaluated_and_sampled(cli, done, evaluated, tmp_path):
     new = tmp_path / "released" / "mine"
     out, err = done("release", evaluated, "--out", new, *RELEASE)
-    assert "a difference of +0.0000 +- 0.0000" in out
+    assert "a difference of +0.0000 ± 0.0000" in out
     total = sum(path.stat().st_size for path in new.rglob("*") if path.is_file())
     (state,) = new.rglob("*.safetensors")
     assert f"Written to {new}: {total:,} bytes, {state.stat().st_size:,} of them weights and chains" in out

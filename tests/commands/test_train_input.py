@@ -98,7 +98,7 @@ def test_ten_examples_are_trained_and_evaluated_to_the_end(done, tmp_path):
     """One example each for validation and test, whose standard errors are unknown."""
     np.save(tmp_path / "ten.npy", FEW)
     _, err = done("train", "--data", tmp_path / "ten.npy", "--run-dir", tmp_path / "run", *TINY)
-    assert " +- unknown nats" in err
+    assert " ± unknown nats" in err
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     validations = [line for line in lines if "validation_elbo" in line]
     assert len(validations) == 3

@@ -107,7 +107,7 @@ def test_the_list_says_how_good_they_are(cli):
     out = " ".join(cli("list")[1].split())
     for name in pretrained_names():
         found = read_json(RunDirectory.open(shipped_folder(name)).evaluation_path)["log_likelihood"]
-        assert f"test log-likelihood {found['value']:.2f} +- {found['std_error']:.2f} nats." in out
+        assert f"test log-likelihood {found['value']:.2f} ± {found['std_error']:.2f} nats" in out
 
 
 # A config.json that is not the one that the run was trained with.

@@ -93,7 +93,7 @@ def test_the_card_has_the_figure_its_error_and_what_rounding_did(released):
     evaluation = json.loads(run.evaluation_path.read_text())["log_likelihood"]
     card = (run.path / "README.md").read_text()
     assert f"| test log-likelihood | {evaluation['value']:.3f} | {evaluation['std_error']:.3f} |" in card
-    assert f"by {found.difference:+.4f} +- {found.difference_std_error:.4f} nats" in card
+    assert f"by {found.difference:+.4f} ± {found.difference_std_error:.4f} nats" in card
     assert 'load_run("tiny")' in card
     assert "from_pretrained" not in card
 

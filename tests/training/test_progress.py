@@ -2,10 +2,12 @@
 
 import builtins
 import io
+import re
 import sys
 import types
 from unittest.mock import MagicMock
 
+import numpy as np
 import pytest
 from rich.console import Console
 
@@ -33,20 +35,67 @@ def log_of(monkeypatch):
     return run
 
 
-def test_a_log_says_once_how_long_it_takes_without_the_first_step(log_of):
-    assert log_of(8001, 0.09) == "about 11 min 58 s for the 7,977 steps to come\n"
-    assert log_of(801, 1.0, first_step=700) == "about 1 min 37 s for the 97 steps to come\n"
+def seconds_of(words):
+    """The time that `in_words` wrote."""
+    sizes = {"s": 1, "min": 60, "h": 3600}
+    return sum(float(number) * sizes[unit] for number, unit in re.findall(r"([\d.]+) (s|min|h)\b", words))
+
+
+def test_a_log_without_other_lines_says_once_how_long_it_takes(log_of):
+    (said,) = log_of(8001, 0.09).splitlines()
+    assert seconds_of(said) == pytest.approx(8001 * 0.09, rel=0.02)
+    (said,) = log_of(801, 1.0, first_step=700).splitlines()
+    assert seconds_of(said) == pytest.approx(100, rel=0.1)
+
+
+@pytest.mark.parametrize(("num_steps", "slow"), [(120, 3), (400, 5), (3000, 20)])
+def test_the_time_left_is_right_from_a_tenth_on_though_the_first_steps_compile(monkeypatch, num_steps, slow):
+    """The first steps take 100 times as long, the others between half and one and a half of their mean."""
+    random, now = np.random.default_rng(0), [0.0]
+    seconds = 2.0 * (random.random(num_steps) + 0.5) * np.where(np.arange(num_steps) < slow, 100, 1)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    text = io.StringIO()
+    shown = progress.TrainingProgress(0, num_steps, Console(file=text, soft_wrap=True))
+    for step in range(1, num_steps + 1):
+        now[0] += seconds[step - 1]
+        shown.advance(step)
+        shown.show(step, None, {})
+        left = seconds[step:].sum()
+        if step >= num_steps / 10 and left > 10:
+            said = text.getvalue().splitlines()[-1]
+            assert left * 2 / 3 <= seconds_of(said) <= left * 4 / 3, (said, left)
+
+
+@pytest.mark.parametrize("num_steps", [2400, 12_345_678])
+def test_a_bar_fits_80_columns_with_its_total(monkeypatch, num_steps):
+    now = [0.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    text = io.StringIO()
+    console = Console(file=text, width=80, force_terminal=True, color_system=None)
+    values = {"elbo": -12345.67, "kl_discrete": 123.45, "examples_per_second": 1234567.0}
+    stage = num_steps - 1, "importance samples"
+    with progress.TrainingProgress(0, num_steps, console, stage=stage) as shown:
+        for step in (1, 2, 1000, num_steps - 2):
+            now[0] += 4000.0
+            shown.show(step, None, values)
+            console.print("")
+    lines = [
+        line for line in re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue()) if "training" in line
+    ]
+    assert lines
+    assert max(map(len, lines)) <= 80
+    assert all(re.search(rf" \d+/{num_steps}\b", line) for line in lines)
 
 
 def test_a_log_does_not_count_slower_steps_as_if_they_were_the_others(log_of):
     stage = 600, "importance samples"
-    assert log_of(801, 1.0, stage=stage, shows=(301, 600, 700)).splitlines() == [
-        "about 9 min 56 s for the 596 steps until importance samples, with which they take longer",
-        "step 301/801    5 min 8 s until importance samples",
-        "step 600/801  ",
-        "step 700/801    6 min 44 s left",
-    ]
-    assert log_of(801, 1.0, first_step=600, stage=stage) == "about 13 min 8 s for the 197 steps to come\n"
+    lines = log_of(801, 1.0, stage=stage, shows=(301, 600, 700)).splitlines()
+    assert lines[-3].startswith("step 301/801  ")
+    assert lines[-3].endswith(" until importance samples")
+    assert seconds_of(lines[-3].partition("  ")[2]) == pytest.approx(299, abs=1)
+    assert lines[-2].strip() == "step 600/801"
+    assert lines[-1].endswith(" left")
+    assert seconds_of(lines[-1].partition("  ")[2]) == pytest.approx(404, abs=1)
 
 
 class ZMQInteractiveShell:

@@ -284,7 +284,7 @@ class LogPartition(ShowsTable):
         return self.value
 
     def __str__(self) -> str:
-        error = "exact" if self.method == "enumeration" else f"+- {self.std_error:.4f}"
+        error = "exact" if self.method == "enumeration" else f"± {self.std_error:.4f}"
         return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
 
 

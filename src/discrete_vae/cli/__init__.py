@@ -18,9 +18,10 @@ from types import FrameType
 from typing import Any, TextIO
 
 import click
+from click.shell_completion import shell_complete
 
 from discrete_vae import __version__
-from discrete_vae.cli.options import Verbs
+from discrete_vae.cli.options import Verbs, loud_stream, note
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
 from discrete_vae.system import is_allocation_failure, out_of_memory, torch_is_loading, yielding_threads
 
@@ -55,10 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             _discard_output()
             return _fail(f"{place} must be usable; received {error.strerror or error}. {repair}", 2)
         except Terminated:
-            _say("Ended by SIGTERM.")
+            note("Ended by SIGTERM.")
             return 143
         except KeyboardInterrupt:
-            _say("Interrupted.")
+            note("Interrupted.")
             return 130
         except Exception as error:
             if is_allocation_failure(error):
@@ -66,34 +67,48 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _fail(_report_fault(words, error), 70)
 
 
-@click.version_option(__version__, message="dvae %(version)s")
+@click.version_option(__version__, "-V", "--version", message="dvae %(version)s")
 @click.group(
     "dvae",
     cls=Verbs,
     no_args_is_help=False,
     subcommand_metavar="VERB ...",
     context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="To start: dvae train digits --size smoke (under a minute), then what its last line says. "
-    "dvae VERB --help explains a verb. Exit status: 0; 1 if a loss is not finite; 2 for wrong input, a damaged "
-    "file, a full disk or too little memory; 70 for a fault of dvae itself; 130 after an interrupt (Ctrl-C); 143 "
-    "after a request to end (SIGTERM).",
+    epilog="""\b
+To start (under a minute), and for your own table:
+  dvae train digits --size smoke
+  dvae train --data table.csv --model.likelihood gaussian
+
+\b
+Help on a verb: dvae VERB --help
+Completion by the Tab key, in bash (zsh: zsh_source):
+  eval "$(_DVAE_COMPLETE=bash_source dvae)"
+and in fish:
+  _DVAE_COMPLETE=fish_source dvae | source
+
+Exit status: 0 success; 1 a loss is not finite; 2 wrong input, a damaged file, a full disk or too little memory;
+70 a fault of dvae itself; 130 interrupted (Ctrl-C); 143 ended by SIGTERM.""",
 )
 def dvae() -> None:
-    """Variational autoencoders with a Boltzmann-machine prior.
+    """Discrete variational autoencoders with a Boltzmann machine as prior.
 
-    From data to a trained model, its log-likelihood and its samples.
+    Train a model on images or a table; then get binary codes, log-likelihoods, missing values and new examples.
     """
 
 
 def _run(words: list[str]) -> int:
-    if not words:
-        _say(dvae.get_help(click.Context(dvae, info_name="dvae")))
-        return 2
+    if instruction := os.environ.get(_COMPLETE):
+        return shell_complete(dvae, {}, "dvae", _COMPLETE, instruction)
+    if not words or words[0] == "help":  # dvae help VERB is dvae VERB --help
+        words = [*words[1:], "--help"]
     try:
         with dvae.make_context("dvae", list(words)) as context:
             return dvae.invoke(context) or 0
     except click.exceptions.Exit as stop:  # click has printed help or the version
         return stop.exit_code
+
+
+_COMPLETE = "_DVAE_COMPLETE"  # the variable by which a shell asks for completions
 
 
 # What is printed besides the results: errors, warnings, faults of dvae itself.
@@ -105,19 +120,15 @@ _LONGEST = 300  # characters of an unexpected error
 
 def _fail(message: str, status: int) -> int:
     """Print an error as one line, whatever a file's name or a library's message holds."""
-    _say(f"error: {printable(message)}")
+    note(f"error: {printable(message)}")
     return status
-
-
-def _say(text: str) -> None:
-    with suppress(OSError):  # there may be no place left to say it
-        print(text, file=sys.stderr)
 
 
 def _show_warning(message: Warning | str, *_: object, **__: object) -> None:
     # the processes of torchrun all do the same; the first one speaks for them
     if os.environ.get("WORLD_SIZE", "1") == "1" or os.environ.get("RANK", "0") == "0":
-        _say(f"warning: {printable(str(message), keep=_KEPT)}")  # a bar of rich may stand before the stream
+        text = f"warning: {printable(str(message), keep=_KEPT)}"
+        note(text, loud_stream())  # a bar of rich may stand before the stream
 
 
 def _report_fault(words: Sequence[str], error: Exception) -> str:
@@ -177,7 +188,7 @@ class _SaysOnce(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if not self.is_said:
             self.is_said = True
-            _say("Compiling for this machine; later commands find it done.")
+            note("Compiling for this machine; later commands find it done.")
 
 
 class _Printable:

@@ -7,13 +7,14 @@ and writes files. What cannot be written is refused before the work.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, option, verb, whole_number
+from discrete_vae.cli.options import Outcome, json_option, number, option, verb, whole_number, wrapped
 from discrete_vae.cli.trained import (
     ANNOTATED,
     EXPLAINED,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
     from discrete_vae.data.schema import TableSchema
     from discrete_vae.inference.generate import LatentPath, PathKind
-    from discrete_vae.inference.score import Scores
+    from discrete_vae.inference.score import RocArea, Scores
 
 
 _COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # named after one of an array
@@ -45,12 +46,12 @@ _COLUMNS = {"bits": "bit", "probabilities": "probability", "packed": "byte"}  # 
 @takes_rows
 @option(
     "--out FILE",
-    "the codes: all of them in .npz, one in .npy, .csv, .parquet, or obsm of .h5ad",
+    "where the codes go: .npz holds all kinds; .npy, .csv, .parquet and obsm of .h5ad one kind",
     required=True,
 )
-@option("--what bits|probabilities|zeta|packed|continuous", "which one, but for .npz", default="bits")
-@option("--draw", "draw codes from the posterior; without it the most probable one, group after group")
-@option("--picture FILE", "what the units say of each label or example: .png, .pdf or .svg")
+@option("--what bits|probabilities|zeta|packed|continuous", "which kind, except for .npz", default="bits")
+@option("--draw", "draw codes from the posterior; without it, the most probable code, group by group")
+@option("--picture FILE", "how often each unit is on, by label or example: .png, .pdf or .svg")
 def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     """Write the codes of examples."""
     from discrete_vae.figures.results import draw_codes
@@ -84,16 +85,20 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 @verb("score", EXPLAINED, divides=True)
 @takes_rows
 @option("--out FILE", "a row per example: index, score, std_error, p_value; .csv, .npz, ...")
-@option("--num-samples K", f"per example; default: {_SAMPLES}, {_ELBO_DRAWS} of the ELBO", whole_number())
-@option("--elbo", "the ELBO in place of the log-likelihood: lower, and many times cheaper")
 @option(
-    "--features", "log p(value | the other values) of each feature too, in columns called given_others_NAME"
+    "--num-samples K", f"samples per example; default: {_SAMPLES}, with --elbo {_ELBO_DRAWS}", whole_number()
 )
-@option("--threshold-from valid|test|train|FILE", "familiar examples, for p-values; best none trained on")
+@option("--elbo", "use the ELBO: a lower bound of the log-likelihood, many times faster")
+@option("--features", "also log p(value | the other values) of each feature, in columns given_others_NAME")
+@option(
+    "--threshold-from valid|test|train|FILE",
+    "normal examples to compare with, for p-values; not those trained on",
+)
 @option("--picture FILE", "histograms of the scores: .png, .pdf or .svg")
+@json_option
 def run_score(
     run: TrainedRun, num_samples: int | None, elbo: bool, features: bool, threshold_from: str | None
-) -> None:
+) -> Outcome:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference.evaluate_run import log_partition_of_run
@@ -101,6 +106,7 @@ def run_score(
         elbo_rows,
         p_values,
         reference_numbers,
+        roc_area,
         score_features,
         score_rows,
     )
@@ -124,17 +130,26 @@ def run_score(
         own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
         of_features = run.compute(score_features, examples, "scores of features", **own)
     if not run.is_first_process:
-        return
+        return None
     columns = {scores.name: scores.value, "std_error": scores.std_error}
     if scores.ess is not None:
         columns["ess"] = scores.ess
-    error = "exact" if log_z.std_error == 0 else f"+- {log_z.std_error:.4f}"
     print(run.headline(examples))
-    print(f"log Z: {log_z.value:.4f} ({error}; {log_z.method})")
+    error = "(exact)" if log_z.std_error == 0 else f"± {log_z.std_error:.4f}"
+    print(f"log Z: {log_z.value:.4f} {error}, {log_z.method}")
     print(_summary(scores))
+    record = run.loaded.named | {
+        "data": examples.name.rstrip(","),
+        "log_partition": {"value": log_z.value, "std_error": log_z.std_error, "method": log_z.method},
+        scores.name: _mean(scores),
+    }
     if reference is not None and familiar is not None:
         columns["p_value"] = p_values(scores.value, reference.value)
-        print(_comparison(columns["p_value"], scores, reference, familiar))
+        area = roc_area(reference.value, scores.value)
+        lowest = {str(level): float(np.mean(columns["p_value"] <= level)) for level in _LEVELS}
+        record["reference"] = {"data": familiar.name.rstrip(","), **_mean(reference)}
+        record |= {"share_in_lowest": lowest, "roc_area": asdict(area)}
+        print(_comparison(lowest, area, reference, familiar))
     if of_features is not None:
         named = feature_columns(of_features, examples.columns)
         columns |= {f"given_others_{name}": each for name, each in named.items()}
@@ -147,6 +162,20 @@ def run_score(
             _called(word) for word in (run.row_options["data"] or run.row_options["part"], threshold_from)
         ]
         run.save_picture(draw_scores(scores, reference, names=(names[0], names[1])), drawing)
+    return record
+
+
+_LEVELS = (0.01, 0.05)
+
+
+def _mean(scores: Scores) -> dict[str, Any]:
+    """What --json prints of scores; those of single examples are in the file of --out."""
+    return {
+        "value": scores.mean,
+        "std_error": scores.mean_std_error,
+        "num_examples": len(scores.value),
+        "num_samples": scores.num_samples,
+    }
 
 
 def _source(word: str) -> dict[str, Any]:
@@ -166,27 +195,36 @@ def _summary(scores: Scores) -> str:
     name = "ELBO" if scores.is_bound else "log-likelihood"
     low, middle, high = np.quantile(scores.value, [0.01, 0.5, 0.99])
     own = np.median(scores.std_error)
-    error = f"  an example's own error is {own:.2f} nats (median), of {scores.num_samples} draws"
+    error = f"The error of a single score is {own:.2f} nats (median), with {scores.num_samples} samples per example"
     if scores.num_samples == 1:
-        error = "  an example's own error is not known of one draw"
+        error = "The error of a single score is not known from one sample per example"
     if scores.ess is not None:
-        error += f"; effective number {np.median(scores.ess):.1f}"
-    return (
-        f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example\n"
-        f"  1 %, 50 %, 99 % of the examples are below {low:.1f}, {middle:.1f}, {high:.1f} nats\n{error}"
+        error += f", whose effective number is {np.median(scores.ess):.1f} (median)"
+    return "\n".join(
+        (
+            f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example",
+            wrapped(
+                f"1 %, 50 %, 99 % of the scores are below {low:.1f}, {middle:.1f}, {high:.1f} nats.", "  "
+            ),
+            wrapped(f"{error}.", "  "),
+        )
     )
 
 
-def _comparison(p_value: np.ndarray, scores: Scores, reference: Scores, familiar: Rows) -> str:
-    from discrete_vae.inference.score import roc_area
-
-    area = roc_area(reference.value, scores.value)
-    shares = ", ".join(f"{100 * np.mean(p_value <= level):.1f} % at most {level}" for level in (0.01, 0.05))
-    return (
-        f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean "
-        f"{with_error(reference.mean, reference.mean_std_error, 3)} nats\n"
-        f"  p-values: {shares}, of examples like the reference as many per cent\n"
-        f"  area under the ROC curve: {with_error(area.value, area.std_error, 4)} (1 tells all apart, 0.5 none)"
+def _comparison(lowest: Mapping[str, float], area: RocArea, reference: Scores, familiar: Rows) -> str:
+    mean = with_error(reference.mean, reference.mean_std_error, 3)
+    found = ", ".join(
+        f"{100 * share:.1f} % in its lowest {100 * float(level):g} %" for level, share in lowest.items()
+    )
+    apart = with_error(area.value, area.std_error, 4)
+    return "\n".join(
+        (
+            wrapped(f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean {mean} nats"),
+            wrapped(
+                f"Of your examples, {found}. Examples like the reference would give about 1 % and 5 %.", "  "
+            ),
+            wrapped(f"Area under the ROC curve: {apart} (1: all are told apart; 0.5: none).", "  "),
+        )
     )
 
 

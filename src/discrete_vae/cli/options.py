@@ -1,56 +1,101 @@
-"""The table of verbs, how a verb and its options are declared, and what mistakes in the command line say."""
+"""The table of verbs, how a verb and its options are declared, and the errors for a mistyped command line."""
 
 from __future__ import annotations
 
 import importlib
+import io
+import json
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import reduce
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
+from click.shell_completion import CompletionItem
 
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import with_error
 from discrete_vae.system import check_device, computing_on, user_path
 
 if TYPE_CHECKING:
     import torch
 
-    from discrete_vae.evaluation.evaluate import IndependentFeatures
 
+Outcome: TypeAlias = int | Mapping[str, Any] | None  # of a verb: an exit status, or its result
 
 VERBS = {
-    "list": ("train:run_list", "experiments, data sets, components, trained models and figures"),
-    "validate": ("train:run_validate", "everything but training: shapes, parameter counts, memory"),
-    "train": ("train:run_train", "train an experiment, or a model of your own data"),
-    "refit": ("runs:run_refit", "fit the posterior of a trained model anew, as a run of its own"),
-    "release": ("runs:run_release", "a trained run made small enough to pass on, in half the bytes"),
-    "evaluate": ("runs:run_evaluate", "log-likelihood, ELBO and log Z on test data, with standard errors"),
-    "log-partition": (
-        "runs:run_log_partition",
-        "log Z of a trained prior by bridge sampling, repeated, with the health of the chains",
-    ),
-    "sample": ("runs:run_sample", "pictures: samples along the chains, reconstructions, course of training"),
-    "encode": ("apply:run_encode", "codes of examples: bits, probabilities, continuous layers"),
-    "score": ("apply:run_score", "log-likelihood or ELBO of each example, and p-values: an anomaly score"),
-    "predict": ("apply:run_predict", "class of each example, p(class | example), by a model with classes"),
-    "reconstruct": ("apply:run_reconstruct", "examples as the model gives them back"),
-    "denoise": ("apply:run_denoise", "examples freed of noise"),
-    "interpolate": ("apply:run_interpolate", "a path of codes between examples, a bit at a time"),
-    "impute": ("apply:run_impute", "gaps in examples filled by what the model makes of the rest"),
-    "generate": ("apply:run_generate", "new examples: of the prior, with units or fields set, or of classes"),
-    "neighbors": ("apply:run_neighbors", "examples whose codes are nearest, by Hamming distance"),
-    "figure": ("runs:run_figure", "one figure by name, with a table of its numbers"),
-    "cite": ("runs:run_cite", "BibTeX of the papers behind a run or an experiment"),
-    "report": ("runs:run_report", "one page about a run, in a file of its own that any browser opens"),
+    "train": ("train:run_train", "train a model on your own data, or a built-in experiment"),
+    "validate": ("train:run_validate", "check an experiment without training it: shapes, memory, time"),
+    "refit": ("runs:run_refit", "fit the encoder of a trained model again, as a new run"),
+    "evaluate": ("runs:run_evaluate", "log-likelihood of the test data, against independent columns"),
+    "log-partition": ("runs:run_log_partition", "estimate log Z of the prior, and check its Markov chains"),
+    "report": ("runs:run_report", "write one HTML page about a run"),
+    "figure": ("runs:run_figure", "draw one figure of a run, with a table of its numbers"),
+    "sample": ("runs:run_sample", "draw pictures: samples, reconstructions, course of training"),
+    "generate": ("apply:run_generate", "write new examples, also of a class or with some units fixed"),
+    "encode": ("apply:run_encode", "write the binary codes of examples"),
+    "neighbors": ("apply:run_neighbors", "find the examples with the most similar codes"),
+    "score": ("apply:run_score", "score each example by its log-likelihood, to find anomalies"),
+    "predict": ("apply:run_predict", "predict the class of each example"),
+    "impute": ("apply:run_impute", "fill in missing values"),
+    "reconstruct": ("apply:run_reconstruct", "encode and decode examples"),
+    "denoise": ("apply:run_denoise", "remove noise from binary examples"),
+    "interpolate": ("apply:run_interpolate", "walk from the code of one example to that of another"),
+    "release": ("runs:run_release", "copy a trained run without what only training needs"),
+    "cite": ("runs:run_cite", "print BibTeX of the library and of the papers behind a run"),
+    "list": ("train:run_list", "experiments, data sets, components, trained models, figures"),
 }
 """For each verb the place of its function, and a line of help."""
+
+GROUPS = {
+    "Train": ("train", "validate", "refit"),
+    "Judge": ("evaluate", "log-partition", "report", "figure"),
+    "Use": (
+        *("sample", "generate", "encode", "neighbors", "score", "predict"),
+        *("impute", "reconstruct", "denoise", "interpolate"),
+    ),
+    "Share": ("release", "cite"),
+    "List": ("list",),
+}
+"""The verbs by what they are for, as `dvae --help` shows them."""
+
+EXAMPLES = """
+dvae train digits --size smoke | dvae train --data table.csv --model.likelihood gaussian --run-dir runs/mine
+dvae validate digits | dvae validate --data table.csv --model.likelihood gaussian
+dvae refit runs/digits-smoke | dvae refit runs/digits-smoke --num-steps 5000 --out runs/refitted
+dvae evaluate runs/digits-smoke | dvae evaluate --pretrained digits --json --out digits.json
+dvae log-partition runs/digits-smoke | dvae log-partition runs/digits-smoke --repeats 20 --json
+dvae report runs/digits-smoke | dvae report --pretrained digits --out digits.html
+dvae figure | dvae figure training-curves runs/digits-smoke
+dvae sample runs/digits-smoke | dvae sample --pretrained mnist-static --out samples.png
+dvae generate runs/digits-smoke -n 100 --out new.npz | dvae generate runs/digits-smoke -n 10 --picture new.png
+dvae encode runs/digits-smoke --out codes.npz | dvae encode runs/mine --data new.csv --out codes.csv
+dvae neighbors runs/digits-smoke -k 5 --out nearest.csv | dvae neighbors runs/mine --data new.csv --out nearest.csv
+dvae score runs/digits-smoke --threshold-from valid --out scores.csv | dvae score runs/mine --data new.csv --json
+dvae predict runs/mine --out predicted.csv | dvae predict runs/mine --data new.csv --out predicted.csv
+dvae impute runs/mine --data gaps.csv --out filled.csv | dvae impute runs/mine --data gaps.csv --draws 5 --out f.csv
+dvae reconstruct runs/digits-smoke --picture pairs.png | dvae reconstruct runs/mine --data new.csv --out again.csv
+dvae denoise runs/digits-smoke --noise 0.1 --picture clean.png | dvae denoise runs/mine --data noisy.npy --out clean.npy
+dvae interpolate runs/digits-smoke --picture paths.png | dvae interpolate runs/mine --from 3 --to 8 --out path.csv
+dvae release runs/digits-smoke --license mit --out released | dvae release runs/mine --license cc-by-4.0 --out shared
+dvae cite | dvae cite runs/digits-smoke
+dvae list | dvae list experiments
+"""
+"""Two command lines of each verb, for its help; a line per verb."""
+
+SECTIONS = {
+    "Which model": ("--pretrained", "--checkpoint", "--accept-changed-config"),
+    "Which data": ("--data", "--part", "--label-column", "--num-examples", "--data-dir"),
+    "Other": ("--seed", "--device", "--json", "--quiet", "--help"),
+}
+"""Options that verbs share, by the section of a verb's help; a verb's own options come before, under Options."""
 
 
 class _Command(click.Command):
@@ -76,12 +121,16 @@ class Verb(_Command):
         **attributes: Any,
     ) -> None:
         super().__init__(*args, **attributes)
+        if any(each.name == "device" for each in self.params):  # it computes, so it prints notes
+            self.params += [click.Option(["-q", "--quiet"], is_flag=True, help=_QUIET)]
         self.takes_settings = takes_settings
         self.divides = divides
         self.typed = {"run_dir": "RUN"} | dict(typed or {})
         self.allow_extra_args = True  # refused below, with the word
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing:  # for completion: anything may be missing yet
+            return super().parse_args(ctx, args)
         overrides: list[tuple[str, list[str]]] = []
         if self.takes_settings and any("." in word.partition("=")[0] for word in args if word[:2] == "--"):
             from discrete_vae.config.overrides import split_overrides  # here, since it loads the configs
@@ -100,7 +149,38 @@ class Verb(_Command):
             ctx.params["overrides"] = overrides
         return ctx.args
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the verb's own options, then those of `SECTIONS`, then the examples."""
+        written: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
+        for parameter in self.get_params(ctx):
+            title = next((each for each, names in SECTIONS.items() if parameter.opts[-1] in names), "Options")
+            record = parameter.get_help_record(ctx)
+            if isinstance(parameter, click.Option) and record is not None:
+                written[title].append(record)
+        for title, records in written.items():
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+        with formatter.section("Examples"):
+            formatter.write("".join(f"  {line}\n" for line in examples(str(self.name))))
+
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the verb; a result that it returns is printed if --json is given. Returns the exit status."""
+        quiet, as_json = (ctx.params.pop(name, False) for name in ("quiet", "json"))
+        with ExitStack() as silenced:
+            if quiet:
+                silenced.enter_context(redirect_stderr(_silence(sys.stderr)))
+            if as_json:
+                silenced.enter_context(redirect_stdout(_silence(sys.stdout)))
+            found = self._invoke(ctx)
+        if not isinstance(found, Mapping):
+            return found
+        if as_json:
+            known = json.loads(json.dumps(found), parse_constant=lambda _: None)  # what is NaN is not known
+            print(json.dumps(known, indent=2))
+        return 0
+
+    def _invoke(self, ctx: click.Context) -> Any:
         """Run the verb; among the processes of torchrun with the others, or in the first one alone."""
         try:
             if os.environ.get("WORLD_SIZE", "1") == "1":
@@ -143,19 +223,49 @@ class Verbs(_Command, click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in VERBS:
+            if ctx.resilient_parsing:
+                return None
             raise not_one_of("VERB", list(VERBS), cmd_name)
         module, _, function = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Verbs"):
-            formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
+        longest = max(map(len, VERBS))
+        for title, names in GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl([(f"{name:{longest}}", VERBS[name][1]) for name in names])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The verbs that may be meant, or options; no verb's file is loaded."""
+        found = [CompletionItem(name, help=text) for name, (_, text) in VERBS.items()]
+        found = [each for each in found if each.value.startswith(incomplete)]
+        return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
-def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., int | None]], Verb]:
-    """Make a function a verb, whose help is its line in `VERBS` and more; it returns the exit status, None for 0."""
+def _silence(loud: TextIO) -> TextIO:
+    """A stream that is not shown; `loud` is the one that it stands for."""
+    stream = io.StringIO()
+    setattr(stream, "loud", loud)  # noqa: B010 (as the type has none)
+    return stream
+
+
+def loud_stream() -> TextIO:
+    """Standard error as it is without --quiet, for what must be read."""
+    return getattr(sys.stderr, "loud", sys.stderr)
+
+
+def examples(verb: str) -> list[str]:
+    """The command lines of `EXAMPLES` for a verb."""
+    return next([*line.split(" | ")] for line in EXAMPLES.splitlines() if line.split()[1:2] == [verb])
+
+
+def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[..., Outcome]], Verb]:
+    """Make a function a verb, whose help is its line in `VERBS` and more.
+
+    It returns the exit status, None for 0, or what `json_option` prints.
+    """
     text = VERBS[name][1]
     return click.command(name, cls=Verb, help=f"{text[:1].upper()}{text[1:]}. {more}", **attributes)
 
@@ -219,7 +329,7 @@ def _verbs_with(option: str, ctx: click.Context) -> list[str]:
     """The verbs that have an option, by its whole name."""
     if ctx.parent is None or not isinstance(group := ctx.parent.command, Verbs):
         return []
-    commands = [group.get_command(ctx.parent, name) for name in VERBS]
+    commands = filter(None, (group.get_command(ctx.parent, name) for name in VERBS))
     return [str(each.name) for each in commands if any(option in one.opts for one in each.params)]
 
 
@@ -229,11 +339,18 @@ def _verbs_with(option: str, ctx: click.Context) -> list[str]:
 Reader = Callable[[str, str], Any]  # reads a word, given the option's name, and refuses what is wrong
 
 
-def option(declared: str, meaning: str, read: Reader | None = None, **attributes: Any) -> Any:
+def option(
+    declared: str,
+    meaning: str,
+    read: Reader | None = None,
+    names: Callable[[], Iterable[str]] = tuple,
+    **attributes: Any,
+) -> Any:
     """An option of a verb, with further keywords of `click.option`.
 
     It is declared by its name and what its value is called, "--repeats R"; without the latter it is a flag. A value
-    called "mean|mode" is one of these words. A default that the meaning does not name is added to the help.
+    called "mean|mode" is one of these words; `names` gives words for the shell's completion. A default that the meaning
+    does not name is added to the help.
     """
     name, _, value = declared.partition(" ")
     kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}
@@ -241,9 +358,22 @@ def option(declared: str, meaning: str, read: Reader | None = None, **attributes
         read = one_of(*value.split("|"))
     if read is not None:
         kind["callback"] = lambda _, parameter, word: None if word is None else read(parameter.opts[0], word)
+    kind["shell_complete"] = completion(value, names)
     if attributes.get("default") and "default" not in meaning:
         meaning += f"; default: {attributes['default']}"
     return click.option(name, help=meaning, **kind, **attributes)
+
+
+def completion(value: str, names: Callable[[], Iterable[str]] = tuple) -> Callable[..., list[CompletionItem]]:
+    """Completion of a value that help calls "mean|mode" or FILE or DIR; `names` gives further words."""
+
+    def complete(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        words = [word for word in value.split("|") if re.fullmatch(r"[a-z0-9-]+", word)]
+        found = [CompletionItem(each) for each in (*words, *names()) if each.startswith(incomplete)]
+        kinds = [kind for kind in ("file", "dir") if kind.upper() in value]
+        return found + [CompletionItem(incomplete, type=kind) for kind in kinds]
+
+    return complete
 
 
 def together(*decorators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -293,15 +423,19 @@ def _path(name: str, word: str) -> str:
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N",
-    "where to compute; default: auto, CUDA where there is some",
+    "where to compute; default: auto, a GPU if there is one",
     default="auto",
 )
 data_dir_option = option(
-    "--data-dir DIR", "folder of the data sets; default: DISCRETE_VAE_DATA, else the user's cache", _path
+    "--data-dir DIR",
+    "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else your cache folder",
+    _path,
 )
 accept_changed_config_option = option(
-    "--accept-changed-config", "use the run's config.json though it has changed since training"
+    "--accept-changed-config", "use the run although its config.json was changed after training"
 )
+json_option = option("--json", "print one JSON object instead of text")
+_QUIET = "print results, warnings and errors only"
 
 
 def choose_device(text: str) -> torch.device:
@@ -347,26 +481,44 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
+def print_rows(rows: Mapping[str, str]) -> None:
+    """Print names with what they mean, in two columns."""
+    longest = max(map(len, rows), default=0)
+    for name, text in rows.items():
+        print(wrapped(text, f"  {name:{longest}}  "))
+
+
+def note(text: str, stream: TextIO | None = None) -> None:
+    """Print on standard error: lines that fit a terminal, elsewhere one line."""
+    stream = stream or sys.stderr
+    with suppress(OSError):  # there may be no place left for it
+        print(wrapped(text) if stream is not None and stream.isatty() else text, file=stream)
+
+
 def say_device(device: torch.device) -> None:
-    """Say on standard error where the first process computes."""
+    """Print on standard error where the first process computes."""
     from discrete_vae.distributed import rank
 
     if rank() == 0:
-        print(computing_on(device), file=sys.stderr)
+        note(computing_on(device))
 
 
 def say_while_torch_loads(text: str) -> None:
     """Say on standard error what a command is about to do, in the first process, unless it can begin at once."""
     if "torch" not in sys.modules and os.environ.get("RANK", "0") == "0":
-        print(text, file=sys.stderr, flush=True)
+        note(text)
 
 
-def below_baseline(name: str, value: float, baseline: IndependentFeatures) -> str:
-    """A warning about a model that explains less than independent features; empty for a better one."""
-    if value >= baseline.value:
-        return ""
-    return (
-        f"Warning: the {name} is {baseline.value - value:.2f} nats below that of independent features: by this measure "
-        "the model has learned less than each feature tells on its own. Train longer (--training.num-epochs), or try a "
-        "smaller model or another step size (--training.optimizer.learning-rate)."
-    )
+def worth(value: float, baseline: float, std_error: float, data: str) -> str:
+    """A sentence about what a model is worth: how many nats per example it is above independent columns."""
+    gain = value - baseline
+    than = f"{'better' if gain >= 0 else 'worse'} than independent columns"
+    said = f"On {data} the model is {with_error(abs(gain), std_error, 2)} nats per example {than}."
+    if abs(gain) <= 2 * std_error:
+        said += " So small a difference may be chance."
+    if gain < 0:
+        said += (
+            " Train longer (--training.num-epochs), or try a smaller model or another step size "
+            "(--training.optimizer.learning-rate)."
+        )
+    return said

@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discrete_vae.cli.options import (
-    below_baseline,
+    Outcome,
+    completion,
     data_dir_option,
+    json_option,
     not_one_of,
     number,
     option,
+    print_rows,
     verb,
     whole_number,
+    worth,
     wrapped,
 )
 from discrete_vae.cli.trained import (
@@ -30,6 +34,7 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -43,10 +48,10 @@ if TYPE_CHECKING:
 
 @verb(
     "cite",
-    "NAME is an experiment or the folder of a run; without it the paper of the model is named.",
+    "NAME is an experiment or the folder of a run; without it, the paper of the model is cited.",
     typed={"run_dir": "NAME"},
 )
-@click.argument("name", required=False)
+@click.argument("name", required=False, shell_complete=completion("DIR"))
 def run_cite(name: str | None) -> None:
     """Print BibTeX of the library and of the papers whose parts are in use."""
     from discrete_vae.presets import cite, experiment_names, load_experiment
@@ -68,12 +73,13 @@ def run_cite(name: str | None) -> None:
     "--num-examples N", "a fixed random choice of N test examples; default: the experiment's", whole_number()
 )
 @option("--precision auto|float32|bfloat16", "of the networks' matrix products; default: the experiment's")
-@option("--out FILE.json", "write the result there, and leave the run as it is; default: RUN/evaluations")
-@option("--per-example FILE", "write the log-likelihood of each example to this .csv or .npz")
+@option("--out FILE.json", "write the result there and leave the run as it is; default: RUN/evaluations")
+@option("--per-example FILE", "write the log-likelihood of each example to this .csv or .npz file")
 @data_dir_option
+@json_option
 def run_evaluate(
     run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
-) -> None:
+) -> Outcome:
     """Evaluate a run on its test data."""
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
@@ -92,30 +98,44 @@ def run_evaluate(
     indices = subset_indices(len(dataset.test), config.num_examples, argument="--num-examples")
     parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
     run.say_device()
-    with run.progress(len(indices), "log-likelihood") as progress:
-        found = evaluate_run(
-            run.loaded,
-            dataset,
-            config,
-            indices,
-            parts_folder=parts_folder,
-            report=lambda done, mean: progress(done, f"{mean:.2f} nats"),
-        )
+    passes = 1 if run.loaded.model.smoothing.sharp_limit() is None else 2  # each counts the examples from 0
+    before = [0, 0]  # examples of the passes that are over, and of the last report
+
+    with run.progress(passes * len(indices), "log-likelihood") as progress:
+
+        def report(done: int, mean: float) -> None:
+            before[:] = before[0] + (len(indices) if done < before[1] else 0), done
+            progress(before[0] + done, f"{mean:.2f} nats")
+
+        found = evaluate_run(run.loaded, dataset, config, indices, parts_folder=parts_folder, report=report)
     if not run.is_first_process:
-        return
+        return None
     print(f"{run.title}, {dataset.name}: {len(indices)} test examples")
-    print(_evaluation_table(found.result), flush=True)
+    print(_evaluation_table(found.result, run.loaded.model.hierarchy.num_layers > 0), flush=True)
     try:
-        run.keep(results, found.fields)
+        record = run.keep(results, found.fields)
         if found.parts is not None:
             found.parts.discard()
     finally:  # one file that cannot be written leaves the other
         if rows is not None:
             say_written(rows.write(found.result.columns()))
+    print(_worth(found.result))
     print(f"Next: dvae sample {run.words}")
+    return record
 
 
-def _evaluation_table(result: Evaluation) -> str:
+def _worth(result: Evaluation) -> str:
+    """What the model is worth; its error holds that of log Z, which shifts the log-likelihoods of all examples."""
+    ours, baseline = result.log_likelihood, result.independent_features
+    if baseline is None or baseline.examples is None or ours.examples is None:
+        return ""
+    error = math.hypot(
+        baseline.examples.std_error_of_gain(ours.examples.value), result.log_partition.std_error
+    )
+    return wrapped(worth(ours.value, baseline.value, error, "test data"))
+
+
+def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     """One quantity per line, in nats per example, and below them what the numbers mean."""
     likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
     limit, baseline = result.log_likelihood_limit, result.independent_features
@@ -124,52 +144,51 @@ def _evaluation_table(result: Evaluation) -> str:
         _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
     ]
     if limit is not None:
-        lines.append(_row("  sharp limit", limit.value, limit.std_error, "the limit zeta = z"))
+        lines.append(
+            _row("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta")
+        )
     lines += [
-        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"{elbo.num_samples} draws per example"),
+        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
         _row("  reconstruction", elbo.reconstruction),
         _row("  KL discrete", elbo.kl_discrete),
-        _row("  KL continuous", elbo.kl_continuous),
     ]
+    if has_layers:
+        lines.append(_row("  KL continuous", elbo.kl_continuous))
     if baseline is not None:
-        words = "each feature on its own"
-        lines.append(_row("independent features", baseline.value, baseline.std_error, words))
+        words = "without any dependence"
+        lines.append(_row("independent columns", baseline.value, baseline.std_error, words))
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
         if found is not None:
             lines.append(_row(name, found.value, found.std_error, found.method))
+    exact = prior.best.std_error == 0
     notes = (
-        f"The log-likelihood averages {likelihood.num_samples} importance samples per example: their own error is "
-        f"{_error(likelihood.monte_carlo_std_error)}, the median effective number {likelihood.median_ess:.1f}, and "
-        f"the last doubling brought {likelihood.doubling_gain:.2f} nats. Errors are over examples"
-        + ("." if prior.best.std_error == 0 else "; that of log Z comes on top and shifts both bounds alike.")
+        f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
+        f"{likelihood.num_samples} importance samples per example estimate the log-likelihood from below; the last "
+        f"doubling of their number raised it by {likelihood.doubling_gain:.2f} nats. Half of the examples have an "
+        f"effective number of samples above {likelihood.median_ess:.1f}."
     )
     if likelihood.effective_examples is not None:
         count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
         notes += f" Means are weighted: {count}."
     lines += ["", wrapped(notes, "  ")]
-    if baseline is not None and (warning := below_baseline("log-likelihood", likelihood.value, baseline)):
-        lines += ["", wrapped(warning, "  ")]
     return "\n".join(lines)
 
 
 def _row(name: str, value: float, error: float | None = None, note: str = "") -> str:
-    row = f"  {name:20} {value:11.3f}"
-    return row if error is None else f"{row} +- {_error(error):9}  {note}".rstrip()
-
-
-def _error(error: float) -> str:
-    if math.isnan(error):
-        return "unknown"
-    return "0 (exact)" if error == 0 else f"{error:.3f}"
+    row = f"  {name:20} {value:9.3f}"
+    if error is None:
+        return row
+    shown = "(exact)" if error == 0 else "± unknown" if math.isnan(error) else f"± {error:.3f}"
+    return f"{row} {shown:9}  {note}".rstrip()
 
 
 _REPAIR = "Give another place: --out FILE.png."
 
 
-@verb("figure", "NAME is one of those that it lists without one; RUN is the folder of a run.")
-@click.argument("name", required=False)
-@click.argument("run", required=False)
-@option("--out FILE", "the picture, .png, .pdf or .svg, its table beside it; default: RUN/figures/NAME.png")
+@verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
+@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
+@click.argument("run", required=False, shell_complete=completion("DIR"))
+@option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
@@ -181,8 +200,6 @@ def run_figure(
     **named: Any,
 ) -> None:
     """Draw a figure and write its table."""
-    from discrete_vae.figures.registry import FIGURES
-
     if name is None:
         print_figures()
         return
@@ -216,22 +233,20 @@ def run_figure(
 
 def print_figures() -> None:
     """Print every figure with what it shows."""
-    from discrete_vae.figures.registry import FIGURES
-
     print("Figures of a run: dvae figure NAME RUN")
-    for name, entry in FIGURES.items():
-        print(wrapped(entry.about, f"  {name:25} "))
+    print_rows({name: entry.about for name, entry in FIGURES.items()})
 
 
 @verb("log-partition", EXPLAINED)
 @takes_run
-@option("--repeats R", "independent estimates", whole_number(), default="1")
-@option("--std-error S", "standard error to go for, nats; default: the run's config", number)
-@option("--health-sweeps N", "sweeps of the training chains to see", whole_number(20), default="500")
-@option("--out FILE", "the picture, or with .json the results in its place; default: in RUN/figures")
+@option("--repeats R", "number of independent estimates", whole_number(), default="1")
+@option("--std-error S", "standard error to reach, in nats; default: the run's config", number)
+@option("--health-sweeps N", "sweeps of the training chains to look at", whole_number(20), default="500")
+@option("--out FILE", "the picture, or a .json file for the results instead; default: in RUN/figures")
+@json_option
 def run_log_partition(
     run: TrainedRun, repeats: int, std_error: float | None, health_sweeps: int, out: str | None
-) -> None:
+) -> Outcome:
     """Estimate log Z by bridge sampling as often as asked for."""
     from discrete_vae.checks import check_number
     from discrete_vae.evaluation.diagnostics import evaluate_prior
@@ -278,11 +293,12 @@ def run_log_partition(
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
-        run.keep(results, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
+        record = run.keep(results, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
             table = histogram_of_result(found.to_json())
             run.save_picture(draw_log_partition_histogram(table, name=run.loaded.config.name), picture)
+    return record
 
 
 _LINES = 10

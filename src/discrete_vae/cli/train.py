@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import shlex
-import sys
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import wraps
 from itertools import groupby
 from pathlib import Path
@@ -16,14 +16,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from discrete_vae.cli.options import (
+    Outcome,
     accept_changed_config_option,
-    below_baseline,
     choose_device,
+    completion,
     computing_on,
     data_dir_option,
     device_option,
+    json_option,
+    loud_stream,
+    note,
     one_of,
     option,
+    print_rows,
     say_device,
     say_while_torch_loads,
     seed,
@@ -31,6 +36,7 @@ from discrete_vae.cli.options import (
     verb,
     whole_number,
     width,
+    worth,
     wrapped,
 )
 from discrete_vae.config import ExperimentConfig, FileDataConfig
@@ -44,7 +50,9 @@ from discrete_vae.config.overrides import (
     words_of,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
+from discrete_vae.records import with_error
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
 from discrete_vae.system import in_words
@@ -56,17 +64,16 @@ if TYPE_CHECKING:
     from discrete_vae.data.splits import DataSplits
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.run import ParameterRow
-    from discrete_vae.training.step import Precision
 
 
 # The experiment of dvae train and dvae validate.
 
 
-EXPLAINED = "EXPERIMENT is a name that dvae list shows."
+EXPLAINED = "EXPERIMENT is one of the names that dvae list experiments prints."
 EPILOG = (
-    "Settings: every value of the experiment has an option with its dotted name. --training.num-epochs 50 sets "
-    "a value, --model.smoothing spike-slab swaps a component and leaves the rest as it is, "
-    "--model.posterior.hidden 200 200 gives a list. --settings shows them all."
+    "Settings: every value of the experiment has an option, its dotted name. --training.num-epochs 50 sets a value; "
+    "--model.smoothing spike-slab exchanges a component and keeps the rest; --model.posterior.hidden 200 200 gives a "
+    "list. --settings prints all of them."
 )
 TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
 
@@ -110,26 +117,31 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
 
 
 _OPTIONS = together(
-    click.argument("experiment", required=False, metavar="EXPERIMENT | --data FILE"),
+    click.argument(
+        "experiment",
+        required=False,
+        metavar="EXPERIMENT | --data FILE",
+        shell_complete=completion("", lambda: EXPERIMENTS),
+    ),
     option(
         "--data FILE",
         "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)",
     ),
     option(
         "--size smoke|short|cpu|paper",
-        "a minute; minutes to an hour on two cores (default); an hour or two; as published",
+        "how long: a minute; minutes to an hour on two cores (default); an hour or two; as published",
     ),
-    option("--seed S", "seed of the initial weights and of all noise; default: 0", seed),
-    option("--settings", "show every setting with its value and its meaning, and exit"),
+    option("--seed S", "seed of the initial weights and of all random numbers; default: 0", seed),
+    option("--settings", "print every setting with its value and its meaning, and exit"),
     data_dir_option,
 )
 
 
-def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
+def takes_experiment(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Give a verb the options that name an experiment, as its first argument; --settings is done here."""
 
     @wraps(function)
-    def run(settings: bool, **given: Any) -> int:
+    def run(settings: bool, **given: Any) -> Outcome:
         names = ExperimentArguments.__dataclass_fields__
         arguments = ExperimentArguments(**{name: given.pop(name) for name in names})
         if settings:
@@ -142,14 +154,14 @@ def takes_experiment(function: Callable[..., int]) -> Callable[..., int]:
 
 @verb("train", EXPLAINED, takes_settings=True, divides=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
-@option("--run-dir DIR", "new folder for the results; default: runs/EXPERIMENT-SIZE-SETTINGS")
-@option("--resume", "go on from the last checkpoint of the run in --run-dir")
+@option("--run-dir DIR", "new folder for the results; default: runs/NAME-SIZE-SETTINGS")
+@option("--resume", "continue the run in --run-dir from its last checkpoint")
 @option(
     "--profile N",
-    "record every operation of N steps in profile.json, for ui.perfetto.dev",
+    "record every operation of N steps in profile.json, for ui.perfetto.dev, and print where the time goes",
     whole_number(at_most=1000),
 )
-@option("--logger tensorboard", "write the metrics as TensorBoard events too", one_of("tensorboard"))
+@option("--logger tensorboard", "also write the metrics for TensorBoard", one_of("tensorboard"))
 @device_option
 @accept_changed_config_option
 def run_train(
@@ -167,7 +179,7 @@ def run_train(
     asked = None
     if resume:
         folder = _run_dir(arguments, resume) if run_dir is None else run_dir
-        say_while_torch_loads(f"Going on with the run {folder}")
+        say_while_torch_loads(f"Continuing the run {folder}")
     elif accept_changed_config:
         repair = "Leave it out: a new run writes its own config.json."
         raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
@@ -206,14 +218,18 @@ def run_train(
         done = max(run.checkpoints().steps(), default=0)
         if rank() == 0:
             if resume and done == 0:
-                print("No checkpoint was saved yet: the run goes on from the start.", file=sys.stderr)
+                note("No checkpoint was saved yet: the run starts from the beginning.")
             if done < num_steps:
                 before = begun.get("device", {}).get("type", where.type)
                 if before != where.type:
-                    said = f"The run began on {before} and goes on on {where}"
-                    print(f"{said}: the same up to rounding, not bit for bit.", file=sys.stderr)
-                precision = choose_precision(config, device=where, begun=begun)
-                print(_headline(config, dataset, run, done, num_steps, where, precision), file=sys.stderr)
+                    note(
+                        f"The run began on {before} and continues on {where}: equal up to rounding, not bit for bit."
+                    )
+                for line in _headline(config, dataset, run, done, num_steps, where):
+                    note(line)
+                if profile is not None:
+                    precision = choose_precision(config, device=where, begun=begun)
+                    note(f"Matrix products of the networks in {precision.name}: {precision.reason}.")
         try:
             result = run_steps(
                 config,
@@ -235,23 +251,30 @@ def run_train(
         print(f"{run.path} has finished its {done} steps; nothing is left to do.")
     else:
         most = (
-            f", of at most {num_steps}: the validation bound rose no more" if result.step < num_steps else ""
+            f", of at most {num_steps}: the validation bound stopped rising"
+            if result.step < num_steps
+            else ""
         )
         print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{most}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     baseline = validation_baseline(config, dataset)
-    print(f"Independent features: {baseline.value:.2f} nats (validation).")
+    print(f"Independent columns: {baseline.value:.2f} nats (validation).")
     if result.best_step == 0:
         kept = (
-            "No checkpoint is clearly better than independent features, so the best one is theirs: its codes say "
-            "nothing of a row. The columns may tell nothing of each other, or the rows be too few to show it."
+            "No checkpoint is clearly better than independent columns, so the model of independent columns is kept as "
+            "the best one. Its codes carry no information about a row. Either the columns are independent, or there "
+            "are too few rows to show that they are not."
         )
         print(wrapped(kept))
-    elif warning := below_baseline("validation ELBO", result.best_elbo, baseline):
-        print(wrapped(f"{warning} The ELBO is a lower bound; dvae evaluate gives the log-likelihood."))
+    else:
+        elbos = result.best_elbos
+        assert baseline.examples is not None
+        error = baseline.examples.std_error_of_gain(None if elbos is None else elbos.value)
+        found = worth(result.best_elbo, baseline.value, error, "validation data")
+        print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
-    print(f"Next: dvae evaluate {run.path}")
+    print(f"Next: dvae evaluate {shlex.quote(str(run.path))}")
     return 0
 
 
@@ -262,8 +285,7 @@ def _headline(
     done: int,
     num_steps: int,
     device: torch.device,
-    precision: Precision,
-) -> str:
+) -> list[str]:
     """Lines about data, steps, folder, how values are read, and where it computes."""
     from discrete_vae.data.splits import effective_number, training_subset
     from discrete_vae.sparse import SparseRows  # needs torch
@@ -315,9 +337,7 @@ def _headline(
         )
     if config.model.likelihood.kind == "gaussian":
         lines += _unusual_features(dataset, config)
-    lines.append(computing_on(device))
-    lines.append(f"Products of the networks in {precision.name}: {precision.reason}.")
-    return "\n".join(lines)
+    return [*lines, computing_on(device)]
 
 
 def _known_labels(dataset: DataSplits, config: ExperimentConfig) -> str:
@@ -387,7 +407,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
     go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
-    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=sys.stderr)
+    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status
 
 
@@ -430,7 +450,8 @@ def _other(option: str, before: object, after: object) -> InvalidInputError:
 @verb("validate", EXPLAINED, takes_settings=True, epilog=EPILOG, typed=TYPED)
 @takes_experiment
 @device_option
-def run_validate(arguments: ExperimentArguments, device: str) -> int:
+@json_option
+def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     """Print the resolved experiment, its shapes, parameter counts, memory and pace."""
     from discrete_vae.training.run import TIMED_STEPS, describe_experiment, training_threads
 
@@ -481,7 +502,9 @@ def run_validate(arguments: ExperimentArguments, device: str) -> int:
         f"{in_words(epoch * training.num_epochs)} in all without validation (best of {TIMED_STEPS} steps here)",
     )
     print("The experiment can be trained; nothing was written.")
-    return 0
+    columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
+    asked = {"config": config.model_dump(mode="json"), "data": about.version, "columns": columns}
+    return asked | asdict(found)
 
 
 def _print(name: str, text: str) -> None:
@@ -512,42 +535,58 @@ def _print_parameters(rows: Sequence[ParameterRow]) -> None:
 # dvae list, and dvae train EXPERIMENT --settings.
 
 
-_INDENT = 26
 _MEANING = 59  # column of the meanings where the terminal leaves room for them, else they go below
 _MIN_ROOM = 50
+_LISTS = {
+    "experiments": "Experiments: dvae train NAME",
+    "data": "Data sets of these experiments; your own: dvae train --data FILE",
+    "components": "Components: dvae train NAME --OPTION COMPONENT; see dvae list components",
+    "models": "Trained models: dvae sample --pretrained NAME",
+    "figures": "Figures of a run: dvae figure NAME RUN",
+}
 
 
-@verb("list")
-def run_list() -> int:
+@verb("list", f"KIND is one of {', '.join(_LISTS)}; without it, all are listed.")
+@click.argument("kind", required=False, shell_complete=completion("", lambda: _LISTS))
+@json_option
+def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
-    from discrete_vae.cli.runs import print_figures
+    if kind is not None:
+        one_of(*_LISTS)("KIND", kind)
+    members = {
+        path: {name: _about(each) for name, each in slot.members.items()} for path, slot in slots().items()
+    }
+    found: dict[str, dict[str, Any]] = {
+        "experiments": {name: experiment.about for name, experiment in EXPERIMENTS.items()},
+        "data": members.pop("data"),
+        "components": members,
+        "models": {
+            name: read_json(shipped_folder(name) / "evaluation.json")["log_likelihood"]
+            for name in pretrained_names()
+        },
+        "figures": {name: figure.about for name, figure in FIGURES.items()},
+    }
+    for name in _LISTS if kind is None else [kind]:
+        print("\n" * (kind is None and name != "experiments") + _LISTS[name])
+        for group, rows in (members if name == kind == "components" else {"": found[name]}).items():
+            if group:
+                print(f"\n--{group}")
+            print_rows({each: _in_one_line(about, short=kind is None) for each, about in rows.items()})
+    return found if kind is None else {kind: found[kind]}
 
-    print("Experiments: dvae train NAME, or discrete_vae.presets.load_experiment(NAME)")
-    for name, experiment in EXPERIMENTS.items():
-        _print_row(name, experiment.about)
-    print("\nData sets: discrete_vae.load_dataset(NAME); your own: dvae train --data FILE")
-    _print_members(slots()["data"])
-    print("\nComponents, each swapped by its option")
-    for path, slot in slots().items():
-        if path != "data":
-            print(f" --{path} NAME")
-            _print_members(slot)
-    if pretrained_names():  # not in a copy of the sources without them
-        print("\nTrained models: dvae sample --pretrained NAME, or load_pretrained(NAME)")
-    for name in pretrained_names():
-        folder = shipped_folder(name)
-        data = read_json(folder / "environment.json")["data"]["name"]
-        found = read_json(folder / "evaluation.json")["log_likelihood"]
-        good = f"test log-likelihood {found['value']:.2f} +- {found['std_error']:.2f} nats"
-        _print_row(name, f"Trained on {data}; {good}.")
-    print()
-    print_figures()
-    return 0
+
+def _in_one_line(about: Any, *, short: bool) -> str:
+    """What is known of an entry of a list."""
+    if isinstance(about, str):
+        return about.partition(";")[0].rstrip(".") if short else about
+    if "value" in about:
+        return f"test log-likelihood {with_error(about['value'], about['std_error'], 2)} nats"
+    return ", ".join(about)  # the members of a component
 
 
 def print_settings(config: ExperimentConfig) -> None:
     """Print every setting of an experiment with its present value."""
-    print(f"Settings of {config.name}, size {config.size}: option, value here, meaning.")
+    print(f"Settings of {config.name}, size {config.size}: option, value, meaning.")
     part = None
     for entry in settings_of(config):
         if entry.path.partition(".")[0] != part:
@@ -574,15 +613,10 @@ def _print_setting(path: str, value: str, meaning: str | None) -> None:
             print(wrapped(meaning, " " * 6))
 
 
-def _print_members(slot: Slot) -> None:
-    for name, member in slot.members.items():
-        _print_row(name, _about(member))
+_LABELS = re.compile(r" \((?:paper )?(?:section|appendix|eqs?\.)[^)]*\)")  # of the paper's LaTeX
 
 
 def _about(described: Any) -> str:
     """The first line of the docstring of an experiment or a component; None is no component."""
-    return "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
-
-
-def _print_row(name: str, text: str) -> None:
-    print(wrapped(text, f"  {name:{_INDENT - 3}} "))
+    text = "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
+    return _LABELS.sub("", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 from discrete_vae.cli.options import (
+    Outcome,
     accept_changed_config_option,
     choose_device,
+    completion,
     data_dir_option,
     device_option,
     option,
@@ -23,8 +26,10 @@ from discrete_vae.cli.options import (
     seed,
     together,
     whole_number,
+    wrapped,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import check_replaces_none
 from discrete_vae.system import user_path
 
@@ -46,7 +51,7 @@ _Result = TypeVar("_Result")
 # Options that name a trained run.
 
 
-EXPLAINED = "RUN is the folder of a run, as dvae train names it; --pretrained NAME takes its place."
+EXPLAINED = "RUN is the folder of a run, which dvae train prints; or use --pretrained NAME."
 
 
 def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
@@ -59,14 +64,16 @@ def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
 
 
 RUN_OPTIONS = together(
-    option("--pretrained NAME", "a model that comes with the library, in place of RUN"),
+    option(
+        "--pretrained NAME", "a model that comes with the library, instead of RUN", names=pretrained_names
+    ),
     option(
         "--checkpoint best|last|STEP",
-        "which checkpoint; default: best, by the validation bound",
+        "the checkpoint to use; default: best, by the validation bound",
         _checkpoint,
         default="best",
     ),
-    option("--seed S", "seed of the noise; default: 0", seed),
+    option("--seed S", "seed of the random numbers; default: 0", seed),
     device_option,
     accept_changed_config_option,
 )
@@ -97,7 +104,9 @@ class TrainedRun:
     @property
     def words(self) -> str:
         """The words that name it on the command line."""
-        return str(self.directory.path) if self.pretrained is None else f"--pretrained {self.pretrained}"
+        if self.pretrained is None:
+            return shlex.quote(str(self.directory.path))
+        return f"--pretrained {self.pretrained}"
 
     @property
     def title(self) -> str:
@@ -196,9 +205,11 @@ class TrainedRun:
 
     def headline(self, rows: Rows) -> str:
         """The run, its checkpoint and the examples, for the first line that a verb prints."""
-        what = f"{self.title}; {rows.name.rstrip(',')}: {len(rows)} examples"
+        examples = f"{rows.name.rstrip(',')}: {len(rows)} examples"
+        what = f"{self.title}\n{wrapped(examples)}"
         if rows.binarized:
-            what += "\nValues between 0 and 1 are read as probabilities: bits were drawn with them, once."
+            said = "Values between 0 and 1 are read as probabilities: bits were drawn with them, once."
+            what += f"\n{wrapped(said)}"
         return what
 
     def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
@@ -221,7 +232,7 @@ class TrainedRun:
         if not self.is_first_process:
             yield lambda done, status=None: None
             return
-        with TrainingProgress(0, total, what=what, unit="examples", transient=True) as shown:
+        with TrainingProgress(0, total, what=what, transient=True) as shown:
 
             def report(done: int, status: str | None = None) -> None:
                 self.say_device()
@@ -266,16 +277,18 @@ class TrainedRun:
             raise InvalidInputError("--out", rule, "nothing", repair)
         return kept(self.directory)
 
-    def keep(self, results: ResultStore | ResultFile, fields: dict[str, Any]) -> None:
-        """Add a result, with what is to be known of the run, and say where it is."""
+    def keep(self, results: ResultStore | ResultFile, fields: dict[str, Any]) -> dict[str, Any]:
+        """Add a result, with what is to be known of the run, and print where it is; returns all of it."""
         change = self.loaded.changed_config
         about = {} if change is None else {"changed_config": asdict(change)}
-        paths = results.add(self.loaded.named | fields | about)
+        kept = self.loaded.named | fields | about
+        paths = results.add(kept)
         for path in paths:
             say_written(path)
         most_complete = getattr(results, "most_complete_path", None)
         if most_complete is not None and most_complete not in paths:
             print(f"{most_complete} keeps a more complete one")
+        return kept
 
     def output(
         self,
@@ -324,18 +337,18 @@ class TrainedRun:
         print(f"{what} {save_figure(figure, path, note=self.loaded.note)}")
 
 
-def takes_run(function: Callable[..., int | None]) -> Callable[..., int | None]:
+def takes_run(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Give a verb the options of a trained run, as its first argument `run`."""
 
     @wraps(function)
-    def call(run: str | None, **given: Any) -> int | None:
+    def call(run: str | None, **given: Any) -> Outcome:
         if run is None and given["pretrained"] is None:
             see = f"See {click.get_current_context().command_path} --help."
             raise InvalidInputError("RUN", "must be given", "nothing", see)
         named = {name: given.pop(name) for name in RUN_OPTION_NAMES}
         return function(trained_run(run, **named), **given)
 
-    return click.argument("run", required=False)(RUN_OPTIONS(call))
+    return click.argument("run", required=False, shell_complete=completion("DIR"))(RUN_OPTIONS(call))
 
 
 def trained_run(
@@ -347,7 +360,6 @@ def trained_run(
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
     if pretrained is not None:
-        from discrete_vae.runs.hub import shipped_folder
         from discrete_vae.runs.run_directory import RunDirectory
 
         folder = RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))
@@ -362,8 +374,6 @@ def open_run(word: str) -> RunDirectory:
 
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
-    from discrete_vae.runs.hub import pretrained_names
-
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []
     name = Path(word).name
@@ -386,20 +396,20 @@ ANNOTATED = ".h5ad"
 
 _ROW_OPTIONS = together(
     option(
-        "--data FILE", "a file of examples, of any ending that training reads; default: the run's test part"
+        "--data FILE", "a file of examples, in any format that training reads; default: the run's test part"
     ),
-    option("--part train|valid|test", "which part of the run's data, or of a .npz file; default: test"),
-    option("--label-column NAME", "column of labels, no feature; default: the run's, if the file has it"),
+    option("--part train|valid|test", "which part of the run's data or of a .npz file; default: test"),
+    option("--label-column NAME", "the column of labels; default: the run's, if the file has it"),
     option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
     data_dir_option,
 )
 
 
-def takes_rows(function: Callable[..., int | None]) -> Callable[..., int | None]:
+def takes_rows(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
     """Give a verb a trained run, with the options of examples and its --out and --picture, as its argument `run`."""
 
     @wraps(function)
-    def call(run: TrainedRun, **given: Any) -> int | None:
+    def call(run: TrainedRun, **given: Any) -> Outcome:
         named = ("data", "part", "label_column", "num_examples", "data_dir")
         run.row_options = {name: given.pop(name) for name in named}
         run.out, run.picture = given.pop("out"), given.pop("picture", None)

@@ -425,7 +425,7 @@ def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
         return
     from discrete_vae.runs.progress import TrainingProgress
 
-    with TrainingProgress(0, size >> _MIB, what="reading", unit="MiB", transient=True) as bar:
+    with TrainingProgress(0, size >> _MIB, what="reading", transient=True) as bar:
         yield lambda: bar.advance(os.lseek(file.fileno(), 0, os.SEEK_CUR) >> _MIB)
 
 

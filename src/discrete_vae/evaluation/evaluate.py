@@ -51,6 +51,18 @@ class ExampleLogLikelihoods(ShowsShapes):
     weight: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ExampleValues(ShowsShapes):
+    """A value of each example, (example,), nats, and its weight in the mean; None where all count alike."""
+
+    value: Tensor
+    weight: Tensor | None = None
+
+    def std_error_of_gain(self, other: Tensor | None) -> float:
+        """Standard error of the mean of other values of these examples less that of these; NaN of none."""
+        return math.nan if other is None else float(standard_error(other.cpu() - self.value, self.weight))
+
+
 @dataclass(frozen=True)
 class MeanLogLikelihood(ShowsTable):
     """Mean log p(x) over examples, in nats.
@@ -399,13 +411,15 @@ _REPEATS = 8
 class IndependentFeatures(ShowsTable):
     """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples.
 
-    effective_examples is their effective number where the mean is weighted, None where all count alike.
+    effective_examples is their effective number where the mean is weighted, None where all count alike. examples are
+    the log-likelihoods themselves.
     """
 
     value: float
     std_error: float
     num_examples: int
     effective_examples: float | None = None
+    examples: ExampleValues | None = field(default=None, repr=False, compare=False)
 
 
 @torch.no_grad()
@@ -451,6 +465,7 @@ def independent_features(
         float(standard_error(value, given)),
         len(value),
         None if given is None else effective_number(given),
+        ExampleValues(value, given),
     )
 
 

@@ -87,13 +87,12 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        limit, rowless = self.log_likelihood_limit, {"examples": None}
-        plain = replace(
-            self,
-            log_likelihood=replace(self.log_likelihood, **rowless),
-            log_likelihood_limit=None if limit is None else replace(limit, **rowless),
-        )
-        values = asdict(plain)
+        rowless = {
+            name: replace(found, examples=None)
+            for name in ("log_likelihood", "log_likelihood_limit", "independent_features")
+            if (found := getattr(self, name)) is not None
+        }
+        values = asdict(replace(self, **rowless))
         for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
             part = values[name] or {}
             part |= {

@@ -281,7 +281,7 @@ class Release:
     def __str__(self) -> str:
         return (
             f"ELBO of {self.num_examples} validation examples: {self.before:.3f} nats before, {self.after:.3f} after, "
-            f"a difference of {self.difference:+.4f} +- {self.difference_std_error:.4f}"
+            f"a difference of {self.difference:+.4f} ± {self.difference_std_error:.4f}"
         )
 
 
@@ -451,6 +451,6 @@ def _check_loss(found: Release) -> None:
     """Refuse a release whose ELBO fell, or may have fallen within two standard errors."""
     if 2 * found.difference_std_error - found.difference > MAX_LOSS:
         rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
-        received = f"{found.difference:+.3f} +- {found.difference_std_error:.3f} nats"
+        received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
         repair = "Use float32: --precision float32; or check more examples: --num-examples."
         raise InvalidInputError(f"precision {found.precision}", rule, received, repair)

@@ -78,7 +78,7 @@ def bennett_log_partition(
     Examples:
         >>> from discrete_vae import RBM
         >>> print(bennett_log_partition(RBM(2, 2)))  # 4 log 2
-        log Z = 2.7726 nats (+- 0.0000, bridge sampling)
+        log Z = 2.7726 nats (± 0.0000, bridge sampling)
     """
     found = sample_bridge(
         energy,
@@ -371,7 +371,7 @@ class RunCheck:
         rates, trips = found.swap_rates or (1.0,), found.round_trips or 0.0
         apart = max(self.drift, self.disagreement)
         text = (
-            f"log Z = {found.value:.4f} +- {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
+            f"log Z = {found.value:.4f} ± {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
             f"{std_error:g} was asked for: {trips:.1f} round trips per chain ({_ROUND_TRIPS:g} are wanted), exchange "
             f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {apart:.1f} standard errors apart. "
         )

@@ -219,7 +219,7 @@ def annealed_log_partition(
     Examples:
         >>> from discrete_vae import RBM
         >>> print(annealed_log_partition(RBM(2, 2), num_chains=10, num_temperatures=5))  # 4 log 2
-        log Z = 2.7726 nats (+- 0.0000, annealed forward)
+        log Z = 2.7726 nats (± 0.0000, annealed forward)
     """
     check_energy(energy)
     check_positive_int("num_temperatures", num_temperatures)

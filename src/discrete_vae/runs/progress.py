@@ -12,12 +12,13 @@ from typing import Self
 
 from rich.console import Console
 from rich.errors import LiveError
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn
 
 from discrete_vae.system import in_words
 
 _TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to have seen
 _WORTH_SAYING = 5.0  # seconds
+_WIDEST_BAR, _NARROWEST_BAR = 40, 8  # columns
 
 
 def progress_console() -> Console:
@@ -26,11 +27,47 @@ def progress_console() -> Console:
     return Console(file=sys.stderr, soft_wrap=True, force_jupyter=None if moves_bars else False)
 
 
+class _Pace:
+    """The time that a step takes, without the first steps, which compile kernels.
+
+    It is the mean over at least the latter half and at most the last three quarters of the steps since `restart`: from
+    a tenth of the work on, slow steps among the first fortieth do not count.
+    """
+
+    def __init__(self, step: int) -> None:
+        self.restart(step)
+
+    def restart(self, step: int) -> None:
+        """Forget the steps before this one."""
+        self._first = step
+        self._before = self._mark = step, time.monotonic()
+
+    def see(self, step: int) -> None:
+        """Take note that a number of steps is done; after a smaller number it starts anew."""
+        if step < self._mark[0]:
+            self.restart(step)
+        elif step - self._first >= max(1, 2 * (self._mark[0] - self._first)):
+            self._before, self._mark = self._mark, (step, time.monotonic())
+
+    def seconds_for(self, count: int, step: int) -> float | None:
+        """Seconds that so many steps take, seen from this one; None before two steps or two reports are seen."""
+        begin, start = self._before
+        if begin == self._first or step <= begin:
+            return None
+        return (time.monotonic() - start) / (step - begin) * count
+
+    def is_known(self, step: int) -> bool:
+        """Whether enough has been seen for an estimate."""
+        begin, start = self._before
+        has_time = time.monotonic() - start >= _TIMED_SECONDS
+        return begin > self._first and has_time and step - begin >= _TIMED_STEPS
+
+
 class TrainingProgress:
     """A bar with the time that is left on a terminal and in a notebook that can move one; elsewhere plain lines.
 
-    The first of these lines says how long it takes. From a stage on, a step and what begins there, steps take another
-    time: estimates of the time that is left end there, and those after it are of its own steps.
+    Where no line shows metrics, one line says how long it takes. From a stage on, a step and what begins there, steps
+    take another time: estimates of the time that is left end there, and those after it are of its own steps.
     """
 
     def __init__(
@@ -40,27 +77,21 @@ class TrainingProgress:
         console: Console | None = None,  # None means standard error
         *,
         what: str = "training",
-        unit: str = "steps",
         transient: bool = False,  # whether the bar goes when all is done
         stage: tuple[int, str] | None = None,
     ) -> None:
         self._console = console or progress_console()
-        self._num_steps, self._unit = num_steps, unit
+        self._num_steps, self._what = num_steps, what
         self._stage = stage if stage is not None and first_step < stage[0] else None
-        self._begin = first_step, time.monotonic()  # of what estimates go by
-        self._first_advance: tuple[int, float] | None = None
+        self._pace = _Pace(first_step)
         self._estimated, self._status = False, ""
         self._bar: Progress | None = None
         if self._console.is_terminal or self._console.is_jupyter:
-            columns = (
-                TextColumn(what),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeRemainingColumn(compact=True),
-                TextColumn("{task.fields[status]}"),
-            )
+            self._cells = BarColumn()
+            columns = TextColumn("{task.description}"), self._cells, TextColumn("{task.fields[words]}")
             self._bar = Progress(*columns, console=self._console, transient=transient)
-            self._task = self._bar.add_task(what, total=num_steps, completed=first_step, status="")
+            self._task = self._bar.add_task(what, total=num_steps, words="")
+            self._move(first_step)
 
     def __enter__(self) -> Self:
         if self._bar is not None:
@@ -76,30 +107,17 @@ class TrainingProgress:
 
     def advance(self, step: int, status: str | None = None) -> None:
         """Show that a number of steps is done; a bar has room for a few words beside it."""
+        self._pace.see(step)
+        if self._stage is not None and step == self._stage[0]:
+            self._pace.restart(step)
+            self._stage = None
         if self._bar is not None:
             self._status = self._status if status is None else status
-            self._bar.update(self._task, completed=step, status=self._status)
-            return
-        if self._stage is not None and step == self._stage[0]:
-            self._begin, self._stage = (step, time.monotonic()), None
-        if not self._estimated:
-            self._estimate(step)
-
-    def _estimate(self, step: int) -> None:
-        """Say once how long the rest will take, by the steps after the first, which compiles kernels."""
-        now = time.monotonic()
-        if self._first_advance is None:
-            self._first_advance = step, now
-            return
-        first, start = self._first_advance
-        if now - start < _TIMED_SECONDS or step - first < _TIMED_STEPS:
-            return
-        self._estimated = True
-        end, name = self._stage or (self._num_steps, None)
-        left = (now - start) / (step - first) * (end - step)
-        if left > _WORTH_SAYING:
-            what = "to come" if name is None else f"until {name}, with which they take longer"
-            self.note(f"about {in_words(left)} for the {end - step:,} {self._unit} {what}")
+            self._move(step)
+        elif not self._estimated and self._pace.is_known(step):
+            self._estimated = True
+            if left := self._left(step):
+                self.note(f"{self._what}: {left}")
 
     def show(self, step: int, epoch: float | None, values: Mapping[str, float]) -> None:
         """Show metrics: beside the bar, or as a line of their own, which says the epoch where there is one."""
@@ -109,17 +127,29 @@ class TrainingProgress:
         if self._bar is not None:
             self.advance(step, text)
             return
+        self._estimated = True  # these lines say it
         passed = "" if epoch is None else f"epoch {epoch:.1f}  "
-        self.note(f"step {step}/{self._num_steps}  {passed}{text}{self._left(step)}")
+        left = self._left(step)
+        self.note(f"step {step}/{self._num_steps}  {passed}{text}{left and '  '}{left}")
+
+    def _move(self, step: int) -> None:
+        """Move the bar; of the words those at the end give way where there is no room, and never the total."""
+        assert self._bar is not None
+        room = self._console.width - len(self._what) - 2
+        words = list(filter(None, (f"{step}/{self._num_steps}", self._left(step), *self._status.split("  "))))
+        while len(words) > 1 and len("  ".join(words)) > room - _NARROWEST_BAR:
+            words.pop()
+        text = "  ".join(words)
+        self._cells.bar_width = max(_NARROWEST_BAR, min(_WIDEST_BAR, room - len(text)))
+        self._bar.update(self._task, completed=step, words=text)
 
     def _left(self, step: int) -> str:
-        """The time that is left, in words; nothing is known of it where a stage begins."""
-        first, start = self._begin
-        if step == first:
-            return ""
+        """The time that is left, in words; empty where it is not known yet, or short."""
         end, name = self._stage or (self._num_steps, None)
-        left = (time.monotonic() - start) / (step - first) * (end - step)
-        return f"  {in_words(left)} {'left' if name is None else f'until {name}'}"
+        left = self._pace.seconds_for(end - step, step)
+        if left is None or left < _WORTH_SAYING:
+            return ""
+        return f"{in_words(left)} {'left' if name is None else f'until {name}'}"
 
     def note(self, text: str) -> None:
         """Print one line that stays."""

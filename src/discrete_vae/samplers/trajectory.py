@@ -90,7 +90,7 @@ class TrajectoryTempering(MarkovChains):
         >>> chains.step(10).shape
         torch.Size([4, 5])
         >>> print(chains.log_partition())  # 5 log 2
-        log Z = 3.4657 nats (+- 0.0000, trajectory tempering)
+        log Z = 3.4657 nats (± 0.0000, trajectory tempering)
     """
 
     _free: Tensor

@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -23,6 +23,7 @@ from discrete_vae.data.splits import DataSplits, effective_number, training_subs
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.evaluation.evaluate import (
+    ExampleValues,
     MeanElbo,
     elbo_parts,
     evaluate_log_likelihood,
@@ -73,6 +74,7 @@ class TrainingResult(ShowsTable):
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
+        best_elbos: The ELBO of each validation example at that step; None if this process did not validate then.
         seconds: Time this process trained.
     """
 
@@ -81,6 +83,7 @@ class TrainingResult(ShowsTable):
     best_step: int | None
     best_elbo: float | None
     seconds: float
+    best_elbos: ExampleValues | None = field(default=None, repr=False, compare=False)
 
 
 def run_steps(
@@ -133,6 +136,7 @@ def run_steps(
     clock = Clock(metrics.read())
     state.times.restart()
     times: dict[str, float] = {}
+    best_elbos: ExampleValues | None = None
     slower = schedules.first_importance_step(settings, num_steps)
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
@@ -182,19 +186,21 @@ def run_steps(
             shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
             if validating:
                 of_valid = {"weights": valid_weights, "condition": c_valid}
-                elbo, examples = _validate(state, valid, config.seed, store, **of_valid)
-                bound, also = elbo, ""
+                elbo, elbos = _validate(state, valid, config.seed, store, **of_valid)
+                bound, examples, also = elbo, elbos, ""
                 if (count := settings.num_importance_samples) > 1:
                     bound, examples = _validate(state, valid, config.seed, store, count, **of_valid)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
                 found = _line_of_validation(elbo, score)
                 append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
-                also += " (best so far)" if checkpoints.save(elbo, bound, score) else ""
+                if checkpoints.save(elbo, bound, score):
+                    best_elbos, also = ExampleValues(elbos), f"{also} (best so far)"
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
-                shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} +- {error} nats{also}")
+                shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} ± {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
-        if shares := [name for name in times if name.endswith("_share")]:
+        shares = [name for name in times if name.endswith("_share")]
+        if shares and trace is not None:
             words = (f"{name.removesuffix('_share')} {100 * times[name]:.0f} %" for name in shares)
             shown.note(f"Time of the last steps: {', '.join(words)}.")
         checkpoints.save_interim()
@@ -203,7 +209,7 @@ def run_steps(
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best = checkpoints.best_step, checkpoints.best_elbo
-    return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here())
+    return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here(), best_elbos)
 
 
 def batches_of(

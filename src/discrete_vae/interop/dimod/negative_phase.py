@@ -174,7 +174,7 @@ class DimodSampler(MarkovChains):
         if found.value + 5 * found.std_error < 0:
             self._warn(
                 "sign",
-                f"the solver's samples have the inverse temperature {found.value:.2f} +- {found.std_error:.2f}: they "
+                f"the solver's samples have the inverse temperature {found.value:.2f} ± {found.std_error:.2f}: they "
                 "prefer high energies. Look for a reversed sign; a dimod sampler draws exp(-E_bqm).",
             )
         level, variance = self._filter.tolist()

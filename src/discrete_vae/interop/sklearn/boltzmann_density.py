@@ -181,7 +181,7 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
     if not found.converged:
         more = 10 * max(max_sweeps, found.num_sweeps or 0)
         warnings.warn(
-            f"log Z = {found.value:.2f} +- {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
+            f"log Z = {found.value:.2f} ± {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
             f"{_STD_ERROR:g} is wanted: all scores are off by the same number. Give log_partition_sweeps={more}, or "
             "train a machine that mixes faster: fewer hidden units or epochs.",
             LogPartitionWarning,
@@ -198,7 +198,7 @@ def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
         if time.monotonic() - last > _SILENT_SECONDS:
             last = time.monotonic()
             done = f"{num_sweeps} of at most {max_sweeps} sweeps"
-            _say(f"log Z, {done}: {found.value:.2f} +- {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
+            _say(f"log Z, {done}: {found.value:.2f} ± {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
 
     return report
 
