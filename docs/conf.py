@@ -208,20 +208,15 @@ def bring_examples(folder):
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("runs", "__pycache__", ".*"))
 
 
-# Pages that other branches bring: until then the page that has the subject now, or none.
-_STILL = {"codes": "use-from-the-command-line", "scores": "use-from-the-command-line", "scaling": "threads"}
-
-
 def leave_out_missing_pages(app, docname, source):
-    """Leave pages that are not there out of the tables of contents, and lead cards to where their subject is."""
+    """Leave pages that are not there, such as the notebooks of a copy without them, out of contents and gallery."""
     if docname not in ("index", "guides"):
         return
     for page in re.findall(r"^(?::link: )?([a-z][a-z/-]+)$", source[0], re.MULTILINE):
         if not (DOCS / f"{page}.md").exists():
-            source[0] = re.sub(f"^{page}\n", "", source[0], flags=re.MULTILINE)
-            source[0] = re.sub(
-                f"^:link: {page}$", f":link: {_STILL.get(page, page)}", source[0], flags=re.MULTILINE
-            )
+            card = rf"^:::\{{grid-item-card\}} [^\n]*\n:link: {page}\n.*?^:::\n"
+            source[0] = re.sub(card, "", source[0], flags=re.MULTILINE | re.DOTALL)
+            source[0] = re.sub(rf"^{page}\n", "", source[0], flags=re.MULTILINE)
 
 
 # Words that people search for, with the page that should come first.

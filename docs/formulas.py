@@ -4,12 +4,13 @@ import functools
 import re
 from pathlib import Path
 
+# A semicolon is where a line may end on a narrow screen.
 TEX = {
     "p(x, h, zeta, z) = p(z) r(zeta|z) p(h|zeta) p(x|zeta,h)": (
-        r"p(x, h, \zeta, z) = p(z) \, r(\zeta \mid z) \, p(h \mid \zeta) \, p(x \mid \zeta, h)"
+        r"p(x, h, \zeta, z) =; p(z) \, r(\zeta \mid z) \,; p(h \mid \zeta) \, p(x \mid \zeta, h)"
     ),
     "p(x, h, zeta, z | c) = p(z) r(zeta|z) p(h|zeta,c) p(x|zeta,h,c)": (
-        r"p(x, h, \zeta, z \mid c) = p(z) \, r(\zeta \mid z) \, p(h \mid \zeta, c) \, p(x \mid \zeta, h, c)"
+        r"p(x, h, \zeta, z \mid c) =; p(z) \, r(\zeta \mid z) \,; p(h \mid \zeta, c) \, p(x \mid \zeta, h, c)"
     ),
     "q(z, zeta, h | x)": r"q(z, \zeta, h \mid x)",
     "q(z, zeta, h | x, c)": r"q(z, \zeta, h \mid x, c)",
@@ -19,16 +20,15 @@ TEX = {
     "r(zeta|z)": r"r(\zeta \mid z)",
     "q(z = 1) = sigmoid(l)": r"q(z = 1) = \sigma(l)",
     "q(zeta) = sum_z q(z) r(zeta|z)": r"q(\zeta) = \sum_z q(z) \, r(\zeta \mid z)",
-    "zeta = F^-1(rho), rho ~ U(0,1)": r"\zeta = F^{-1}(\rho), \ \rho \sim U(0, 1)",
+    "zeta = F^-1(rho), rho ~ U(0,1)": r"\zeta = F^{-1}(\rho),; \rho \sim U(0, 1)",
     "r(zeta|z=1) = beta e^(beta zeta) / (e^beta - 1)": (
         r"r(\zeta \mid z = 1) = \beta e^{\beta \zeta} / (e^\beta - 1)"
     ),
     "v = (1 - rho)/q and c = 1 - e^-beta: zeta = 1 + log(1 - v c) / beta": (
-        r"v = (1 - \rho) / q, \ c = 1 - e^{-\beta}: \ \zeta = 1 + \log(1 - v c) / \beta"
+        r"v = (1 - \rho) / q,; c = 1 - e^{-\beta}:; \zeta = 1 + \log(1 - v c) / \beta"
     ),
     "e^beta / beta^2": r"e^\beta / \beta^2",
     "log p(x | zeta, h)": r"\log p(x \mid \zeta, h)",
-    "log (1/K) sum_k w_k": r"\log \frac{1}{K} \sum_k w_k",
     "(sum w)^2 / sum w^2": r"(\sum w)^2 / \sum w^2",
 }
 _LONGEST_FIRST = "|".join(re.escape(text) for text in sorted(TEX, key=len, reverse=True))
@@ -41,7 +41,7 @@ def in_tex(line: str) -> str:
 
     def replace(found: re.Match[str]) -> str:
         used.add(found[0])
-        return f":math:`{TEX[found[0]]}`"
+        return " ".join(f":math:`{part.strip()}`" for part in TEX[found[0]].split(";"))
 
     return re.sub(rf"(?<![\w`(])(?:{_LONGEST_FIRST})(?![\w`])", replace, line)
 

@@ -62,7 +62,7 @@ LAYOUT = r"""async (view, job) => {
   if (view.MathJax?.startup) await view.MathJax.startup.promise;
   const all = [...document.body.querySelectorAll("*")], style = new Map(all.map(at => [at, view.getComputedStyle(at)]));
   const shown = at => at.checkVisibility({visibilityProperty: true}) && at.getClientRects().length;
-  const hidden = "script, style, svg, mjx-assistive-mml, .visually-hidden, .sd-stretched-link, .headerlink";
+  const hidden = "script, style, svg, mjx-assistive-mml, .visually-hidden, .unseen, .sd-stretched-link, .headerlink";
   const drawers = `${hidden}, .sidebar-drawer, .toc-drawer`;  // at 390 px beside the screen until they are asked for
   const whole = document.documentElement.scrollWidth, scrollers = "pre, .table-wrapper, .sig, div.math";
   if (whole > job.width) problems.push(`the page is ${whole} wide`);
