@@ -46,6 +46,8 @@ templates_path = ["_templates"]
 nb_execution_mode = "off" if quick else "cache"
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
+nb_execution_in_temp = True  # notebooks write runs and files
+nb_merge_streams = True
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "substitution"]
 myst_heading_anchors = 3
 # Each name of the package itself, with a link to the page of the module that the stub takes it from.
@@ -201,11 +203,13 @@ def _exists(target):
 
 
 def bring_examples(folder):
-    """Copy the notebooks of examples/ to where Sphinx looks for pages."""
+    """Copy the notebooks of examples/ to where Sphinx looks for pages; their links to docs/ follow."""
     shutil.rmtree(folder, ignore_errors=True)
     source = DOCS.parent / "examples"
     if source.is_dir():
         shutil.copytree(source, folder, ignore=shutil.ignore_patterns("runs", "__pycache__", ".*"))
+        for page in folder.glob("*.md"):
+            page.write_text(page.read_text(encoding="utf-8").replace("](../docs/", "](../"), encoding="utf-8")
 
 
 def leave_out_missing_pages(app, docname, source):
