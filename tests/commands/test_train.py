@@ -49,6 +49,7 @@ def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, da
     assert all(line == line.rstrip() and "\x1b" not in line for line in err.splitlines())
 
 
+@pytest.mark.filterwarnings("always")
 def test_quiet_leaves_results_and_warnings(cli, tmp_path, data_file):
     words = ("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, "--quiet")
     status, out, err = cli(*words)
@@ -59,6 +60,7 @@ def test_quiet_leaves_results_and_warnings(cli, tmp_path, data_file):
     assert err.startswith("error: --run-dir ")
     status, _, err = cli("evaluate", tmp_path / "run", "-q", "--num-samples", "2")
     assert status == 0
+    assert err.startswith("warning: ")
     assert all(line.startswith("warning: ") for line in err.splitlines())
 
 
