@@ -311,9 +311,8 @@ def test_the_commands_of_guides_run_in_order(name, tmp_path, monkeypatch, capsys
     assert list(tmp_path.glob("runs/*/best.json"))
 
 
-def test_the_command_line_page_names_every_verb_and_exit_status(capsys):
+def test_the_command_line_page_names_every_exit_status(capsys):
     page = text_of("docs/command-line.md")
-    assert set(re.findall(r"^\| \[`dvae ([a-z-]+)`\]", page, re.MULTILINE)) == set(VERBS)
     main(["--help"])
     statuses = capsys.readouterr().out.partition("Exit status:")[2]
     listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
