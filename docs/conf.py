@@ -41,7 +41,7 @@ extensions = [
 ]
 if not quick:
     extensions.append("sphinx.ext.viewcode")
-exclude_patterns = ["_build", "reference/settings.md"]  # which settings.md includes
+exclude_patterns = ["_build", "reference/settings.md", "reference/verbs.md"]  # which pages include
 templates_path = ["_templates"]
 nb_execution_mode = "off" if quick else "cache"
 nb_execution_raise_on_error = True
@@ -203,13 +203,12 @@ def _exists(target):
 
 
 def bring_examples(folder):
-    """Copy the notebooks of examples/ to where Sphinx looks for pages; their links to docs/ follow."""
+    """Copy the notebooks of examples/ to where Sphinx looks for pages; their links lead to pages of docs/."""
     shutil.rmtree(folder, ignore_errors=True)
-    source = DOCS.parent / "examples"
-    if source.is_dir():
-        shutil.copytree(source, folder, ignore=shutil.ignore_patterns("runs", "__pycache__", ".*"))
-        for page in folder.glob("*.md"):
-            page.write_text(page.read_text(encoding="utf-8").replace("](../docs/", "](../"), encoding="utf-8")
+    folder.mkdir()
+    for notebook in sorted(DOCS.parent.glob("examples/*.md")):
+        text = notebook.read_text(encoding="utf-8").replace("](../docs/", "](../")
+        (folder / notebook.name).write_text(text, encoding="utf-8")
 
 
 def leave_out_missing_pages(app, docname, source):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import click
 from formulas import with_numbers
 
-from discrete_vae.cli.options import VERBS
+from discrete_vae.cli.options import EXAMPLES, GROUPS, SECTIONS, VERBS
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.config.base import Record
 from discrete_vae.config.overrides import Setting, Slot, read_value, settings_of, walk, words_of
@@ -25,6 +25,13 @@ def write(folder: Path, *, page_per_name: bool) -> None:
     """Write all pages into a new folder; the names of a module share its page, or have a page each."""
     folder.mkdir()
     (folder / "settings.md").write_text("\n".join(_settings()), encoding="utf-8")
+    rows = [
+        f"| {group} | [`dvae {verb}`](#dvae-{verb}) | {VERBS[verb][1]} |"
+        for group in GROUPS
+        for verb in GROUPS[group]
+    ]
+    table = ["| To | Verb | What it does |", "| --- | --- | --- |", *rows, ""]
+    (folder / "verbs.md").write_text("\n".join(table), encoding="utf-8")
     for verb in VERBS:
         (folder / f"dvae-{verb}.rst").write_text("\n".join(_verb(verb)), encoding="utf-8")
     modules = re.findall(r"^   (discrete_vae[\w.]+)$", folder.with_name("api.md").read_text(), re.MULTILINE)
@@ -216,15 +223,18 @@ def _verb(name: str) -> list[str]:
     usage = " ".join(["dvae", name, *command.collect_usage_pieces(context)])
     lines = [f".. _dvae-{name}:", "", *_title(f"dvae {name}"), f".. program:: dvae {name}", ""]
     lines += [".. code-block:: text", "", f"   {usage}", "", _prose(command.help or ""), ""]
-    for parameter in command.params:
-        if isinstance(parameter, click.Option) and not parameter.hidden:
-            names, meaning = parameter.get_help_record(context)
-            lines += [
-                f".. option:: {names.replace(', ', ' , ').replace(' , ', ', ')}",
-                "",
-                f"   {_prose(meaning)}",
-                "",
-            ]
+    examples = next(line for line in EXAMPLES.splitlines() if line.split()[1:2] == [name])
+    lines += [".. code-block:: console", "", *(f"   $ {line}" for line in examples.split(" | ")), ""]
+    for title, names in {"Options": (), **SECTIONS}.items():
+        options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
+        shared = {opt for group in SECTIONS.values() for opt in group}
+        found = [
+            each for each in options if each.opts[-1] in names or (not names and each.opts[-1] not in shared)
+        ]
+        lines += _title(title, "-") if found else []
+        for option in found:
+            declared, meaning = option.get_help_record(context)
+            lines += [f".. option:: {declared}", "", f"   {_prose(meaning)}", ""]
     return [*lines, _prose(command.epilog or ""), ""]
 
 

@@ -16,6 +16,7 @@ from discrete_vae.figures import save_figure, save_table
 from discrete_vae.figures.registry import FIGURES
 
 MAKERS = {
+    "columns": lambda model: (torch.eye(9)[:, :4], torch.eye(6)[:, :4]),
     "evolution": lambda model: (model, BlockGibbs(model.prior, 3, seed=0)),
     "feature_statistics": lambda model: (torch.eye(9)[:, :4], torch.eye(6)[None, :, :4].expand(5, -1, -1)),
     "log_partition_histogram": lambda model: ([1.0, 1.1, 0.9], [0.1, 0.1, 0.1]),
@@ -34,7 +35,8 @@ MAKERS = {
 def figure(request):
     """A figure's name, its two functions and what they take."""
     name = request.param
-    return name, getattr(figures, f"{name}_table"), getattr(figures, f"draw_{name}"), MAKERS[name]
+    stem = "column_distributions" if name == "columns" else name
+    return name, getattr(figures, f"{stem}_table"), getattr(figures, f"draw_{stem}"), MAKERS[name]
 
 
 def test_every_figure_of_the_registry_is_made_by_a_function_and_tested_here():
