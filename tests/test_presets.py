@@ -65,6 +65,18 @@ def test_an_unknown_name_is_answered_with_what_was_meant(name, repair):
     assert repair in caught.value.repair
 
 
+def test_settings_by_name_are_those_of_the_command_line():
+    given = {"training.num_epochs": 7, "model.smoothing": "spike-slab", "model.decoder.hidden": (5, 6)}
+    words = [
+        ("training.num-epochs", ["7"]),
+        ("model.smoothing", ["spike-slab"]),
+        ("model.decoder.hidden", ["5", "6"]),
+    ]
+    assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
+    with pytest.raises(InvalidInputError, match="num-epochs"):
+        load_experiment("digits", settings={"training.epochs": 7})
+
+
 # The paper's four models: parameter counts by hand, ten steps inside 24 GiB, stable training from 1 to 20 layers.
 
 
