@@ -108,10 +108,11 @@ test-slow: $(STAMP) ## Run the tests that are too long for the default run.
 campaign: $(STAMP) ## Run the fault campaigns at full size, up to half an hour; writes the table of docs/reliability.md.
 	OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 $(BIN)/python -m tests.campaigns $(CAMPAIGN_ARGS)
 
-lint: $(STAMP) ## Check style, format, types and the order of layers; types only where a file has changed.
+lint: $(STAMP) ## Check style, format, types, prose and the order of layers; types only where a file has changed.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
+	$(BIN)/python docs/lint.py
 	@$(MAKE) --no-print-directory $(TYPED)
 
 # Types take most of the time of lint. Folders are among the prerequisites, as one that loses a file is newer too.

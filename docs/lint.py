@@ -62,14 +62,18 @@ def sentences(text: str) -> list[str]:
     return re.split(r"(?<=[.!?:;])[\"')*_]*\s+", text)
 
 
+def without(pattern: str, text: str) -> str:
+    """The text with empty lines in place of what matches."""
+    return re.sub(pattern, lambda found: "\n" * found[0].count("\n"), text, flags=re.DOTALL | re.MULTILINE)
+
+
 def problems(page: Path) -> Iterator[str]:
     """What is wrong on a page, with its line."""
-    text = page.read_text(encoding="utf-8")
-    text = re.sub(r"\A---\n.*?\n---\n", lambda found: "\n" * found[0].count("\n"), text, flags=re.DOTALL)
+    text = without(r"\A---\n.*?\n---\n|^\$\$\n.*?^\$\$$", page.read_text(encoding="utf-8"))
     for start, kind, lines in blocks(text):
         if kind == "console":
             for number, line in enumerate(lines, start):
-                if len(line) > MOST_LETTERS:
+                if line.startswith("$ ") and len(line) > MOST_LETTERS + 2:
                     yield f"{number}: a command of {len(line)} characters; at most {MOST_LETTERS}"
         if kind.startswith("{figure}"):
             alt = next((line.partition(":alt:")[2] for line in lines if ":alt:" in line), "")
