@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import click
 from formulas import with_numbers
 
-from discrete_vae.cli.options import EXAMPLES, GROUPS, SECTIONS, VERBS
+from discrete_vae.cli.options import GROUPS, SECTIONS, VERBS, examples
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.config.base import Record
 from discrete_vae.config.overrides import Setting, Slot, read_value, settings_of, walk, words_of
@@ -223,8 +223,7 @@ def _verb(name: str) -> list[str]:
     usage = " ".join(["dvae", name, *command.collect_usage_pieces(context)])
     lines = [f".. _dvae-{name}:", "", *_title(f"dvae {name}"), f".. program:: dvae {name}", ""]
     lines += [".. code-block:: text", "", f"   {usage}", "", _prose(command.help or ""), ""]
-    examples = next(line for line in EXAMPLES.splitlines() if line.split()[1:2] == [name])
-    lines += [".. code-block:: console", "", *(f"   $ {line}" for line in examples.split(" | ")), ""]
+    lines += [".. code-block:: console", "", *(f"   $ {line}" for line in examples(name)), ""]
     for title, names in {"Options": (), **SECTIONS}.items():
         options = [each for each in command.params if isinstance(each, click.Option) and not each.hidden]
         shared = {opt for group in SECTIONS.values() for opt in group}

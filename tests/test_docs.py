@@ -101,6 +101,7 @@ def test_a_false_row_is_found(cells):
 FOREIGN = set(
     """DataLoader TensorDataset LightningModule BernoulliRBM get_feature_names_out set_params estimator_checks
     check_estimator max_epochs n_iter set_float32_matmul_precision __pycache__ y_train LOCK_ARGS CAMPAIGN_ARGS
+    _DVAE_COMPLETE zsh_source given_others_NAME given_others_age
     save_npz dvae_log_likelihood chains_share networks_share optimizer_share validation_elbo_std_error
     OMP_WAIT_POLICY NUMBA_CACHE_DIR CUDA_VISIBLE_DEVICES NUMBA_THREADING_LAYER THREADING_LAYER
     --case --cases --upgrade --help --version --error-unmatch --untracked-files --porcelain --logdir --nproc-per-node
