@@ -1,6 +1,7 @@
 """Columns of a table: the rules by which their kinds are found, and tables that come back as they were."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMCon
 from discrete_vae.data import infer_schema
 from discrete_vae.data.schema import raw_column
 from discrete_vae.errors import InvalidInputError
+
+NUMBER = r"[+-]?\d+([.,']\d+)*"  # a word that a reader of files takes for a number, or asks about
 
 RANDOM = np.random.default_rng(0)
 
@@ -122,7 +125,12 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
         max_size=4,
     )
     few = data.draw(
-        st.lists(words.filter(lambda word: word not in ("NaT", "<NA>")), min_size=1, max_size=4, unique=True)
+        st.lists(
+            words.filter(lambda word: word not in ("NaT", "<NA>") and not re.fullmatch(NUMBER, word)),
+            min_size=1,
+            max_size=4,
+            unique=True,
+        )
     )
     cells = [
         st.sampled_from([*few, None]),

@@ -21,7 +21,7 @@ import click
 from click.shell_completion import shell_complete
 
 from discrete_vae import __version__
-from discrete_vae.cli.options import Verbs, loud_stream, note
+from discrete_vae.cli.options import CONTEXT, Verbs, loud_stream, note
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, printable
 from discrete_vae.system import is_allocation_failure, out_of_memory, torch_is_loading, yielding_threads
 
@@ -73,11 +73,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     cls=Verbs,
     no_args_is_help=False,
     subcommand_metavar="VERB ...",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
     epilog="""\b
 To start (under a minute), and for your own table:
   dvae train digits --size smoke
-  dvae train --data table.csv --model.likelihood gaussian
+  dvae train --data table.csv
 
 \b
 Help on a verb: dvae VERB --help

@@ -98,6 +98,10 @@ SECTIONS = {
 """Options that verbs share, by the section of a verb's help; a verb's own options come before, under Options."""
 
 
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+"""Settings of click for every command, also one that is looked at without the whole."""
+
+
 class _Command(click.Command):
     """A command whose mistakes in the command line are reported as `InvalidInputError`."""
 
@@ -120,7 +124,7 @@ class Verb(_Command):
         typed: Mapping[str, str] | None = None,  # what the user types, by arguments of the library
         **attributes: Any,
     ) -> None:
-        super().__init__(*args, **attributes)
+        super().__init__(*args, context_settings=CONTEXT, **attributes)
         if any(each.name == "device" for each in self.params):  # it computes, so it prints notes
             self.params += [click.Option(["-q", "--quiet"], is_flag=True, help=_QUIET)]
         self.takes_settings = takes_settings

@@ -347,13 +347,14 @@ def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -
         )
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
-    if not column.declared and (written := next(filter(_GROUPED.fullmatch, column.words), None)):
+    grouped = [] if column.declared else [word for word in column.words if _GROUPED.fullmatch(word)]
+    if 2 * len(grouped) > len(column.words):  # fewer may be words among words, such as versions
         repair = (
             "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','; if they "
             f"are words: --data.kinds {column.name}=category."
         )
         rule = "must hold numbers whose points and commas are said"
-        raise InvalidInputError(f"column {column.name!r}", rule, repr(written[:20]), repair)
+        raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
     if not column.declared:
         different, num_rows = len(counts), num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):
