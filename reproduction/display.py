@@ -19,10 +19,10 @@ from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, Nul
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, save_figure, tidy
-from discrete_vae.presets import Size
 from discrete_vae.runs.io import write_text
 from discrete_vae.system import in_words
 from reproduction.records import PlannedRun, RunRecord, Scale, StoredRun, Value, plan_run
+from reproduction.sizes import Size
 from reproduction.sweep import Sweep
 
 MINUS = "\N{MINUS SIGN}"
