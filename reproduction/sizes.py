@@ -16,7 +16,22 @@ WITH_LARGE: tuple[Size, ...] = ("cpu", "smoke", "short", "large", "paper")
 """Sizes of what is made of the four main runs alone, the default first."""
 
 LARGE: dict[str, dict[str, tuple[object, ...]]] = {
-    "mnist-dynamic": {},
+    "mnist-dynamic": {
+        "model.hierarchy.num-layers": (10,),
+        "model.hierarchy.prior-hidden": (300,),
+        "model.decoder": ("convolutional",),
+        "model.decoder.widths": (32, 64),
+        "training.num-epochs": (640,),
+        "training.batch-size": (200,),
+        "training.optimizer.learning-rate": (0.003,),
+        "training.optimizer.rise": (0.01,),
+        "training.importance-start": (0.92,),
+        "training.warm-up.epochs": (10,),
+        "training.warm-up.prior-epochs": (30,),
+        "training.beta-bound.slope": (5 / 640,),
+        "training.log-every": (500,),
+        "training.validate-every": (500,),
+    },
     "mnist-static": {},
     "omniglot": {},
     "caltech101-silhouettes": {},
