@@ -15,30 +15,46 @@ SIZES: tuple[Size, ...] = get_args(Size)
 WITH_LARGE: tuple[Size, ...] = ("cpu", "smoke", "short", "large", "paper")
 """Sizes of what is made of the four main runs alone, the default first."""
 
+_CONVOLUTIONAL: dict[str, tuple[object, ...]] = {
+    "model.decoder": ("convolutional",),
+    "model.decoder.widths": (32, 64),
+    "training.batch-size": (200,),
+    "training.optimizer.learning-rate": (0.003,),
+    "training.optimizer.rise": (0.01,),
+    "training.log-every": (500,),
+    "training.validate-every": (500,),
+}
+
+
+def _epochs(count: int, warm_up: int, of_prior: int) -> dict[str, tuple[object, ...]]:
+    """The length of a run, over which the bound of a trained beta rises by 5, and of its warm-up."""
+    return {
+        "training.num-epochs": (count,),
+        "training.warm-up.epochs": (warm_up,),
+        "training.warm-up.prior-epochs": (of_prior,),
+        "training.beta-bound.slope": (5 / count,),
+    }
+
+
 LARGE: dict[str, dict[str, tuple[object, ...]]] = {
-    "mnist-dynamic": {
+    "mnist-dynamic": _CONVOLUTIONAL
+    | _epochs(640, 10, 30)
+    | {
         "model.hierarchy.num-layers": (10,),
         "model.hierarchy.prior-hidden": (300,),
-        "model.decoder": ("convolutional",),
-        "model.decoder.widths": (32, 64),
-        "training.num-epochs": (640,),
-        "training.batch-size": (200,),
-        "training.optimizer.learning-rate": (0.003,),
-        "training.optimizer.rise": (0.01,),
         "training.importance-start": (0.92,),
-        "training.warm-up.epochs": (10,),
-        "training.warm-up.prior-epochs": (30,),
-        "training.beta-bound.slope": (5 / 640,),
-        "training.log-every": (500,),
-        "training.validate-every": (500,),
     },
-    "mnist-static": {},
-    "omniglot": {},
-    "caltech101-silhouettes": {},
+    "mnist-static": _CONVOLUTIONAL
+    | _epochs(480, 10, 30)
+    | {"training.optimizer.decoder-weight-decay": (0.2,)},
+    "omniglot": _CONVOLUTIONAL
+    | _epochs(1050, 22, 66)
+    | {"training.num-importance-samples": (1,), "training.optimizer.decoder-weight-decay": (0.2,)},
+    "caltech101-silhouettes": _CONVOLUTIONAL | _epochs(3000, 125, 375),
 }
-"""What size `large` changes of size `cpu`, by experiment and option: about ten hours of one quiet thread per run.
+"""What size `large` changes of size `cpu`, by experiment and option: up to ten hours of one quiet thread per run.
 
-Settings are those that screens on validation data chose, see LARGE.md.
+Settings are those that screens on validation data chose, or that such screens are to confirm, see LARGE.md.
 """
 
 
