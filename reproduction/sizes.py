@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, get_args
 
 from discrete_vae.config import ExperimentConfig
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.config.overrides import apply_overrides
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import load_experiment
 
 Size = Literal["smoke", "short", "cpu", "large", "paper"]
