@@ -84,6 +84,7 @@ def test_every_table_is_made_of_records_alone(name, size, tmp_path):
 def test_size_large_is_that_of_the_main_runs(tmp_path):
     result = made("table-1", tmp_path, size="large")
     assert "Size large" in " ".join(result.notes)
+    assert "decoder convolutions of 32+64 channels (no hidden layer)" in " ".join(result.notes)
     assert [planned.config.size for planned in plan_main_runs(Options("large"))] == ["large"] * 4
     with pytest.raises(InvalidInputError, match="size large"):
         load_sized("digits", "large")
