@@ -16,6 +16,7 @@ from discrete_vae.runs.io import check_writable
 from discrete_vae.system import unicode_path, user_path, yielding_threads
 from reproduction.display import Options
 from reproduction.figures import FIGURES
+from reproduction.sizes import SIZES, Size
 from reproduction.sweep import Places, StoppedError, Sweep
 from reproduction.tables import TABLES
 
@@ -34,9 +35,9 @@ _PROGRAM = "python -m reproduction"
 @click.argument("name", required=False)
 @click.option(
     "--size",
-    type=click.Choice(["smoke", "short", "cpu", "paper"]),
+    type=click.Choice(SIZES),
     help="Of the experiments; default: cpu, an hour or two per run on two cores, of the gradient study short; smoke: "
-    "minutes in all, to try it.",
+    "minutes in all, to try it; large, of what the four main runs show: about ten hours per run.",
 )
 @click.option(
     "--budget",
@@ -64,7 +65,7 @@ _PROGRAM = "python -m reproduction"
 @device_option
 def command(
     name: str | None,
-    size: str | None,
+    size: Size | None,
     budget: float | None,
     seeds: int | None,
     seed: int | None,
@@ -84,7 +85,7 @@ def command(
     entry = REPRODUCTIONS[name]
     _check_options(name, size=size, budget=budget, seeds=seeds, seed=seed)
     options = Options(
-        size=size or (*entry.sizes, "cpu")[0],  # pyright: ignore[reportArgumentType]
+        size=size or (*entry.sizes, "cpu")[0],
         num_seeds=seeds or entry.num_seeds or 1,
         budget=budget,
         seed=seed or 0,

@@ -16,13 +16,19 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, FormatStrFormatter, MaxNLocator, NullLocator
 
-from discrete_vae.config import ExperimentConfig
+from discrete_vae.config import (
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    ExperimentConfig,
+    FlattenEncoderConfig,
+    MLPDecoderConfig,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, save_figure, tidy
-from discrete_vae.presets import Size
 from discrete_vae.runs.io import write_text
 from discrete_vae.system import in_words
 from reproduction.records import PlannedRun, RunRecord, Scale, StoredRun, Value, plan_run
+from reproduction.sizes import Size
 from reproduction.sweep import Sweep
 
 MINUS = "\N{MINUS SIGN}"
@@ -316,7 +322,8 @@ _SIZES = {
     "their prior networks": "model.hierarchy.prior_hidden",
     "their posterior networks": "model.hierarchy.posterior_hidden",
     "posterior networks of the binary latents": "model.posterior.hidden",
-    "decoder": "model.decoder.hidden",
+    "encoder": "model.encoder",
+    "decoder": "model.decoder",
     "epochs": "training.num_epochs",
     "Gibbs iterations": "training.num_sweeps",
 }
@@ -425,6 +432,12 @@ def _sizes_beside_paper(run: StoredRun, paper_scale: Scale | None, varied: Colle
 
 def _size(config: ExperimentConfig, path: str) -> str:
     value = reduce(lambda record, name: getattr(record, name, None), path.split("."), config)
+    if isinstance(value, ConvolutionalEncoderConfig | ConvolutionalDecoderConfig):
+        return f"convolutions of {'+'.join(map(str, value.widths))} channels"
+    if isinstance(value, FlattenEncoderConfig):
+        return "none"
+    if isinstance(value, MLPDecoderConfig):
+        value = value.hidden
     if isinstance(value, tuple):
         return "+".join(map(str, value)) if value else "no hidden layer"
     return str(value)

@@ -50,6 +50,7 @@ from reproduction.records import (
     read_record,
     spread,
 )
+from reproduction.sizes import WITH_LARGE
 from reproduction.sweep import Sweep
 from reproduction.tables import BRIEF, MAIN, SMALL, TEN_LAYERS, plan_main_runs
 from reproduction.transformations import (
@@ -193,6 +194,7 @@ def _samples(number: int, experiment: str, about: str) -> Reproduction:
         lambda options: [options.run(experiment, 0)],
         "one main run",
         needs_model=lambda planned, sweep: True,
+        sizes=WITH_LARGE,
     )
 
 
@@ -546,7 +548,9 @@ def _make_gradient_study(options: Options, sweep: Sweep) -> Result:
 
 
 FIGURES = {
-    "training": Reproduction("bounds of the main runs against time", _make_training, plan_main_runs, MAIN),
+    "training": Reproduction(
+        "bounds of the main runs against time", _make_training, plan_main_runs, MAIN, sizes=WITH_LARGE
+    ),
     "figure-2": Reproduction(
         "inverse CDF of spike-and-exponential, and rectifiers with noise",
         partial(_make_inverse_cdf, 2, "spike-exponential"),
@@ -574,6 +578,7 @@ FIGURES = {
         plan_main_runs,
         MAIN,
         needs_model=_lacks_estimates,
+        sizes=WITH_LARGE,
     ),
     "figure-11": _samples(11, "mnist-static", "static MNIST"),
     "figure-12": _samples(12, "omniglot", "Omniglot"),

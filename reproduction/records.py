@@ -22,9 +22,10 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.config.base import Record
 from discrete_vae.config.overrides import Override, apply_overrides
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.presets import Size, first_difference, load_experiment, run_name
+from discrete_vae.presets import first_difference, run_name
 from discrete_vae.runs.io import write_stream, write_text
 from reproduction.budget import with_epochs
+from reproduction.sizes import Size, load_sized
 
 Changes = tuple[tuple[str, tuple[str, ...]], ...]
 """Settings and their values, as options have them."""
@@ -78,7 +79,7 @@ class PlannedRun:
     @cached_property
     def config(self) -> ExperimentConfig:
         """The experiment, with the length that it has without a budget."""
-        base = load_experiment(self.experiment, self.size)
+        base = load_sized(self.experiment, self.size)
         return apply_overrides(base, [("seed", [str(self.seed)]), *self.overrides])
 
     def check_same(self, config: ExperimentConfig, source: str, repair: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from discrete_vae.config import ExperimentConfig, GaussianHierarchyConfig, GroupSharingConfig
-from discrete_vae.presets import Size, load_experiment
 from reproduction import paper
 from reproduction.display import (
     MINUS,
@@ -31,6 +30,7 @@ from reproduction.records import (
     paired_difference,
     spread,
 )
+from reproduction.sizes import WITH_LARGE, Size, load_sized
 from reproduction.sweep import Sweep
 
 # What tables of many runs make smaller in size short, and figures 6 and 9 in size paper.
@@ -152,7 +152,7 @@ def _make_table_2(options: Options, sweep: Sweep) -> Result:
     same = True
     for name, papers in paper.ARCHITECTURES.items():
         sizes: dict[Size, None] = dict.fromkeys(["paper", options.size])
-        ours = {f"size {size}": architecture_of(load_experiment(name, size)) for size in sizes}
+        ours = {f"size {size}": architecture_of(load_sized(name, size)) for size in sizes}
         same &= ours["size paper"] == papers
         for whose, found in {"paper": papers, **ours}.items():
             sharing = found.sharing if found.num_groups is None else f"{found.num_groups} groups"
@@ -293,9 +293,14 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
 
 TABLES = {
     "table-1": Reproduction(
-        "test log-likelihood on the four data sets", _make_table_1, plan_main_runs, MAIN, num_seeds=1
+        "test log-likelihood on the four data sets",
+        _make_table_1,
+        plan_main_runs,
+        MAIN,
+        num_seeds=1,
+        sizes=WITH_LARGE,
     ),
-    "table-2": Reproduction("sizes of the four models", _make_table_2),
+    "table-2": Reproduction("sizes of the four models", _make_table_2, sizes=WITH_LARGE),
     "without-rbm": Reproduction(
         "what removing the RBM does, paired by test image",
         _make_without_rbm,

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.presets import SIZES
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Options
 from reproduction.records import (
@@ -37,7 +36,7 @@ def all_planned():
         run.name: run
         for entry in REPRODUCTIONS.values()
         if entry.trains
-        for size in SIZES
+        for size in entry.sizes
         if any(f"-{size}-" in path.stem for path in RECORDS)
         for budget in BUDGETS
         for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 1, budget=budget))

@@ -4,12 +4,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.presets import SIZES, load_experiment
+from discrete_vae.presets import load_experiment
 from reproduction import paper
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Column, Options, Table
 from reproduction.records import Value
+from reproduction.sizes import load_sized
+from reproduction.tables import plan_main_runs
 from reproduction.tests import made_up as made_up_runs
 from reproduction.tests.made_up import made_up
 
@@ -29,8 +32,9 @@ def numbers(result):
     return result.table.numbers()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize(
+    ("name", "size"), [(name, size) for name in TRAINED for size in REPRODUCTIONS[name].sizes]
+)
 def test_every_plan_is_of_runs_of_their_own(name, size):
     entry = REPRODUCTIONS[name]
     num_seeds = entry.num_seeds or 1
@@ -75,6 +79,15 @@ def test_every_table_is_made_of_records_alone(name, size, tmp_path):
     assert ("Other sizes than in size paper" in text) == (size != "paper")
     assert "of training and" in text
     assert "0123456789" in text
+
+
+def test_size_large_is_that_of_the_main_runs(tmp_path):
+    result = made("table-1", tmp_path, size="large")
+    assert "Size large" in " ".join(result.notes)
+    assert "decoder convolutions of 32+64 channels (no hidden layer)" in " ".join(result.notes)
+    assert [planned.config.size for planned in plan_main_runs(Options("large"))] == ["large"] * 4
+    with pytest.raises(InvalidInputError, match="size large"):
+        load_sized("digits", "large")
 
 
 def test_table_1(tmp_path):
