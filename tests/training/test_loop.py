@@ -372,7 +372,7 @@ def test_the_end_says_why_independent_features_are_kept(tmp_path):
     data = load_dataset("digits")
     for stops in (stop_after(13), None, None):  # broken off, to its end, finished
         run_steps(config, data, run, progress=Progress(), stop=stops)
-        kept = [text for text in told if text.startswith("Independent features are kept")]
+        kept = [text for text in told if text.startswith("Independent columns are kept")]
     assert len(set(kept)) == 1
     assert len(kept) == 2
     lead = max(score for step, score in scores(run).items() if step > 0) - scores(run)[0]

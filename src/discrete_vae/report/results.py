@@ -58,7 +58,7 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
         yield "ELBO", elbo["elbo"], elbo["elbo_std_error"], "on the same test examples"
         if found.get("independent_features"):
             yield of(
-                "Independent features", found["independent_features"], "each feature on its own: what to beat"
+                "Independent columns", found["independent_features"], "each column on its own: what to beat"
             )
         yield of("log Z", best, best["method"])
         return

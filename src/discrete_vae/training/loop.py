@@ -156,7 +156,7 @@ def run_steps(
             if is_new:
                 line = _line_of_validation(elbo, validation_score(elbo))
                 append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
-                shown.note(f"step 0: independent features have {elbo.elbo:.2f} nats (validation)")
+                shown.note(f"step 0: independent columns have {elbo.elbo:.2f} nats (validation)")
         while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
@@ -544,8 +544,8 @@ class RunCheckpoints:
         found = self._trained
         side = "better" if found["lead"] > 0 else "worse"
         return (
-            f"Independent features are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
-            f"{abs(found['lead']):.2f} +- {found['std_error']:.2f} nats on the validation part, and a lead counts from "
+            f"Independent columns are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
+            f"{abs(found['lead']):.2f} ± {found['std_error']:.2f} nats on the validation part, and a lead counts from "
             f"{found['least']:.2f} on."
         )
 
