@@ -377,7 +377,7 @@ def test_the_end_says_why_independent_features_are_kept(tmp_path):
     assert len(kept) == 2
     lead = max(score for step, score in scores(run).items() if step > 0) - scores(run)[0]
     assert lead < 0
-    assert f"is worse by {-lead:.2f} +- " in kept[0]
+    assert f"is worse by {-lead:.2f} ± " in kept[0]
 
 
 def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(unbroken, tmp_path):
