@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError, plot_text
-from discrete_vae.figures.run import generated_examples, num_chains_that_fit
+from discrete_vae.figures.run import samples_of_run
 from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, FigureRun, Picture
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
@@ -243,11 +243,8 @@ def make_column_distributions(
     num_chains: int | None = None,
 ) -> Drawing:
     """The figure of a run: training data beside samples, by the chains of training and as many as fit, if not told."""
-    run = request.run
-    chains, dataset = chains or run.loaded.chains, run.dataset
-    used = num_chains or num_chains_that_fit(chains.num_chains, dataset.num_features, num_rows)
-    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
-    drawn = generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+    run, sizes = request.run, {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+    drawn = samples_of_run(run, chains, **sizes, seed=request.seed)
     table = column_distributions_of(run, drawn.flatten(0, 1), seed=request.seed)
     return Drawing(table, draw_column_distributions(table, name=run.title), run.note)
 

@@ -16,6 +16,7 @@ from discrete_vae.figures.style import (
     MAX_WIDTH,
     Drawing,
     FigureRequest,
+    FigureRun,
     Grayscale,
     GridText,
     Picture,
@@ -353,6 +354,22 @@ def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Pict
     return figure
 
 
+def samples_of_run(
+    run: FigureRun,
+    chains: Sampler | None = None,
+    *,
+    num_rows: int,
+    num_sweeps: int,
+    num_chains: int | None = None,
+    seed: int,
+) -> Tensor:
+    """Draw `generated_examples` by a run's chains of training and as many as fit, if not told, under a condition."""
+    chains = chains or run.loaded.chains
+    used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
+    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": seed}
+    return generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+
+
 def make_feature_statistics(
     request: FigureRequest,
     chains: Sampler | None = None,
@@ -362,11 +379,8 @@ def make_feature_statistics(
     num_chains: int | None = None,
 ) -> Drawing:
     """The figure of a run, samples against its test data: by its chains of training and as many as fit, if not told."""
-    run = request.run
-    chains = chains or run.loaded.chains
-    used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
-    sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": request.seed}
-    drawn = generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+    run, sizes = request.run, {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+    drawn = samples_of_run(run, chains, **sizes, seed=request.seed)
     table = feature_statistics_table(run.dataset.test[:], drawn)
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 

@@ -17,8 +17,8 @@ from discrete_vae.figures.run import (
     Comparison,
     evolution_table,
     feature_statistics_table,
-    generated_examples,
     num_chains_that_fit,
+    samples_of_run,
 )
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.report.charts import (
@@ -45,17 +45,9 @@ _MOST_DOTS = 400
 
 def samples(source: ReportSource) -> Section:
     """Pictures along the chains, and how features of samples compare with those of test data."""
-    features, chains = source.dataset.num_features, source.loaded.chains
-    used = min(_MOST_CHAINS, num_chains_that_fit(chains.num_chains, features, _ROWS))
-    drawn = generated_examples(
-        source.model,
-        chains,
-        num_rows=_ROWS,
-        num_sweeps=_SAMPLES_SWEEPS,
-        num_chains=used,
-        condition=source.condition_of_samples(used),
-        seed=source.seed,
-    )
+    used = num_chains_that_fit(source.loaded.chains.num_chains, source.dataset.num_features, _ROWS)
+    sizes = {"num_rows": _ROWS, "num_sweeps": _SAMPLES_SWEEPS, "num_chains": min(_MOST_CHAINS, used)}
+    drawn = samples_of_run(source, source.loaded.chains, **sizes, seed=source.seed)
     columns = None
     if source.image_shape is None and len(source.dataset.description.columns or ()):
         columns = column_distributions_of(source, drawn.flatten(0, 1), seed=source.seed)
