@@ -211,17 +211,6 @@ def bring_examples(folder):
         (folder / notebook.name).write_text(text, encoding="utf-8")
 
 
-def leave_out_missing_pages(app, docname, source):
-    """Leave pages that are not there, such as the notebooks of a copy without them, out of contents and gallery."""
-    if docname not in ("index", "guides"):
-        return
-    for page in re.findall(r"^(?::link: )?([a-z][a-z/-]+)$", source[0], re.MULTILINE):
-        if not (DOCS / f"{page}.md").exists():
-            card = rf"^:::\{{grid-item-card\}} [^\n]*\n:link: {page}\n.*?^:::\n"
-            source[0] = re.sub(card, "", source[0], flags=re.MULTILINE | re.DOTALL)
-            source[0] = re.sub(rf"^{page}\n", "", source[0], flags=re.MULTILINE)
-
-
 # Words that people search for, with the page that should come first.
 SOUGHT = {
     "your-own-data": ["csv", "parquet", "data frame", "own data"],
@@ -255,5 +244,4 @@ def setup(app):
     app.connect("autodoc-skip-member", skip_foreign)
     app.connect("missing-reference", find_name)
     app.connect("env-check-consistency", check_formulas)
-    app.connect("source-read", leave_out_missing_pages)
     app.connect("source-read", add_sought_words)
