@@ -14,8 +14,6 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.modes import eval_mode
-from discrete_vae.objectives.importance import class_probabilities
 from discrete_vae.posterior import UNKNOWN
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import key_to_seed
@@ -90,24 +88,19 @@ def predict_rows(
     model.check_labels(None, 0)
     most = samples_in_memory(model, _MAX_MEMORY)
     size = min(_LARGEST_BATCH, most) if batch_size is None else check_positive_int("batch_size", batch_size)
-    chunk_size = max(1, most // size)
-    with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:  # log Z cancels
 
-        def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
-            keys = [key_to_seed(seed, _STREAM, row) for row in rows]
-            given = model.check_batch(batch, condition=c, exact=True, keys=keys)
-            weights = sampler.log_weights_of_classes(given, num_samples, chunk_size)
-            features = model.features_of(given.x, given.observed, given.condition)
-            found = class_probabilities(weights, model.posterior.log_prob_of_classes(features))
-            return {
-                "log_probabilities": found.log_value,
-                "std_error": found.std_error,
-                "approximate": found.approximate.double(),
-            }
+    def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
+        keys = [key_to_seed(seed, _STREAM, row) for row in rows]
+        found = model.predict(batch, num_samples, condition=c, chunk_size=max(1, most // size), keys=keys)
+        return {
+            "log_probabilities": found.log_value,
+            "std_error": found.std_error,
+            "approximate": found.approximate.double(),
+        }
 
-        found = in_batches(
-            model, x, compute, conditions=[condition], numbers=numbers, batch_size=size, report=report
-        )
+    found = in_batches(
+        model, x, compute, conditions=[condition], numbers=numbers, batch_size=size, report=report
+    )
     return Predictions(**found)
 
 
