@@ -8,7 +8,10 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
+
+import discrete_vae
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -28,6 +31,17 @@ def test_every_declared_package_is_pinned_with_hashes_and_without_addresses():
         assert pins, f"{requirement.name} is not in requirements.lock: run make lock"
         assert all(requirement.specifier.contains(pin) for pin in pins)
     assert not re.search(r"://|--(extra-)?index-url|--find-links| @ |(^|\s)/\w", LOCK)
+
+
+def test_the_conda_recipe_is_of_this_version_and_needs_the_same_packages():
+    recipe = yaml.safe_load((ROOT / "conda/recipe.yaml").read_text())
+    names = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
+    run = [Requirement(line) for line in recipe["requirements"]["run"]]
+    found = {names.get(each.name, each.name): each.specifier for each in run}
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = {each.name: each.specifier for each in map(Requirement, project["dependencies"])}
+    assert found == wanted | {"python": Requirement(f"python{project['requires-python']}").specifier}
+    assert recipe["context"]["version"] == discrete_vae.__version__
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
