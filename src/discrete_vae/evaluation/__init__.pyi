@@ -1,5 +1,6 @@
 from .diagnostics import PriorModes as PriorModes
 from .diagnostics import find_prior_modes as find_prior_modes
+from .evaluate import IndependentFeatures as IndependentFeatures
 from .evaluate import independent_features as independent_features
 from .latents import FlipEffects as FlipEffects
 from .latents import LabelAgreement as LabelAgreement

@@ -22,5 +22,6 @@ from .run import reconstructions_table as reconstructions_table
 from .style import Drawing as Drawing
 from .style import FigureRequest as FigureRequest
 from .style import FigureRun as FigureRun
+from .style import Picture as Picture
 from .style import save_figure as save_figure
 from .style import save_table as save_table

@@ -1,4 +1,7 @@
+from .base import Gaussian as Gaussian
 from .base import Hierarchy as Hierarchy
+from .base import HierarchySample as HierarchySample
+from .base import ManyDraws as ManyDraws
 from .gaussian import AutoregressiveGaussianPrior as AutoregressiveGaussianPrior
 from .gaussian import CompleteSharing as CompleteSharing
 from .gaussian import GaussianHierarchy as GaussianHierarchy

@@ -18,7 +18,9 @@ from .gradients import RunningMean as RunningMean
 from .gradients import SharedNoise as SharedNoise
 from .gradients import draw_discretely as draw_discretely
 from .gradients import groups_up_to as groups_up_to
+from .importance import ClassProbabilities as ClassProbabilities
 from .importance import ImportanceSampler as ImportanceSampler
+from .importance import LogLikelihood as LogLikelihood
 from .importance import mean_field_bound as mean_field_bound
 from .importance import partial_bound as partial_bound
 from .importance import relaxed_bound as relaxed_bound

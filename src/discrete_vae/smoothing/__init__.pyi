@@ -1,8 +1,11 @@
+from .base import ConditionalMoments as ConditionalMoments
 from .base import InputDependentSmoothing as InputDependentSmoothing
+from .base import SmoothedDraw as SmoothedDraw
 from .base import Smoothing as Smoothing
 from .overlapping import MixtureOfRamps as MixtureOfRamps
 from .overlapping import OverlappingExponential as OverlappingExponential
 from .overlapping import OverlappingPower as OverlappingPower
+from .spike import SharpLimit as SharpLimit
 from .spike import SpikeExponential as SpikeExponential
 from .spike import SpikeGaussian as SpikeGaussian
 from .spike import SpikeSlab as SpikeSlab
