@@ -16,11 +16,12 @@ from discrete_vae.runs.io import check_writable
 from discrete_vae.system import unicode_path, user_path, yielding_threads
 from reproduction.display import Options
 from reproduction.figures import FIGURES
+from reproduction.relaxations import RELAXATIONS
 from reproduction.sizes import SIZES, Size
 from reproduction.sweep import Places, StoppedError, Sweep
 from reproduction.tables import TABLES
 
-REPRODUCTIONS = TABLES | FIGURES
+REPRODUCTIONS = TABLES | FIGURES | RELAXATIONS
 _PROGRAM = "python -m reproduction"
 
 

@@ -137,6 +137,17 @@ class Sweep:
         found = {planned: read_record(self.records, planned) for planned in self.planned}
         self.stored = {planned: stored for planned, stored in found.items() if stored is not None}
 
+    def extend(
+        self,
+        planned: Sequence[PlannedRun],
+        *,
+        needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
+    ) -> None:
+        """Complete more runs, such as those that follow from the first ones; arguments and errors as before."""
+        more = Sweep(planned, self.places, stop=self._stop, say=self.say, needs_model=needs_model)
+        more.complete()
+        self.stored |= more.stored
+
     # What is there.
 
     def _is_done(self, planned: PlannedRun) -> bool:
@@ -174,7 +185,7 @@ class Sweep:
         ):  # one of them at a time is read
             with _naming_run(planned):
                 config = self._config_of(planned)
-                num_steps = check_experiment(config or planned.config, self._dataset(planned))
+                num_steps = check_experiment(config or planned.config, self.dataset(planned))
                 if config is not None or planned.budget is None:
                     self._num_steps[planned] = num_steps
 
@@ -191,7 +202,8 @@ class Sweep:
             rule = "must be evaluated as its size asks now, or its run must be there"
             raise InvalidInputError(str(path), rule, "another evaluation", repair)
 
-    def _dataset(self, planned: PlannedRun) -> DataSplits:
+    def dataset(self, planned: PlannedRun) -> DataSplits:
+        """The data of a run; those of the last one are kept."""
         config = planned.config.data
         if self._data is None or self._data[0] != config:
             self._data = None  # before the next one is read
@@ -247,7 +259,7 @@ class Sweep:
     # What is missing.
 
     def _train(self, planned: PlannedRun) -> None:
-        folder, dataset = self.folder(planned), self._dataset(planned)
+        folder, dataset = self.folder(planned), self.dataset(planned)
         config = self._config_of(planned)
         with training_threads(config or planned.config, folder.read_environment()):
             if config is None:
@@ -278,7 +290,7 @@ class Sweep:
         self.check()
         device, dataset, folder = (
             torch.device(self.places.device),
-            self._dataset(planned),
+            self.dataset(planned),
             self.folder(planned),
         )
         loaded, config = load_run(folder, device=device), planned.config.evaluation

@@ -11,13 +11,14 @@ from reproduction import paper
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Column, Options, Table
 from reproduction.records import Value
+from reproduction.relaxations import RELAXATIONS
 from reproduction.sizes import load_sized
 from reproduction.tables import plan_main_runs
 from reproduction.tests import made_up as made_up_runs
 from reproduction.tests.made_up import made_up
 
 TRAINED = [name for name, entry in REPRODUCTIONS.items() if entry.trains]
-OF_RECORDS = [name for name in TRAINED if REPRODUCTIONS[name].num_seeds]
+OF_RECORDS = [name for name in TRAINED if REPRODUCTIONS[name].num_seeds and name not in RELAXATIONS]
 
 
 def made(name, folder, values=None, **options):

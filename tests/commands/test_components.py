@@ -12,7 +12,7 @@ from tests.commands.test_train import final_files, forget_after
 from tests.transformations import SMOOTHINGS
 
 
-@pytest.mark.parametrize("kind", SMOOTHINGS)
+@pytest.mark.parametrize("kind", [*SMOOTHINGS, "straight-through"])
 def test_a_run_of_every_transformation(cli, done, tmp_path, data_file, kind):
     run = tmp_path / "run"
     words = ("--data", data_file, "--model.smoothing", kind, *TINY)

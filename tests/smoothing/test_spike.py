@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import SpikeExponential, SpikeGaussian, SpikeSlab
-from discrete_vae.smoothing.spike import SharpLimit
+from discrete_vae.smoothing.spike import SharpLimit, StraightThrough
 from discrete_vae.testing import contracts
 from tests.refusals import refused_argument
 
@@ -308,3 +308,22 @@ def test_refusals(argument):
     SpikeGaussian().check_zeta(torch.tensor([-7.5, 0.0, 12.0]), (3,))
     for call in REFUSED[argument]:
         assert refused_argument(call) == argument
+
+
+def test_straight_through_is_right_where_the_loss_is_linear_and_biased_elsewhere():
+    """Against the derivative by q of the mean of f over z, exact; f is an extension of the loss off the bits."""
+    rho = ((torch.arange(1000, dtype=torch.float64) + 0.5) / 1000).unsqueeze(-1)
+    logits = torch.tensor([-2.0, 0.4, 3.0], dtype=torch.float64, requires_grad=True)
+    drawn = StraightThrough().draw(rho.expand(1000, 3), logits.expand(1000, 3))
+    plain = SharpLimit().draw(rho.expand(1000, 3), logits.expand(1000, 3))
+    assert torch.equal(drawn.zeta, plain.zeta)
+    assert torch.equal(drawn.bits, plain.bits)
+    q = torch.sigmoid(logits.detach())
+    slope = q * (1 - q)
+    for f, exact, expected, biased in (
+        (lambda z: 2 * z - 1, 2.0, 2.0, False),
+        (lambda z: z.square(), 1.0, 2 * drawn.z.mean(0), True),  # f(1) - f(0), and the mean of f'(z)
+    ):
+        (found,) = torch.autograd.grad(f(drawn.zeta).mean(0).sum(), logits, retain_graph=True)
+        torch.testing.assert_close(found, expected * slope, rtol=1e-9, atol=0)
+        assert bool(((found - exact * slope).abs() > 0.01).any()) == biased

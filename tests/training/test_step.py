@@ -41,7 +41,7 @@ CASES = {
     "layers": LAYERS,
     "shared layers": LAYERS | {"model.hierarchy.sharing": "complete"},
     "importance samples": LAYERS | IMPORTANCE,
-    **{kind: {"model.smoothing": kind} for kind in SMOOTHINGS},
+    **{kind: {"model.smoothing": kind} for kind in [*SMOOTHINGS, "straight-through"]},
     "importance samples of zeta": IMPORTANCE
     | {
         "model.smoothing": "overlapping-exponential",

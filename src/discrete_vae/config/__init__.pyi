@@ -52,6 +52,7 @@ from .model import SmoothingConfig as SmoothingConfig
 from .model import SpikeExponentialConfig as SpikeExponentialConfig
 from .model import SpikeGaussianConfig as SpikeGaussianConfig
 from .model import SpikeSlabConfig as SpikeSlabConfig
+from .model import StraightThroughConfig as StraightThroughConfig
 from .model import TableLikelihoodConfig as TableLikelihoodConfig
 from .training import AveragingConfig as AveragingConfig
 from .training import BaselineConfig as BaselineConfig

@@ -30,6 +30,8 @@ class BaseSmoothingConfig(ComponentConfig):
 
     has_spike: ClassVar[bool] = True
     """False where zeta does not fix z, so that zeta can be weighted by importance."""
+    unbiased: ClassVar[bool] = True
+    """False for one whose gradients are biased, which is there to compare others with."""
 
 
 class SpikeExponentialConfig(BaseSmoothingConfig):
@@ -119,6 +121,15 @@ class SharpLimitConfig(BaseSmoothingConfig):
     kind: Literal["sharp"] = "sharp"
 
 
+class StraightThroughConfig(BaseSmoothingConfig):
+    """zeta = z, differentiated as if it were q: biased gradients, for comparisons; or with a score function."""
+
+    target = "discrete_vae.smoothing.spike:StraightThrough"
+    unbiased = False
+    references = ("bengio2013",)
+    kind: Literal["straight-through"] = "straight-through"
+
+
 SmoothingConfig = Annotated[
     SpikeExponentialConfig
     | SpikeSlabConfig
@@ -126,6 +137,7 @@ SmoothingConfig = Annotated[
     | OverlappingExponentialConfig
     | OverlappingPowerConfig
     | SpikeGaussianConfig
+    | StraightThroughConfig
     | SharpLimitConfig,
     Field(discriminator="kind", description="Smoothing transformation r(zeta|z) of the binary latents."),
 ]

@@ -36,7 +36,7 @@ from discrete_vae.nets.modes import FoldedMLP
 from discrete_vae.posterior import HierarchicalPosterior, Posterior
 from discrete_vae.records import ShowsShapes
 from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
+from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab, StraightThrough
 
 # Draws of units with a spike: from logits to zeta, z and log q(z | x) in one fused reduction. The formulas are those of
 # `discrete_vae.smoothing.spike`.
@@ -95,6 +95,7 @@ _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vecto
     SpikeExponential: _of_exponential,
     SpikeSlab: lambda v, _: -(v - 1),
     SharpLimit: lambda v, _: v * 0 + 1,
+    StraightThrough: lambda v, _: v * 0 + 1,
 }
 
 

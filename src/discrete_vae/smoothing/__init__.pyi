@@ -10,3 +10,4 @@ from .spike import SpikeExponential as SpikeExponential
 from .spike import SpikeGaussian as SpikeGaussian
 from .spike import SpikeSlab as SpikeSlab
 from .spike import SpikeSmoothing as SpikeSmoothing
+from .spike import StraightThrough as StraightThrough

@@ -14,7 +14,7 @@ from torch import Tensor
 from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import bounded, differentiable_once, softplus
+from discrete_vae.numerics import bounded, differentiable_once, replace_gradient, softplus
 from discrete_vae.rng import open_uniform, standard_normal
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
@@ -517,3 +517,17 @@ class SharpLimit(SpikeSmoothing):
 
     def survival(self, zeta: Tensor) -> Tensor:
         return (zeta < 1).to(zeta.dtype)
+
+
+class StraightThrough(SharpLimit):
+    """zeta = z, with the slope 1 of zeta by q in the backward pass: **biased gradients**, for comparisons.
+
+    What reads zeta is differentiated at z as if z were q. The mean gradient is right where the loss is linear in each
+    unit, and wrong elsewhere.
+
+    Source: Bengio, Leonard & Courville 2013, section 4, with the slope of the mean.
+    """
+
+    def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
+        zeta, bits = super()._zeta_and_bits(rho, logits)
+        return replace_gradient(zeta, torch.sigmoid(logits)), bits
