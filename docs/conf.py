@@ -137,8 +137,8 @@ def hide_signature(app, what, name, obj, options, signature, annotation):
 
 
 def skip_foreign(app, what, name, obj, skip, options):
-    """Leave out what scikit-learn and pydantic add to classes, with docstrings of their own."""
-    return True if re.fullmatch(r"set_\w+_request|model_config", name) else None
+    """Leave out what matplotlib, scikit-learn and pydantic add to classes, with docstrings of their own."""
+    return True if re.fullmatch(r"set|set_\w+_request|model_config", name) else None
 
 
 # Names of other libraries in signatures, with the page of each; a fixed list, so that a build needs no network.
