@@ -20,13 +20,7 @@ from discrete_vae.config import (
     TableLikelihoodConfig,
 )
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
-from discrete_vae.data.files import (
-    OwnArrays,
-    TableReading,
-    arrays_of_table,
-    read_own_arrays,
-    with_label_words,
-)
+from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
@@ -102,10 +96,8 @@ def read_own_experiment(
     fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
     kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
-    likelihood = kinds[-1] if kinds else None
-    return _read(
-        FileDataConfig(**fields["data"]), overrides, likelihood=likelihood, size=size, data_dir=data_dir
-    )
+    file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else None
+    return _read(file, overrides, likelihood=likelihood, size=size, data_dir=data_dir)
 
 
 def _read(
@@ -119,22 +111,16 @@ def _read(
     check_data_dir(data_dir)
     path = user_path("path", file.path)
     if likelihood is not None and file.kinds is not None and table_ending(path) is not None:
-        rule, repair = (
-            "must be left out beside --model.likelihood, which holds for all columns",
-            "Leave one out.",
-        )
-        raise InvalidInputError("data.kinds", rule, repr(file.kinds)[:80], repair)
+        rule = "must be left out beside --model.likelihood, which holds for all columns"
+        raise InvalidInputError("data.kinds", rule, repr(file.kinds)[:80], "Leave one out.")
     with allocating(str(path), "Give fewer examples or features, or use a machine with more memory."):
+        reading, table = TableReading.of(file), None
         if table_ending(path) is not None:
-            reading = TableReading.of(file)
             table = read_table(path, reading.roles, reading.form)
             if likelihood is None and file.kinds is None and not _holds_bits(table):
                 file = file.model_copy(update={"kinds": "auto"})
-            reading = TableReading.of(file)
-            found = arrays_of_table(table, str(path), reading)
-            found = with_label_words(found, reading) if reading.roles.label_units else found
-        else:
-            found = read_own_arrays(path, TableReading.of(file))
+                reading = TableReading.of(file)
+        found = read_own_arrays(path, reading, table)
         dataset = splits_of(found, file.model_copy(update={"path": path}))
     _warn_of_index(dataset)
     if dataset.schema is not None:  # so that files with these columns are read as well
@@ -226,11 +212,12 @@ def _holds_bits(table: Table) -> bool:
 
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
     """`own_experiment` for a file that has been read; columns of a table that have kinds are read by these."""
-    config: LikelihoodConfig
-    if dataset.schema is not None:
-        config = TableLikelihoodConfig(columns=dataset.schema.columns)
-    else:
-        config = likelihood_for(likelihood, dataset)
+    schema = dataset.schema
+    config: LikelihoodConfig = (
+        likelihood_for(likelihood, dataset)
+        if schema is None
+        else TableLikelihoodConfig(columns=schema.columns)
+    )
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)

@@ -216,6 +216,11 @@ def members(union: object) -> tuple[type[ComponentConfig], ...]:
     return get_args(inner) or (inner,)
 
 
+def by_kind(union: object) -> dict[str, Any]:
+    """The config classes of one kind of component, by the component's name."""
+    return {config.model_fields["kind"].default: config for config in members(union)}
+
+
 def instantiate(config: ComponentConfig, **context: Any) -> Any:
     """Import the class that a config names and build it.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 import stat
 import warnings
@@ -9,6 +10,7 @@ import zipfile
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import IO
 
 import numpy as np
@@ -162,6 +164,15 @@ def reading_errors(name: str, what: str) -> Iterator[None]:
         raise _unreadable(name, received, repair, what) from None
 
 
+def library(name: str, path: Path, install: str = "pip install 'discrete-vae[formats]'") -> ModuleType:
+    """Import an optional library that a file needs."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        rule = f"needs {name.partition('.')[0]} to be read"
+        raise InvalidInputError(str(path), rule, "no such library", f"Install it: {install}.") from None
+
+
 _NUMPY = "NumPy file"
 _DAMAGED = "It is damaged or of another format: copy or write it again."
 
@@ -199,35 +210,28 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         columns: Names of the features, for messages.
     """
     if array.dtype.kind not in "buif":
-        repair = "Convert it with .astype(float)."
-        raise InvalidInputError(name, "must hold booleans or real numbers", f"dtype {array.dtype}", repair)
+        rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
+        raise InvalidInputError(name, rule, f"dtype {array.dtype}", repair)
     _check_byte_order(name, array)
     rows = array.reshape(len(array), -1)
     if array.dtype.itemsize < 4 or array.dtype == np.float32:
         return rows.astype(np.float32, order="C")
     result = np.empty(rows.shape, np.float32)
-    num_features = rows.shape[1]
-    low, high = np.full(num_features, np.inf), np.full(num_features, -np.inf)
-    error = np.zeros(num_features)
-    blocks = [
-        slice(first, first + step)
-        for step in [max(1, _BLOCK // num_features)]
-        for first in range(0, len(rows), step)
-    ]
+    features = np.arange(rows.shape[1])
+    low, high, error = (
+        np.full(len(features), np.inf),
+        np.full(len(features), -np.inf),
+        np.zeros(len(features)),
+    )
+    step = max(1, _BLOCK // len(features))
+    blocks = [slice(first, first + step) for first in range(0, len(rows), step)]
     for block in blocks:
-        with np.errstate(over="ignore", invalid="ignore"):
-            result[block] = rows[block]
-            wide, narrow = rows[block].astype(np.float64), result[block]
-            if (lost := np.isinf(narrow) & np.isfinite(wide)).any():
-                row, feature = (int(place[0]) for place in np.nonzero(lost))
-                received = f"{wide[row, feature]:g} ({_feature(feature, columns)})"
-                rule = "must hold values that float32 can hold"
-                raise InvalidInputError(name, rule, received, "Scale the values.")
-            error = np.fmax(error, np.fmax.reduce(np.abs(narrow - wide), 0))  # infinities differ by NaN
-            low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
+        result[block], wide, away = _narrowed(name, rows[block], features, columns)
+        error = np.fmax(error, np.fmax.reduce(away, 0))
+        low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
     if not error.any():
         return result
-    if all(bool((part == np.trunc(part))[np.isfinite(part)].all()) for part in map(rows.__getitem__, blocks)):
+    if all(_is_whole(rows[block]) for block in blocks):
         worst = int(error.argmax())
         column = rows[:, worst]
         value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
@@ -243,25 +247,12 @@ def sparse_as_float32(
     shape: tuple[int, int],
     columns: Sequence[str] = (),
 ) -> np.ndarray:
-    """`as_float32` for the stored values of a sparse matrix, (value,); all others are 0.
-
-    Args:
-        name: What messages call the matrix.
-        values: (value,), no place of the matrix twice.
-        features: Feature of each value, (value,).
-        shape: (example, feature) of the matrix.
-        columns: Names of the features; empty where they have none.
-    """
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow, wide = values.astype(np.float32), values.astype(np.float64)
-        error = np.nan_to_num(np.abs(narrow - wide))  # infinities differ by NaN
-    if (lost := np.flatnonzero(np.isinf(narrow) & np.isfinite(wide))).size:
-        received = f"{wide[lost[0]]:g} ({_feature(int(features[lost[0]]), columns)})"
-        rule = "must hold values that float32 can hold"
-        raise InvalidInputError(name, rule, received, "Scale the values.")
+    """`as_float32` for the stored values of a sparse matrix, and the feature of each, (value,); all others are 0."""
+    narrow, wide, away = _narrowed(name, values, features, columns)
+    error = np.nan_to_num(away)
     if not error.any():
         return narrow
-    if bool((wide == np.trunc(wide))[np.isfinite(wide)].all()):
+    if _is_whole(wide):
         worst = int(error.argmax())
         raise _too_large(name, wide[worst], int(features[worst]), columns)
     stored = np.bincount(features, minlength=shape[1])
@@ -271,6 +262,25 @@ def sparse_as_float32(
         join.at(total, features, own)
     _check_resolution(name, low, high, largest, columns)
     return narrow
+
+
+def _narrowed(
+    name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Values, (..., value), as float32 and float64, and by how much these differ, NaN where both are infinite."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow, wide = values.astype(np.float32), values.astype(np.float64)
+        if (lost := np.isinf(narrow) & np.isfinite(wide)).any():
+            place = tuple(np.argwhere(lost)[0])
+            received = f"{wide[place]:g} ({_feature(int(features[place[-1]]), columns)})"
+            raise InvalidInputError(
+                name, "must hold values that float32 can hold", received, "Scale the values."
+            )
+        return narrow, wide, np.abs(narrow - wide)
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    return bool((values == np.trunc(values))[np.isfinite(values)].all())
 
 
 def _too_large(name: str, value: float, feature: int, columns: Sequence[str]) -> InvalidInputError:

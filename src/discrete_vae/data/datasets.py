@@ -16,7 +16,8 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.config import DataConfig, instantiate, members
+from discrete_vae.config import DataConfig, instantiate
+from discrete_vae.config.base import by_kind
 from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, fetch_archive
 from discrete_vae.data.splits import (
     BIT_KEYS,
@@ -53,7 +54,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
         >>> digits.valid.shape, digits.image_shape, digits.dynamic
         (torch.Size([100, 64]), (8, 8), True)
     """
-    configs = {config.model_fields["kind"].default: config for config in members(DataConfig)}
+    configs = by_kind(DataConfig)
     if not isinstance(name, str) or name not in configs:
         known = ", ".join(configs)
         repair = "For a file of your own: load_dataset('file', path=...)."

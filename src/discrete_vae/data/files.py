@@ -72,7 +72,6 @@ class OwnArrays:
         """Shape of an example, the same in all arrays: (feature,), or (channel, row, column)."""
         first = next(iter(self.examples.values()))
         for part, values in self.examples.items():
-            name = self.names[part]
             received = values.shape
             if values.ndim not in _SHAPES:
                 rule = f"must be {' or '.join(_SHAPES.values())}"
@@ -83,7 +82,7 @@ class OwnArrays:
                 received = values.shape[1:]
             else:
                 continue
-            raise InvalidInputError(name, rule, f"shape {received}", "Reshape or fill the array.")
+            raise InvalidInputError(self.names[part], rule, f"shape {received}", "Reshape or fill the array.")
         shape = first.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
@@ -172,10 +171,9 @@ def _channels_first(found: OwnArrays) -> OwnArrays:
     return replace(found, examples=moved) if len(moved) == len(found.examples) else found
 
 
-def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArrays:
-    """Read a file of arrays or a table, by its ending."""
-    reading = reading or TableReading()
-    found = _read_own_arrays(file, reading)
+def read_own_arrays(file: Path, reading: TableReading, table: Table | None = None) -> OwnArrays:
+    """Read a file of arrays, or a table where that has not been read, by its ending."""
+    found = _read_own_arrays(file, reading, table)
     if found.schema is None and reading.kinds:  # of a table all columns have been looked at
         check_kinds(reading.kinds, () if found.condition_schema is None else found.condition_schema.names)
     if reading.condition and not found.conditions:
@@ -184,11 +182,8 @@ def read_own_arrays(file: Path, reading: TableReading | None = None) -> OwnArray
         repair = "Save it as the array condition of a .npz file, or as columns of a table."
         raise InvalidInputError(str(file), rule, "none", repair)
     found = _channels_first(found)
-    return with_label_words(found, reading) if reading.roles.label_units else found
-
-
-def with_label_words(found: OwnArrays, reading: TableReading) -> OwnArrays:
-    """The same with labels as `label_words` makes them of the labels of a file."""
+    if not reading.roles.label_units:
+        return found
     for key, labels in found.labels.items():
         if labels.ndim != 1 or labels.dtype.kind not in "biufU":
             rule, repair = "must be one number or word for each example", "Give an array of one axis."
@@ -198,10 +193,11 @@ def with_label_words(found: OwnArrays, reading: TableReading) -> OwnArrays:
     return replace(found, labels=words)
 
 
-def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
+def _read_own_arrays(file: Path, reading: TableReading, table: Table | None) -> OwnArrays:
     ending, roles = _ending(file), reading.roles
     if table_ending(file) is not None:
-        return arrays_of_table(read_table(file, roles, reading.form), str(file), reading)
+        table = read_table(file, roles, reading.form) if table is None else table
+        return _arrays_of_table(table, str(file), reading)
     if ending not in _ENDINGS:
         check_is_file(file)
         repair = "Save the array with numpy.save, or the table as CSV."
@@ -230,10 +226,9 @@ def _read_own_arrays(file: Path, reading: TableReading) -> OwnArrays:
     elif ending == ".npy":
         values = read_npy(file)
     else:
+        is_matrix = ending == ".mtx"
         values = (
-            formats.read_matrix_market(file)
-            if ending == ".mtx"
-            else sequences.read_fasta(file, reading.alphabet)
+            formats.read_matrix_market(file) if is_matrix else sequences.read_fasta(file, reading.alphabet)
         )
     return OwnArrays({WHOLE: values}, {WHOLE: str(file)})
 
@@ -244,14 +239,7 @@ def _ending(file: Path) -> str:
     return before[-1] if last == ".gz" and before[-1] in _PACKED else last
 
 
-def arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays:
-    """The values of a table that has been read.
-
-    Args:
-        table: The table.
-        name: What messages call it.
-        reading: How its columns become numbers.
-    """
+def _arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArrays:
     labels = {} if table.labels is None else {WHOLE: table.labels}
     more = _besides(table.besides, name, reading)
     if reading.columns is not None:
@@ -296,10 +284,11 @@ def _condition(
             if isinstance(each, str):
                 found = infer_kind(besides[each], kinds.get(each))
                 if found.config is None or found.config.kind == "constant":
-                    repair = "Leave it out, or say what it is: --data.kinds."
-                    raise InvalidInputError(
-                        f"column {each!r}", "must vary to be a condition", found.why, repair
+                    rule, repair = (
+                        "must vary to be a condition",
+                        "Leave it out, or say what it is: --data.kinds.",
                     )
+                    raise InvalidInputError(f"column {each!r}", rule, found.why, repair)
                 readings.append(found)
             else:
                 readings += TableSchema.of([each], [besides[each.name]]).readings
@@ -313,10 +302,8 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
     keys = {part: key for part, names in _EXAMPLES.items() for key in reversed(names) if key in arrays}
     if set(keys) not in ({"train", "valid", "test"}, {"train", "test"}):
         known = {name for names in (_LABELS, _WEIGHTS, _CONDITIONS) for name in names[WHOLE]}
-        whole = [key for key in arrays if key not in known] or [
-            key for key in arrays if key not in _LABELS[WHOLE]
-        ]
-        whole = whole or ([*arrays] if len(arrays) == 1 else [])
+        whole = [key for key in arrays if key not in known]
+        whole = whole or [key for key in arrays if key not in _LABELS[WHOLE]] or [*arrays]
         keys = {WHOLE: whole[0]} if len(whole) == 1 else {}
     labels, weights, conditions = (
         {part: name for part, key in keys.items() for name in names[part] if name in arrays and name != key}
@@ -342,10 +329,9 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
     c: dict[str, Any] = {}
     if conditions:
         if missing := keys.keys() - conditions.keys():
+            rule = "must hold the condition of each part"
             repair = f"Add {' and '.join(_CONDITIONS[part][0] for part in sorted(missing))}."
-            raise InvalidInputError(
-                str(file), "must hold the condition of each part", shown_keys(arrays), repair
-            )
+            raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
         of_parts = {part: (named[name], arrays[name]) for part, name in conditions.items()}
         c = _conditions_of_arrays(of_parts, str(file), reading)
     return OwnArrays(

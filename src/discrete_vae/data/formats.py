@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,14 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, reading_errors, shown_key, shown_keys, sparse_as_float32
+from discrete_vae.data.arrays import (
+    check_is_file,
+    library,
+    reading_errors,
+    shown_key,
+    shown_keys,
+    sparse_as_float32,
+)
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
@@ -72,7 +77,7 @@ def read_matrix_market(path: Path) -> np.ndarray | SparseRows:
 def read_h5(path: Path) -> dict[str, np.ndarray]:
     """Read the data sets of an HDF5 file by name; needs h5py."""
     check_is_file(path)
-    h5py = _library("h5py", path)
+    h5py = library("h5py", path)
     arrays: dict[str, np.ndarray] = {}
     with reading_errors(str(path), "HDF5 file"), h5py.File(path, "r") as file:
         for key in file:
@@ -101,7 +106,7 @@ def read_h5ad(
         columns of obs that are read besides.
     """
     check_is_file(path)
-    anndata = _library("anndata", path)
+    anndata = library("anndata", path)
     with reading_errors(str(path), ".h5ad file"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of names that repeat
         data = anndata.read_h5ad(path)
@@ -148,7 +153,7 @@ def with_annotations(
         obs: (row,) columns by name, for obs; likewise.
     """
     check_is_file(path)
-    h5py, write_elem = _library("h5py", path), _library("anndata.io", path).write_elem
+    h5py, write_elem = library("h5py", path), library("anndata.io", path).write_elem
     content = io.BytesIO(path.read_bytes())
     with reading_errors(str(path), ".h5ad file"), h5py.File(content, "r+") as file:
         for key, values in (obsm or {}).items():
@@ -158,11 +163,3 @@ def with_annotations(
         order = [name for name in file["obs"].attrs["column-order"] if name not in (obs or {})]
         file["obs"].attrs["column-order"] = np.array([*order, *(obs or {})], dtype=h5py.string_dtype())
     return content.getvalue()
-
-
-def _library(name: str, path: Path) -> ModuleType:
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        repair = "Install it: pip install 'discrete-vae[formats]'."
-        raise InvalidInputError(str(path), f"needs {name} to be read", "no such library", repair) from None

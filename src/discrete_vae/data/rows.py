@@ -129,42 +129,29 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     if config.binarize:
         for key, values in arrays.items():
             check_domain(found.names[key], UNIT_INTERVAL, summarize(values))
-    places, split = _split(found, config.valid_fraction, config.test_fraction, config.split_seed)
+    places, split = _split(found, config)
     about = (file.name, "the user's file", split, "as in the file", sha256_file(file), found.columns)
-    labels = {part: found.labels[key][rows] for part, (key, rows) in places.items() if key in found.labels}
     parts: dict[str, Any] = {part: select(arrays[key], rows) for part, (key, rows) in places.items()}
+    if config.sequence_weights is None:
+        weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
+    else:  # by the relatives of each in all of the file
+        weights = {WHOLE: sequence_weights(arrays[WHOLE][:], config.sequence_weights).numpy()}
+
+    def of_parts(given: Mapping[str, Any]) -> dict[str, Any]:
+        return {part: given[key][rows] for part, (key, rows) in places.items() if key in given}
+
     dataset = DataSplits(
         name=file.stem,
         **parts,
         event_shape=event_shape,
         dynamic=False,
         description=DatasetDescription(*about),
-        labels=labels,
+        labels=of_parts(found.labels),
         schema=found.schema,
-        weights=_weights(found, arrays, config.sequence_weights, places),
-        conditions=_conditions(found, places),
+        weights=of_parts(weights),
+        conditions=of_parts({key: _condition(found, key) for key in found.conditions}),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
-
-
-_Places = Mapping[str, tuple[str, np.ndarray | slice]]
-
-
-def _weights(
-    found: OwnArrays, arrays: Mapping[str, Any], identity: float | None, places: _Places
-) -> dict[str, np.ndarray]:
-    """The weights of each part's examples, of the file, or of sequences by their relatives in all of it."""
-    if identity is not None:
-        weights = {WHOLE: sequence_weights(arrays[WHOLE], identity).numpy()}
-    else:
-        weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
-    return {part: weights[key][rows] for part, (key, rows) in places.items() if key in weights}
-
-
-def _conditions(found: OwnArrays, places: _Places) -> dict[str, Tensor]:
-    """c of each part's examples."""
-    c = {key: _condition(found, key) for key in found.conditions}
-    return {part: c[key][rows] for part, (key, rows) in places.items() if key in c}
 
 
 def _condition(found: OwnArrays, key: str) -> Tensor:
@@ -176,12 +163,13 @@ def _condition(found: OwnArrays, key: str) -> Tensor:
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
     """The values as float32, sparse where they were."""
-    if isinstance(array, SparseRows):
-        return array
-    return torch.from_numpy(as_float32(name, array, columns))
+    is_sparse = isinstance(array, SparseRows)
+    return array if is_sparse else torch.from_numpy(as_float32(name, array, columns))
 
 
-def _split(found: OwnArrays, valid_fraction: float, test_fraction: float, seed: int) -> tuple[_Places, str]:
+def _split(
+    found: OwnArrays, config: FileDataConfig
+) -> tuple[Mapping[str, tuple[str, np.ndarray | slice]], str]:
     """Array of the file and rows of it for each part, and the split in words."""
     sizes = {key: len(array) for key, array in found.examples.items()}
     places: dict[str, tuple[str, np.ndarray | slice]] = {part: (part, slice(None)) for part in PARTS}
@@ -190,8 +178,8 @@ def _split(found: OwnArrays, valid_fraction: float, test_fraction: float, seed: 
         key = next(iter(sizes))  # the only array, or the one for training
         total = sizes.pop(key)
         # A tenth of 30 is 3, although 30 * 0.1 in floating point may fall short of it.
-        num_valid = int(total * valid_fraction + 1e-9)
-        num_test = int(total * test_fraction + 1e-9) if key == WHOLE else 0
+        num_valid = int(total * config.valid_fraction + 1e-9)
+        num_test = int(total * config.test_fraction + 1e-9) if key == WHOLE else 0
         cut = {"train": total - num_valid - num_test, "valid": num_valid}
         cut |= {"test": num_test} if key == WHOLE else {}
         if min(cut.values()) < 1:
@@ -199,9 +187,9 @@ def _split(found: OwnArrays, valid_fraction: float, test_fraction: float, seed: 
             received = f"{total} examples, cut into {', '.join(map(str, others))} and {last}"
             repair = "Add examples, change the fractions, or save train, valid and test yourself."
             raise InvalidInputError(found.names[key], "must have examples for each part", received, repair)
-        test, valid, train = shuffled_rows(total, num_test, num_valid, seed)
+        test, valid, train = shuffled_rows(total, num_test, num_valid, config.split_seed)
         places |= {"train": (key, train), "valid": (key, valid)}
-        words = f" after a shuffle with seed {seed}"
+        words = f" after a shuffle with seed {config.split_seed}"
         if key == WHOLE:
             places["test"] = (key, test)
         else:
@@ -218,16 +206,11 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     of_bits = {part: BINARY.holds(summarize(getattr(dataset, part))) for part in PARTS}
     train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
-    return replace(
-        dataset,
-        **{part: _drawn(dataset, part, seed) for part in ("valid", "test") if not of_bits[part]},
-        dynamic=not of_bits["train"],
-        description=replace(dataset.description, values=f"train {train}, valid and test {others}"),
-    )
-
-
-def _drawn(dataset: DataSplits, part: str, seed: int) -> Tensor:
-    return torch.from_numpy(fixed_bits(getattr(dataset, part)[:].numpy(), seed, BIT_KEYS[part]))
+    drawn = {
+        part: _bits(getattr(dataset, part)[:], seed, part) for part in ("valid", "test") if not of_bits[part]
+    }
+    description = replace(dataset.description, values=f"train {train}, valid and test {others}")
+    return replace(dataset, **drawn, dynamic=not of_bits["train"], description=description)
 
 
 # Labels of a run's examples from a file beside the data.
@@ -448,6 +431,6 @@ def _check_values(model: ModelConfig, x: Examples, name: str, *, missing: bool) 
     return not likelihood.domain(exact=True).holds(values)
 
 
-def _bits(x: Tensor, seed: int) -> Tensor:
+def _bits(x: Tensor, seed: int, part: str = "test") -> Tensor:
     """Bits drawn once from probabilities, the same for a file of the test examples alone as for a test part."""
-    return torch.from_numpy(fixed_bits(x.numpy(), seed, BIT_KEYS["test"]))
+    return torch.from_numpy(fixed_bits(x.numpy(), seed, BIT_KEYS[part]))

@@ -21,8 +21,8 @@ from discrete_vae.config import (
     ExposureColumnConfig,
     OrdinalColumnConfig,
     RealColumnConfig,
-    members,
 )
+from discrete_vae.config.base import by_kind
 from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import as_float32, check_is_file
 from discrete_vae.errors import InvalidInputError
@@ -100,10 +100,8 @@ class TableSchema:
     @classmethod
     def of(cls, columns: Sequence[ColumnConfig], found: Sequence[RawColumn] = ()) -> Self:
         """The schema of a model that is trained; of each of its columns as found in a file, where that is given."""
-        counted = [(len(raw.counts()), float(raw.missing.mean())) for raw in found] or [(0, 0.0)] * len(
-            columns
-        )
-        pairs = zip(columns, counted, strict=True)
+        counted = [(len(raw.counts()), float(raw.missing.mean())) for raw in found]
+        pairs = zip(columns, counted or [(0, 0.0)] * len(columns), strict=True)
         return cls(tuple(ColumnReading(each.name, each, "as trained", "", *counts) for each, counts in pairs))
 
     @property
@@ -136,14 +134,13 @@ class TableSchema:
         given = dict(_items(table))
         for column in self.columns:
             if column.name not in given:
-                received, repair = (
-                    f"none of the name {column.name[:40]!r}",
+                rule, repair = (
+                    "must have the columns of the schema",
                     "Add it, or rename the one that holds it.",
                 )
-                raise InvalidInputError("table", "must have the columns of the schema", received, repair)
+                raise InvalidInputError("table", rule, f"none of the name {column.name[:40]!r}", repair)
         encoded = [column.encode(raw_column(column.name, given[column.name])) for column in self.columns]
-        names = [column.name for column in self.columns]
-        return torch.from_numpy(as_float32("table", np.stack(encoded, 1), names))
+        return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names))
 
     def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
         """Columns as the table has them, (row,) each: numbers, or words, None where x is NaN.
@@ -193,38 +190,22 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
 
 def infer_columns(columns: Sequence[RawColumn], kinds: Mapping[str, str]) -> TableSchema:
     """`infer_schema` for the columns of a file."""
-    check_kinds(kinds, [column.name for column in columns])
-    readings = _with_exposures(
-        columns, [infer_kind(column, kinds.get(column.name)) for column in columns], kinds
-    )
-    if not any(reading.config for reading in readings):
-        raise InvalidInputError("table", "must have a column with values", "none", "Name the kinds of some.")
-    return TableSchema(tuple(readings))
-
-
-def _with_exposures(
-    columns: Sequence[RawColumn], readings: Sequence[ColumnReading], kinds: Mapping[str, str]
-) -> list[ColumnReading]:
-    """The readings, those of columns that are exposures of others as such."""
-    pairs = [(getattr(each.config, "exposure_column", None), each.name) for each in readings]
+    raw = {column.name: column for column in columns}
+    check_kinds(kinds, [*raw])
+    found = {name: infer_kind(column, kinds.get(name)) for name, column in raw.items()}
+    pairs = [(getattr(each.config, "exposure_column", None), each.name) for each in found.values()]
     of_counts = {exposure: name for exposure, name in pairs if exposure is not None}
-    check_kinds(of_counts, [column.name for column in columns], "exposure")
-    given = {name: kind for name, kind in kinds.items() if kind == "exposure" or name in of_counts}
-    for name, kind in given.items():
-        if kind != "exposure" or name not in of_counts:
+    check_kinds(of_counts, [*raw], "exposure")
+    for name, kind in kinds.items():
+        if (kind == "exposure") != (name in of_counts):
             rule = "must be exposure if counts name it as theirs, and else another"
             raise InvalidInputError(f"kind of column {name!r}", rule, repr(kind)[:80], "Correct it.")
-    return [
-        replace(
-            reading,
-            config=ExposureColumnConfig.of(column),
-            why=f"exposure of {of_counts[column.name]!r}",
-            hint="",
-        )
-        if column.name in of_counts
-        else reading
-        for column, reading in zip(columns, readings, strict=True)
-    ]
+    for exposure, name in of_counts.items():
+        config, why = ExposureColumnConfig.of(raw[exposure]), f"exposure of {name!r}"
+        found[exposure] = replace(found[exposure], config=config, why=why, hint="")
+    if not any(reading.config for reading in found.values()):
+        raise InvalidInputError("table", "must have a column with values", "none", "Name the kinds of some.")
+    return TableSchema(tuple(found.values()))
 
 
 def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -234,6 +215,10 @@ def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         raise InvalidInputError("table", "must have named columns", f"a {type(table).__name__}", repair)
     sizes = {}
     for name, values in items():
+        if name in sizes:
+            raise InvalidInputError(
+                "table", "must have different names of columns", repr(name), "Rename one."
+            )
         sizes[name] = np.shape(values)
         if len(sizes[name]) != 1 or sizes[name] != next(iter(sizes.values())):
             rule, repair = "must have one value for each row", "Give columns of one length."
@@ -290,9 +275,8 @@ def read_kinds(text: str) -> dict[str, str]:
         kinds = read_pairs("kinds", text)
     for name, kind in kinds.items():
         if not isinstance(kind, str):
-            raise InvalidInputError(
-                "kinds", "must be words", f"{name} = {kind!r}"[:80], 'Write age = "real".'
-            )
+            received = f"{name} = {kind!r}"[:80]
+            raise InvalidInputError("kinds", "must be words", received, 'Write age = "real".')
     return kinds
 
 
@@ -321,7 +305,7 @@ def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
 
 def _named(column: RawColumn, wanted: str) -> ColumnConfig:
     kind, _, words = wanted.partition(":")
-    kinds: dict[str, Any] = {config.model_fields["kind"].default: config for config in members(ColumnConfig)}
+    kinds: dict[str, Any] = by_kind(ColumnConfig)
     if kind not in kinds:
         repair = f"Choose one of {', '.join(kinds)} and ignore."
         raise InvalidInputError(f"kind of column {column.name!r}", "must be known", repr(wanted)[:80], repair)
@@ -335,11 +319,8 @@ def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -
     num_numbers = int((~np.isnan(column.numbers)).sum())
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
-    if (
-        not column.declared
-        and num_numbers
-        and (num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words))
-    ):
+    are_odd = num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words)
+    if not column.declared and num_numbers and are_odd:
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
         repair = (
             "If they mean missing values: --data.missing-values WORD, None in Python; if all are codes: "
@@ -361,11 +342,8 @@ def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -
             return reading(None, "nearly every row has a word of its own", "category reads it")
     if column.ordered:
         return reading(OrdinalColumnConfig.of(column), "values in a declared order")
-    hint = (
-        f"a guess: --data.missing-values {marks[0]!r} if that is none"
-        if marks and not column.declared
-        else ""
-    )
+    is_guess = marks and not column.declared
+    hint = f"a guess: --data.missing-values {marks[0]!r} if that is none" if is_guess else ""
     return reading(CategoryColumnConfig.of(column), "words", hint)
 
 
@@ -380,14 +358,14 @@ def _of_numbers(column: RawColumn, num_values: int, reading: _Reading) -> Column
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return reading(_real(column), "numbers with decimals or below 0", hint)
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
-        return reading(
-            None, "it counts the rows, as an index does", f"--data.kinds {column.name}=real reads it"
-        )
+        hint = f"--data.kinds {column.name}=real reads it"
+        return reading(None, "it counts the rows, as an index does", hint)
     if num_values <= FEW:
-        why = "whole numbers of few different values"
-        return reading(
-            OrdinalColumnConfig.of(column), why, "a guess: category if they are codes, count if it counts"
+        why, hint = (
+            "whole numbers of few different values",
+            "a guess: category if they are codes, count if it counts",
         )
+        return reading(OrdinalColumnConfig.of(column), why, hint)
     if (values == 0).any():
         return reading(CountColumnConfig.of(column), "whole numbers from 0", "a guess: real if it measures")
     return reading(_real(column), "whole numbers above 0", "a guess: count if it counts")

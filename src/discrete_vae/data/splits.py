@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import FINITE, Domain, ValueSummary
-from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, members
+from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
+from discrete_vae.config.base import by_kind
 from discrete_vae.data.schema import TableSchema
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
@@ -459,8 +460,7 @@ def _scaling(values: ValueSummary) -> str:
 
 
 def _likelihoods() -> dict[str, Any]:
-    found = (config for config in members(LikelihoodConfig) if config.is_choice)
-    return {config.model_fields["kind"].default: config for config in found}
+    return {kind: config for kind, config in by_kind(LikelihoodConfig).items() if config.is_choice}
 
 
 def _all_values(dataset: DataSplits) -> ValueSummary:

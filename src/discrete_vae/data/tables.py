@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import csv
 import gzip
-import importlib
 import io
 import math
 import os
@@ -19,12 +18,12 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 import numpy as np
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, reading_errors
+from discrete_vae.data.arrays import check_is_file, library, reading_errors
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cell
 
@@ -44,6 +43,13 @@ class Table:
     labels: np.ndarray | None
     num_rows: int
     besides: Mapping[str, RawColumn] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, columns: Sequence[RawColumn], roles: ColumnRoles, labels: Any, num_rows: int) -> Self:
+        """The table of columns that are read, of which some are no features."""
+        besides = {column.name: column for column in columns if column.name in roles.besides}
+        features = tuple(column for column in columns if column.name not in besides)
+        return cls(features, labels, num_rows, besides)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -112,20 +118,15 @@ class ColumnRoles:
         return "label_units" if self.label_units else "label_column"
 
     def places(self, path: Path, columns: tuple[str, ...]) -> tuple[int | None, list[int]]:
-        """The place of the labels' column, None without one, and those of the features.
-
-        Args:
-            path: The file, for messages.
-            columns: The names of all its columns.
-        """
-        known, ignored = set(columns), {*self.ignored, *self.besides}
+        """The place of the labels' column, None without one, and those of the others that are read of all columns."""
+        known, unread = set(columns), {self.label, *self.ignored} - {*self.besides}
         for name in (self.label, *self.besides, *self.ignored):
             if name is not None and name not in known and name not in self.optional:
                 argument = "a column" if name in self.besides else self.argument(name)
                 repair = f"Its columns are {shown_names(columns)}."
                 raise InvalidInputError(argument, f"must name columns of {path}", repr(name)[:80], repair)
-        features = [place for place, name in enumerate(columns) if name != self.label and name not in ignored]
-        return columns.index(self.label) if self.label in known else None, features
+        places = [place for place, name in enumerate(columns) if name not in unread]
+        return columns.index(self.label) if self.label in known else None, places
 
 
 def shown_names(columns: Sequence[str], most: int = 5) -> str:
@@ -166,18 +167,14 @@ class TextFormat:
             rule, repair = "must be one character", "Leave it out to have it found."
             raise InvalidInputError("delimiter", rule, repr(self.delimiter), repair)
         if len(self.decimal) != 1 or len(self.thousands) > 1 or self.decimal == self.thousands:
-            rule, received = (
-                "and thousands must be two different characters",
-                f"{self.decimal!r}, {self.thousands!r}",
-            )
+            rule = "and thousands must be two different characters"
+            received = f"{self.decimal!r}, {self.thousands!r}"
             raise InvalidInputError("decimal", rule, received, "Give ',' and '.', say.")
         try:
             codecs.lookup(self.encoding)
         except (LookupError, ValueError):
-            repair = "Give utf-8, latin-1 or utf-16, say."
-            raise InvalidInputError(
-                "encoding", "must be one that Python knows", repr(self.encoding), repair
-            ) from None
+            rule, repair = "must be one that Python knows", "Give utf-8, latin-1 or utf-16, say."
+            raise InvalidInputError("encoding", rule, repr(self.encoding), repair) from None
 
     @cached_property
     def gap_words(self) -> frozenset[str]:
@@ -221,6 +218,7 @@ MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
 _DELIMITERS = ",;\t|"
 _BLOCK_ROWS = 128  # whose text is in memory at the same time
 _LARGE, _MIB = 1 << 25, 20  # bytes that take a second; binary digits of a MiB
+_RAGGED = "Complete the line, quote cells that hold the separator, or remove what is above the header."
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
@@ -239,10 +237,8 @@ class _TextColumn:
         """Read the cells of the next rows."""
         if self._form.is_plain:
             try:
-                if "_" not in "".join(cells):
-                    self._numbers.append(
-                        np.fromiter(map(float, cells), np.float64, len(cells))
-                    )  # most columns
+                if "_" not in "".join(cells):  # as in most columns
+                    self._numbers.append(np.fromiter(map(float, cells), np.float64, len(cells)))
                     self._codes.append(None)
                     return
             except ValueError:
@@ -288,48 +284,36 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         names = _check_names(path, header, roles)
         label, places = roles.places(path, names)
-        besides = [names.index(name) for name in roles.besides if name in names]
-        read = [_TextColumn(names[place], form) for place in places + besides]
+        read = [_TextColumn(names[place], form) for place in places]
         labels: list[str] = []
         lines: list[int] = []
         reader = csv.reader(file, delimiter=delimiter, strict=True)
-        rows = filter(None, reader)  # blank lines aside
-        while block := list(islice(_whole_rows(path, rows, reader, names, lines, num_lines), _BLOCK_ROWS)):
+
+        def whole_rows() -> Iterator[list[str]]:
+            for cells in filter(None, reader):  # blank lines aside
+                lines.append(reader.line_num + num_lines)
+                if len(cells) != len(names):
+                    rule = f"must have as many cells as line 1, {len(names)} ({shown_names(names, 2)})"
+                    raise InvalidInputError(f"{path}, line {lines[-1]},", rule, len(cells), _RAGGED)
+                yield cells
+
+        rows = whole_rows()
+        while block := list(islice(rows, _BLOCK_ROWS)):
             columns = list(zip(*block, strict=True))
-            for place, column in zip(places + besides, read, strict=True):
+            for place, column in zip(places, read, strict=True):
                 column.add(columns[place])
             if label is not None:
                 labels += columns[label]
             report()
     found = None if label is None else read_labels([text_of_cell(cell.strip()) for cell in labels])
     numbers = np.array(lines, np.int64)
-    return _with_roles([column.column(numbers) for column in read], len(places), found, len(lines))
-
-
-def _whole_rows(
-    path: Path, rows: Iterator[list[str]], reader: Any, names: Sequence[str], lines: list[int], before: int
-) -> Iterator[list[str]]:
-    """Rows with a cell for each name; their numbers of lines are added to `lines`."""
-    for cells in rows:
-        line = reader.line_num + before
-        if len(cells) != len(names):
-            rule = f"must have as many cells as line 1, {len(names)} ({shown_names(names, 2)})"
-            repair = (
-                "Complete the line, quote cells that hold the separator, or remove what is above the header."
-            )
-            raise InvalidInputError(f"{path}, line {line},", rule, str(len(cells)), repair)
-        lines.append(line)
-        yield cells
+    return Table.of([column.column(numbers) for column in read], roles, found, len(lines))
 
 
 def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     """Read a Parquet file; an index without a name that pandas wrote is left out."""
     check_is_file(path)
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        repair = "Install it: pip install 'discrete-vae[tables]'; or save the table as CSV."
-        raise InvalidInputError(str(path), "needs pyarrow to be read", "no such library", repair) from None
+    parquet = library("pyarrow.parquet", path, "pip install 'discrete-vae[tables]'; or save the table as CSV")
     with reading_errors(str(path), "Parquet file"):
         # one thread: for many columns the library's threads take longer to start than to read
         table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
@@ -337,20 +321,9 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
         found = [(name, _arrow_values(column)) for name, column in named if not _INDEX.fullmatch(name)]
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
-    besides = [names.index(name) for name in roles.besides if name in names]
-    columns = [
-        _without_gap_words(raw_column(names[place], found[place][1]), form) for place in places + besides
-    ]
+    columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
     labels = None if label is None else _array_labels(found[label][1])
-    return _with_roles(columns, len(places), labels, table.num_rows)
-
-
-def _with_roles(
-    columns: Sequence[RawColumn], num_features: int, labels: np.ndarray | None, num_rows: int
-) -> Table:
-    """A table of columns, of which those behind the features are none."""
-    besides = {column.name: column for column in columns[num_features:]}
-    return Table(tuple(columns[:num_features]), labels, num_rows, besides)
+    return Table.of(columns, roles, labels, table.num_rows)
 
 
 def _arrow_values(column: Any) -> Any:
@@ -364,16 +337,10 @@ def _without_gap_words(column: RawColumn, form: TextFormat) -> RawColumn:
     numbers, codes = column.numbers, column.codes
     if form.gap_numbers:
         numbers = np.where(np.isin(numbers, form.gap_numbers), np.nan, numbers)
-    gaps = [
-        place for place, word in enumerate(column.words) if form.missing and word.lower() in form.gap_words
-    ]
-    if codes is not None and gaps:
-        kept = [place for place in range(len(column.words)) if place not in gaps]
-        moved = np.full(len(column.words) + 1, -1)
-        moved[kept] = np.arange(len(kept))
-        codes = moved[codes]
-    words = tuple(word for place, word in enumerate(column.words) if place not in gaps)
-    return replace(column, numbers=numbers, codes=codes, words=words)
+    words = [word for word in column.words if not form.missing or word.lower() not in form.gap_words]
+    if codes is not None and len(words) < len(column.words):
+        codes = np.array([words.index(word) if word in words else -1 for word in column.words] + [-1])[codes]
+    return replace(column, numbers=numbers, codes=codes, words=tuple(words))
 
 
 _Reader = Callable[[Path, ColumnRoles, TextFormat], Table]
@@ -497,9 +464,8 @@ def _array_labels(values: Any) -> np.ndarray:
     if array.dtype.kind in "bui":
         return array
     gaps = ("None", "nan", "<NA>", "NaT")
-    return read_labels(
-        ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in array]
-    )
+    words = ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in array]
+    return read_labels(words)
 
 
 def read_label_column(path: Path, argument: str) -> np.ndarray:

@@ -333,9 +333,10 @@ def denoise_rows(
         (row, *event) float32.
     """
     check_positive_int("num_draws", num_draws)
+    likelihood = model.likelihood
     if noise is not None:
         check_number("noise", noise, above=0.0, at_most=0.5, repair=_REPAIR)
-        if not isinstance(model.likelihood, BernoulliLikelihood):
+        if not isinstance(likelihood, BernoulliLikelihood):
             rule = "must be left out for a model of other values than bits"
             raise InvalidInputError("noise", rule, f"{noise:g}", "Give noisy examples alone.")
     with eval_mode(model) as model:
@@ -347,8 +348,7 @@ def denoise_rows(
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
                 parameters = model.parameters_of(latents.decoder_input)
-                parameters = model.likelihood.at_exposure(parameters, opened, observed)
-                mean = model.likelihood.expected_statistics(parameters)
+                mean = likelihood.expected_statistics(likelihood.at_exposure(parameters, opened, observed))
                 weight = torch.zeros(len(opened), dtype=torch.float64, device=opened.device)
                 if noise is not None:
                     mean, of_noisy = _clean(mean, opened, observed, noise)
@@ -359,9 +359,7 @@ def denoise_rows(
             shares = torch.stack(weights).softmax(0).float()
             shares = shares.reshape(*shares.shape, *[1] * (means[0].dim() - 1))
             total = (shares * torch.stack(means)).sum(0)
-            return {
-                "x": model.likelihood.with_exposure(model.likelihood.point_estimate(total, total)[0], opened)
-            }
+            return {"x": likelihood.with_exposure(likelihood.point_estimate(total, total)[0], opened)}
 
         return in_batches(
             model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report

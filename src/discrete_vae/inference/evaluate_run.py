@@ -87,17 +87,12 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        rowless = {
-            name: replace(found, examples=None)
-            for name in ("log_likelihood", "log_likelihood_limit", "independent_features")
-            if (found := getattr(self, name)) is not None
-        }
-        values = asdict(replace(self, **rowless))
-        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
-            part = values[name] or {}
-            part |= {
-                key: None for key, value in part.items() if isinstance(value, float) and math.isnan(value)
-            }
+        named = ("log_likelihood", "log_likelihood_limit", "independent_features")
+        found = {name: part for name in named if (part := getattr(self, name)) is not None}
+        values = asdict(replace(self, **{name: replace(part, examples=None) for name, part in found.items()}))
+        for name in ("elbo", *found):
+            part = values[name]
+            part |= {key: None for key, value in part.items() if value != value}  # of NaN
             part.pop("examples", None)
             if part.get("effective_examples") is None:
                 part.pop("effective_examples", None)
@@ -115,9 +110,11 @@ class Evaluation(ShowsTable):
             rows = None if estimate is None else estimate.examples
             if rows is not None:
                 columns.setdefault("index", rows.index.numpy())
-                for name in ("value", "std_error", "ess"):
-                    column = "log_likelihood" if name == "value" else name
-                    columns[f"{prefix}{column}"] = getattr(rows, name).numpy()
+                columns[f"{prefix}log_likelihood"] = rows.value.numpy()
+                columns[f"{prefix}std_error"], columns[f"{prefix}ess"] = (
+                    rows.std_error.numpy(),
+                    rows.ess.numpy(),
+                )
                 if rows.weight is not None:
                     columns.setdefault("weight", rows.weight.numpy())
         return columns
@@ -168,21 +165,21 @@ def evaluate_model(
 
     def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
         sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
+        of_each = {"condition": None if c is None else c[rows], "indices": keys[rows]}
         with precision_of_products(of_model, dtype):
-            of_rows = None if c is None else c[rows]
-            return evaluate_log_likelihood(
-                of_model, x[rows], condition=of_rows, indices=keys[rows], report=report, **sizes, **settings
-            )
+            return evaluate_log_likelihood(of_model, x[rows], report=report, **of_each, **sizes, **settings)
 
     def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
         if parts is None:
-            return _weighted(of_rows(of_model, slice(None), report), given)
-        found: list[MeanLogLikelihood] = []
-        for first in range(0, len(x), _KEPT_EXAMPLES):
-            rows = slice(first, first + _KEPT_EXAMPLES)
-            compute = partial(of_rows, of_model, rows, _shifted(report, found))
-            found.append(parts.log_likelihood(f"{name}-{first}", compute))
-        return _weighted(join_log_likelihoods(found), given)
+            whole = of_rows(of_model, slice(None), report)
+        else:
+            found: list[MeanLogLikelihood] = []
+            for first in range(0, len(x), _KEPT_EXAMPLES):
+                rows = slice(first, first + _KEPT_EXAMPLES)
+                compute = partial(of_rows, of_model, rows, _shifted(report, found))
+                found.append(parts.log_likelihood(f"{name}-{first}", compute))
+            whole = join_log_likelihoods(found)
+        return whole if given is None else whole.weighted(given)
 
     given = positive_weights(weights, len(x))
     trained = likelihood(model, "trained")
@@ -190,15 +187,9 @@ def evaluate_model(
     limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
     with precision_of_products(model, dtype):
         elbo = evaluate_elbo(model, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
-    baseline = None
-    if train is not None:
-        of_both = {"train_weights": train_weights, "weights": given}
-        baseline = independent_features(model.likelihood, train, x, **of_both)
+    of_both = {"train_weights": train_weights, "weights": given}
+    baseline = None if train is None else independent_features(model.likelihood, train, x, **of_both)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
-
-
-def _weighted(found: MeanLogLikelihood, weights: Tensor | None) -> MeanLogLikelihood:
-    return found if weights is None else found.weighted(weights)
 
 
 def _estimate_log_partition(
@@ -308,19 +299,15 @@ class KeptParts:
         start = time.monotonic()
         fields = compute()
         content = json.dumps({"of": of, "seconds": time.monotonic() - start, **fields}).encode()
-        self._keep(path, sha256_bytes(content).encode() + b"\n" + content)
-        return read(fields)
-
-    def _keep(self, path: Path, content: bytes) -> None:
-        """Write a part; where that fails the evaluation goes on without."""
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
-            write_bytes(path, content)
-        except OSError as error:
+            write_bytes(path, sha256_bytes(content).encode() + b"\n" + content)
+        except OSError as error:  # the evaluation goes on without
             if not self._warned:
                 text = f"if this is killed it begins anew, as {self._folder} keeps nothing: {error}"
-                warnings.warn(text, stacklevel=4)
+                warnings.warn(text, stacklevel=3)
             self._warned = True
+        return read(fields)
 
 
 def _log_partition(fields: dict[str, Any]) -> tuple[CheckedLogPartition, list[tuple[str, str]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
@@ -60,51 +61,40 @@ class PriorStates:
         num_chains: int,
         seed: int = 0,
     ) -> None:
-        clamped = {} if clamped is None else clamped
-        check_states("pool", pool, ("state", prior.num_units))
+        clamped, num_units = clamped or {}, prior.num_units
+        check_states("pool", pool, ("state", num_units))
         check_positive_int("num_chains", num_chains)
-        _check_clamped(clamped, prior.num_units)
+        for unit, value in clamped.items():
+            if not 0 <= unit < num_units:
+                rule = f"must name units from 0 to {num_units - 1}"
+                raise InvalidInputError("clamped", rule, unit, "Give another unit.")
+            if value not in (0, 1):
+                received = f"{value} for unit {unit}"
+                raise InvalidInputError("clamped", "must set units to 0 or 1", received, "Give 0 or 1.")
+        if len(clamped) == num_units:
+            rule, repair = "must leave at least one unit free", "Set fewer, or decode the state itself."
+            raise InvalidInputError("clamped", rule, f"all {num_units} units", repair)
         machine, log_weights = prior, pool.new_zeros(len(pool), dtype=torch.float64)
         if field is not None:
-            field = check_tensor("field", field, (prior.num_units,)).to(prior.bias)
+            field = check_tensor("field", field, (num_units,)).to(prior.bias)
             machine = deepcopy(prior)
             with torch.no_grad():
                 machine.bias.add_(field)
             log_weights = pool.double() @ field.double().to(pool.device)
-        units = torch.tensor(sorted(clamped), dtype=torch.long, device=pool.device)
-        values = torch.tensor([float(clamped[unit]) for unit in sorted(clamped)], device=pool.device)
-        missed = (pool[:, units] != values).sum(1)
+        wanted = pool.new_tensor([clamped.get(unit, math.nan) for unit in range(num_units)])
+        is_set = ~wanted.isnan()
+        missed = (is_set & (pool != wanted)).sum(1)
         log_weights = log_weights.masked_fill(missed > missed.min(), -torch.inf)
         noise = keyed_generator(seed, _STREAM, device=pool.device)
         picked = torch.softmax(log_weights, 0).multinomial(num_chains, replacement=True, generator=noise)
-        start = pool[picked].clone()
-        start[:, units] = values
-        mask = torch.zeros(prior.num_units, dtype=torch.bool, device=pool.device)
-        mask[units] = True
-        self.chains = BlockGibbs(
-            machine,
-            num_chains,
-            seed=key_to_seed(seed, _STREAM),
-            start=start.to(prior.bias.device),
-            clamped=mask.to(prior.bias.device) if clamped else None,
-        )
+        start, device = torch.where(is_set, wanted, pool[picked]), prior.bias.device
+        mask = is_set.to(device) if clamped else None
+        seed = key_to_seed(seed, _STREAM)
+        self.chains = BlockGibbs(machine, num_chains, seed=seed, start=start.to(device), clamped=mask)
 
     def step(self, num_sweeps: int) -> Tensor:
         """Sweep on by block Gibbs; returns the states, (chain, unit) float32 in {0,1}."""
         return self.chains.step(num_sweeps)
-
-
-def _check_clamped(clamped: Mapping[int, int], num_units: int) -> None:
-    for unit, value in clamped.items():
-        if not 0 <= unit < num_units:
-            rule = f"must name units from 0 to {num_units - 1}"
-            raise InvalidInputError("clamped", rule, unit, "Give another unit.")
-        if value not in (0, 1):
-            received = f"{value} for unit {unit}"
-            raise InvalidInputError("clamped", "must set units to 0 or 1", received, "Give 0 or 1.")
-    if len(clamped) == num_units:
-        rule, repair = "must leave at least one unit free", "Set fewer, or decode the state itself."
-        raise InvalidInputError("clamped", rule, f"all {num_units} units", repair)
 
 
 # What class an example is of, read off its latents.
@@ -193,7 +183,6 @@ def fit_classes(
         seed: Seed of the draws, and of the examples that are held out.
         numbers: As in `discrete_vae.inference.rows.in_batches`.
         report: Likewise.
-
     """
     codes = encode_rows(model, x, condition=condition, draw=True, seed=seed, numbers=numbers, report=report)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
@@ -298,7 +287,7 @@ def generate(
                     found[group] += len(places)
         if report is not None:
             report(sum(found.values()))
-        if all(number_found == count for number_found in found.values()):
+        if min(found.values()) == count:
             break
     for group in groups:
         if found[group] < count:
@@ -329,11 +318,11 @@ def generate_of_labels(
 
     Args:
         model: A model with classes.
-        pool: States of its prior to start from, as for `PriorStates`.
+        pool: States of its prior to start from, as in `PriorStates`.
         count: Examples of each class.
         wanted: Numbers of the classes.
-        clamped: Other units that are set, as for `PriorStates`.
-        field: As for `PriorStates`.
+        clamped: Other units that are set, as in `PriorStates`.
+        field: As in `PriorStates`.
         num_chains: Likewise.
         seed: Seed of the noise.
         report: Called after each round with the number of examples so far.

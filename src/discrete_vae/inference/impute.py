@@ -85,8 +85,10 @@ class ImputationSettings:
         if self.num_candidates < 2:
             raise InvalidInputError("num_candidates", "must be at least 2", self.num_candidates, "Give 20.")
         if self.num_rounds > self.num_samples:
-            rule = f"must be at most num_samples, {self.num_samples}"
-            repair = "Give more samples, or fewer rounds."
+            rule, repair = (
+                f"must be at most num_samples, {self.num_samples}",
+                "Give more samples, or fewer rounds.",
+            )
             raise InvalidInputError("num_rounds", rule, self.num_rounds, repair)
 
 
@@ -448,12 +450,9 @@ class Proposals:
 
     def _read(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """What the posterior reads of x, (proposal, *event), with the row's condition and its label."""
-        c, label = (
-            None if each is None else each.expand(len(x), *each.shape[1:])
-            for each in (self.row.condition, self.row.label)
-        )
-        features = self._model.features_of(x, observed, c)
-        return features if label is None else self._model.with_label(features, label)
+        c, label = self.row.condition, self.row.label
+        features = self._model.features_of(x, observed, None if c is None else c.expand(len(x), -1))
+        return features if label is None else self._model.with_label(features, label.expand(len(x)))
 
     def draw(self) -> tuple[Tensor, Tensor, Tensor]:
         """Draws of all rounds that count.
@@ -476,10 +475,8 @@ class Proposals:
             if self.partition is None:  # the first round has told how to fill the gaps
                 self.partition = Partition(self.likelihood, rows, statistics.unflatten(0, drawn.shape))
                 outputs, expected = outputs[:0], expected[:0]
-            outputs, expected = (
-                torch.cat([outputs, parameters.flatten(0, 1)]),
-                torch.cat([expected, statistics]),
-            )
+            outputs = torch.cat([outputs, parameters.flatten(0, 1)])
+            expected = torch.cat([expected, statistics])
             places.append(self.partition.coordinates(statistics))
             self.partition.add(rows, places[-1])
             raw.append(drawn.flatten())

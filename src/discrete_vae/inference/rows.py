@@ -15,14 +15,7 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.files import TableReading
-from discrete_vae.data.rows import (
-    Rows,
-    labels_of_part,
-    load_data,
-    read_label_file,
-    read_rows,
-    rows_of_part,
-)
+from discrete_vae.data.rows import Rows, labels_of_part, load_data, read_label_file, read_rows, rows_of_part
 from discrete_vae.data.splits import subset_indices, warn_of_other_data
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
@@ -147,7 +140,10 @@ def in_batches(
             given = [None if c is None else c[filled] for c in checked]
             found = compute(x[filled].to(device), [own_numbers[place] for place in filled], *given)
             if not whole:
-                whole = _room_for(found, len(x))
+                needed = len(x) * sum(each[0].numel() * each.element_size() for each in found.values())
+                check_memory("x", needed, "Give fewer rows at a time.", what="for the results")
+                shapes = {name: (len(x), *each.shape[1:]) for name, each in found.items()}
+                whole = {name: found[name].new_zeros(shapes[name], device="cpu") for name in found}
             if batch in own:
                 for name, values in found.items():
                     whole[name][places] = values[: len(places)].cpu()
@@ -168,16 +164,6 @@ def check_numbers(numbers: Sequence[int] | np.ndarray | None, num_rows: int) -> 
         rule = f"must be a whole number for each of {num_rows} rows"
         raise InvalidInputError("numbers", rule, received, "Give one per row of x, or none.")
     return found
-
-
-def _room_for(found: Mapping[str, Tensor], num_rows: int) -> dict[str, Tensor]:
-    """Zeros for the results of all examples, of the form that one batch gave."""
-    needed = sum(values[0].numel() * values.element_size() * num_rows for values in found.values())
-    check_memory("x", needed, "Give fewer rows at a time.", what="for the results")
-    return {
-        name: torch.zeros((num_rows, *values.shape[1:]), dtype=values.dtype, device="cpu")
-        for name, values in found.items()
-    }
 
 
 # The examples that a run's model is used on: its own test part, or a file.
@@ -260,9 +246,8 @@ def _reading(of_run: DataConfig, label_column: str | None) -> TableReading:
     """How a file is read: as the run's own; the columns of that which are no features it may lack."""
     own = TableReading.of(of_run) if isinstance(of_run, FileDataConfig) else TableReading()
     label = own.roles.label if label_column is None else label_column
-    optional = {*own.roles.ignored, *own.roles.besides, label} - {label_column, None}
-    names = frozenset(name for name in optional if name is not None)
-    return replace(own, roles=replace(own.roles, label=label, optional=names))
+    optional = frozenset([*own.roles.ignored, *own.roles.besides, label]) - {label_column}
+    return replace(own, roles=replace(own.roles, label=label, optional=optional))
 
 
 def known_columns(run: RunDirectory) -> tuple[str, ...]:

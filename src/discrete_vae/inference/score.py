@@ -191,13 +191,13 @@ def score_features(
 
     Args:
         model: The model.
-        x: As for `score_rows`.
+        x: As in `score_rows`.
         condition: Likewise.
         num_samples: Importance samples per example; few of them flatter a strange value.
         seed: Seed of the noise.
-        numbers: Numbers of the examples, which key the noise; None means from 0.
-        batch_size: Examples at a time; None takes as many as fit.
-        report: Called with the number of examples done.
+        numbers: As in `discrete_vae.inference.rows.in_batches`.
+        batch_size: Likewise.
+        report: Likewise.
 
     Returns:
         (row, *event), nats; NaN where a value is missing.
@@ -220,9 +220,8 @@ def score_features(
                 example, label = rows_of_labels(model.check_labels(None, len(rows)), num_classes)
                 features = model.with_label(features[example], label)
                 opened, observed = opened[example], None if observed is None else observed[example]
-                keys = [
-                    key_to_seed(keys[row], y) for row, y in zip(example.tolist(), label.tolist(), strict=True)
-                ]
+                pairs = zip(example.tolist(), label.tolist(), strict=True)
+                keys = [key_to_seed(keys[row], y) for row, y in pairs]
             total = opened.new_full((len(opened),), -math.inf, dtype=torch.float64)
             inverse = torch.full_like(opened, -math.inf, dtype=torch.float64)
             examples = Batch(opened, observed, keys=keys)
@@ -341,20 +340,18 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
     if truth.shape[:1] != guess.shape[:1] or truth.size != guess.size or np.isnan(truth).all():
         received = f"shapes {truth.shape} and {guess.shape}"
         raise InvalidInputError("guess", "must be of the truth's shape", received, "Give one per value.")
-    flat = truth.reshape(len(truth), -1).astype(np.float64)
-    seen, guesses = ~np.isnan(flat), guess.reshape(len(guess), -1)
+    rows, flat = len(truth), truth.reshape(len(truth), -1).astype(np.float64)
+    seen, guesses = ~np.isnan(flat), guess.reshape(rows, -1)
     if is_share:
         losses = np.rint(guesses) != flat
     else:
-        known = np.where(seen, flat, 0.0)
         count = np.maximum(seen.sum(0), 1)
-        mean = known.sum(0) / count
+        mean = np.where(seen, flat, 0.0).sum(0) / count
         scale = np.sqrt((np.where(seen, flat - mean, 0.0) ** 2).sum(0) / count)
         losses = ((guesses - flat) / np.where(scale > 0, scale, 1.0)) ** 2
     per_row, weights = np.where(seen, losses, 0.0).sum(1), seen.sum(1)
     value = per_row.sum() / weights.sum()
     # of a ratio of sums over rows
-    rows = len(flat)
     error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
     error = float(error) if rows > 1 else math.nan
     if is_share:

@@ -15,7 +15,7 @@ from torch.distributions import Distribution, NegativeBinomial, constraints
 from discrete_vae.checks import COUNTS, Domain
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.scaling import Standardizer, feature_moments
+from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution, feature_moments
 from discrete_vae.numerics import HALF_LOG_TWO_PI, project_
 from discrete_vae.records import ShowsShapes
 from discrete_vae.sparse import Examples, SparseRows, dense_if_gaps
@@ -85,7 +85,7 @@ class _NegativeBinomial(NegativeBinomial):
         return negative_binomial_log_prob(value, self._log_mean, self._log_size)
 
 
-class ZeroInflated(Distribution):
+class ZeroInflated(UncheckedDistribution):
     """0 with probability sigmoid(logits), else a draw of a law of counts.
 
     Source: Lambert 1992, "Zero-inflated Poisson regression".
@@ -97,12 +97,7 @@ class ZeroInflated(Distribution):
 
     def __init__(self, base: Distribution, logits: Tensor) -> None:
         self.base, self.logits = base, logits
-        super().__init__(base.batch_shape, validate_args=False)
-
-    @property
-    def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """None: nothing is checked, which would wait for an accelerator."""
-        return {}
+        super().__init__(base.batch_shape)
 
     @property
     def support(self) -> constraints.Constraint:
@@ -241,9 +236,8 @@ class NegativeBinomialLikelihood(Likelihood):
         mean = moments.mean.maximum(0.5 / moments.count)
         self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
         spread = (moments.variance - moments.mean).clamp_min(0)
-        size = torch.where(spread > 0, moments.mean.square() / spread, torch.inf).clamp(
-            _LEAST_START, _LARGEST_START
-        )
+        size = torch.where(spread > 0, moments.mean.square() / spread, torch.inf)
+        size = size.clamp(_LEAST_START, _LARGEST_START)
         self.log_size.copy_(torch.where(moments.count > 0, size, 1.0).log())
         return torch.zeros_like(self.log_start)
 

@@ -52,10 +52,8 @@ def feature_moments(
         >>> feature_moments(torch.tensor([[1.0, 5.0], [3.0, torch.nan]])).mean
         tensor([2., 5.], dtype=torch.float64)
     """
-    shape = x.shape[1:]
-    count, total = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
-    low = torch.full(shape, torch.inf, dtype=torch.float64)
-    high = -low
+    count, total, squares = torch.zeros(3, *x.shape[1:], dtype=torch.float64)
+    low, high = torch.full_like(total, torch.inf), torch.full_like(total, -torch.inf)
     for part, seen in row_blocks(x, observed, scale=scale):
         count += seen.sum(0)
         total += part.masked_fill(~seen, 0).sum(0)
@@ -63,7 +61,6 @@ def feature_moments(
         high = torch.maximum(high, part.masked_fill(~seen, -torch.inf).amax(0))
     constant = low == high  # by value: rounding of the mean would leave a variance
     mean = torch.where(constant, low, total / count.clamp_min(1))
-    squares = torch.zeros(shape, dtype=torch.float64)
     for part, seen in row_blocks(x, observed, scale=scale):
         squares += (part - mean).masked_fill(~seen, 0).square().sum(0)
     return FeatureMoments(count, mean, squares / count.clamp_min(1))
@@ -270,17 +267,23 @@ def long_tails(x: Examples) -> Tensor:
     return tails.is_long
 
 
-class LongTailedNormal(Distribution):
+class UncheckedDistribution(Distribution):
+    """A law whose arguments are not checked, which would wait for an accelerator."""
+
+    def __init__(self, batch_shape: torch.Size) -> None:
+        super().__init__(batch_shape, validate_args=False)
+
+    @property
+    def arg_constraints(self) -> dict[str, constraints.Constraint]:
+        return {}
+
+
+class LongTailedNormal(UncheckedDistribution):
     """The law of x where `Tails` of x is Normal(loc, scale)."""
 
     def __init__(self, loc: Tensor, scale: Tensor, tails: Tails) -> None:
         self.loc, self.scale, self.tails = loc, scale, tails
-        super().__init__(loc.shape, validate_args=False)
-
-    @property
-    def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """None: nothing is checked, which would wait for an accelerator."""
-        return {}
+        super().__init__(loc.shape)
 
     @property
     def support(self) -> constraints.Constraint:
@@ -305,11 +308,7 @@ class LongTailedNormal(Distribution):
         return self.tails.invert(self.loc + self.scale * noise)
 
 
-def _variance(rows: Tensor) -> Tensor:
-    return (rows - rows.nanmean(0)).square().nanmean(0)
-
-
 def _log_density(y: Tensor, log_slopes: Tensor | None = None) -> Tensor:
     """Mean log-density of a Gaussian that fits y, up to a constant; log_slopes are those of y in x."""
     slope = 0.0 if log_slopes is None else log_slopes.nanmean(0)
-    return slope - 0.5 * _variance(y).log()
+    return slope - 0.5 * (y - y.nanmean(0)).square().nanmean(0).log()

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Categorical, Distribution, constraints
+from torch.distributions import Distribution
 from torch.nn import functional
 
 from discrete_vae.checks import (
@@ -23,7 +23,7 @@ from discrete_vae.checks import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate
 from discrete_vae.likelihoods.families import CodesLikelihood, GaussianLikelihood
-from discrete_vae.likelihoods.scaling import Standardizer
+from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution
 
 if TYPE_CHECKING:
     from discrete_vae.config.model import ColumnConfig
@@ -81,11 +81,9 @@ class OrdinalLikelihood(CodesLikelihood):
         below = functional.logsigmoid(thresholds - eta).masked_fill(~has_threshold, 0)
         above = functional.logsigmoid(eta - thresholds).masked_fill(~has_threshold, -torch.inf)
         width = (-torch.expm1(-torch.where(has_step, steps, 1))).log().masked_fill(~has_step, 0)
-        return (
-            functional.pad(below, (0, 0, 0, 1))
-            + functional.pad(above, (0, 0, 1, 0))
-            + functional.pad(width, (0, 0, 1, 1))
-        )
+        pads = (0, 0, 0, 1), (0, 0, 1, 0), (0, 0, 1, 1)
+        first, second, third = map(functional.pad, (below, above, width), pads)
+        return first + second + third
 
 
 class Log1p(nn.Module):
@@ -143,9 +141,9 @@ class ConstantLikelihood(Likelihood):
     def domain(self, *, exact: bool = False) -> Domain:
         return categories(1)
 
-    def distribution(self, parameters: Tensor) -> Categorical:
-        """Categorical of one code, batch shape (..., feature)."""
-        return Categorical(logits=torch.zeros_like(self._only(parameters))[..., None], validate_args=False)
+    def distribution(self, parameters: Tensor) -> Distribution:
+        """A law of one value, batch shape (..., feature); of others too the log-probability is 0."""
+        return _Given(self.mean(parameters))
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
         return 0 * self._only(parameters)
@@ -164,7 +162,7 @@ class ConstantLikelihood(Likelihood):
         return self.mean(parameters)
 
 
-class ExposureLikelihood(Likelihood):
+class ExposureLikelihood(ConstantLikelihood):
     """Exposures, which the laws of other features are given: probability 1 whatever they are; the decoder's are unused.
 
     Where there are no data, as in `mean` and `sample`, an exposure is its reference. The encoder reads its logarithm.
@@ -196,25 +194,8 @@ class ExposureLikelihood(Likelihood):
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         return self.standardizer(x.log(), observed)
 
-    def distribution(self, parameters: Tensor) -> Distribution:
-        """A law of one value, the reference, batch shape (..., feature); of others too the log-probability is 0."""
-        return _Given(self.mean(parameters))
-
-    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        return 0 * self._only(parameters)
-
     def mean(self, parameters: Tensor) -> Tensor:
         return self.reference.to(self._only(parameters)).expand_as(parameters)
-
-    @property
-    def point_estimates(self) -> tuple[PointEstimate, ...]:
-        return ("mean", "mode")
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        return self.mean(parameters)
-
-    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        return self.mean(parameters)
 
     def point_estimate(
         self, expected: Tensor, error: Tensor, kind: PointEstimate | None = None
@@ -222,17 +203,12 @@ class ExposureLikelihood(Likelihood):
         return expected, error
 
 
-class _Given(Distribution):
+class _Given(UncheckedDistribution):
     """A value that is taken as given."""
 
     def __init__(self, value: Tensor) -> None:
         self._value = value
-        super().__init__(value.shape, validate_args=False)
-
-    @property
-    def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """None."""
-        return {}
+        super().__init__(value.shape)
 
     @property
     def mean(self) -> Tensor:
@@ -293,9 +269,7 @@ class TableLikelihood(Likelihood):
         self.register_buffer("order", torch.tensor(by_kind).argsort(), persistent=False)
         self._names = [columns[own[0]].kind for own in groups.values()]
         self._sizes = [kind.parameter_shape[0] for kind in self.kinds]
-        self._exposures = {
-            column.name: place for place, column in enumerate(columns) if column.kind == "exposure"
-        }
+        self._exposures = {each.name: place for place, each in enumerate(columns) if each.kind == "exposure"}
         self._exposed = [getattr(columns[own[0]], "exposure_column", None) for own in groups.values()]
         given = {name for name in self._exposed if name is not None}
         if given != self._exposures.keys():
@@ -320,10 +294,8 @@ class TableLikelihood(Likelihood):
         return ColumnDomain.of([domains[place] for place in self.order.tolist()])
 
     def distribution(self, parameters: Tensor) -> Distribution:
-        parts = [
-            kind.distribution(part) for kind, part in zip(self.kinds, self._cut(parameters), strict=True)
-        ]
-        return _Columns(parts, self)
+        parts = zip(self.kinds, self._cut(parameters), strict=True)
+        return _Columns([kind.distribution(part) for kind, part in parts], self)
 
     def check(self, x: Tensor, observed: Tensor | None = None, *, exact: bool = False) -> Tensor:
         super().check(x, observed, exact=exact)
@@ -337,16 +309,15 @@ class TableLikelihood(Likelihood):
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Initialize each kind on its columns; return their starts, one after the other."""
         self.check(x, observed)
-        return torch.cat(
-            [kind.initialize_(own, seen, **e) for kind, own, seen, e in self._given(x, observed)]
-        )
+        parts = self._given(x, observed)
+        return torch.cat([kind.initialize_(own, seen, **e) for kind, own, seen, e in parts])
 
     def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         self.check(x, observed)
-        parts = self._given(x, observed)
-        return torch.cat(
-            [(kind.initialize_ if e else kind.fit_marginals_)(own, seen, **e) for kind, own, seen, e in parts]
-        )
+        found = []
+        for kind, own, seen, e in self._given(x, observed):
+            found.append((kind.initialize_ if e else kind.fit_marginals_)(own, seen, **e))
+        return torch.cat(found)
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """What the kinds read, one after the other, (batch, *input_shape)."""
@@ -424,21 +395,20 @@ class TableLikelihood(Likelihood):
         """Without a kind modes of binary columns and of codes, and means of all others."""
         sizes = [math.prod(own.statistic_shape) for own in self.kinds]
         parts = zip(self.kinds, expected.split(sizes, -1), error.split(sizes, -1), strict=True)
-        values, errors = [], []
+        found = []
         for own, of_kind, its_error in parts:
             shape = own.statistic_shape
             suits: PointEstimate = kind or ("mode" if "mode" in own.point_estimates else "mean")
-            found = own.point_estimate(of_kind.unflatten(-1, shape), its_error.unflatten(-1, shape), suits)
-            values.append(found[0])
-            errors.append(found[1])
-        return self._join(values), self._join(errors)
+            found.append(
+                own.point_estimate(of_kind.unflatten(-1, shape), its_error.unflatten(-1, shape), suits)
+            )
+        values, errors = map(self._join, zip(*found, strict=True))
+        return values, errors
 
     def _in_a_row(self, parts: Sequence[Tensor]) -> Tensor:
         """Statistics of all kinds, one after the other, from those of each."""
-        flat = [
-            part.flatten(-len(kind.statistic_shape)) for kind, part in zip(self.kinds, parts, strict=True)
-        ]
-        return torch.cat(flat, -1)
+        pairs = zip(self.kinds, parts, strict=True)
+        return torch.cat([part.flatten(-len(kind.statistic_shape)) for kind, part in pairs], -1)
 
     def _each(self, parameters: Tensor, call: Callable[[Likelihood, Tensor], Tensor]) -> Tensor:
         """What a call gives for each kind's slice, its columns in the table's order."""
@@ -478,18 +448,13 @@ class TableLikelihood(Likelihood):
         return joined if self._is_sorted else joined.index_select(-1, self.order)
 
 
-class _Columns(Distribution):
+class _Columns(UncheckedDistribution):
     """The laws of the columns of a table, batch shape (..., column)."""
 
     def __init__(self, parts: Sequence[Distribution], table: TableLikelihood) -> None:
         self._parts, self._table = parts, table
         first = parts[0].batch_shape
-        super().__init__(torch.Size([*first[:-1], len(table.order)]), validate_args=False)
-
-    @property
-    def arg_constraints(self) -> dict[str, constraints.Constraint]:
-        """None: nothing is checked, which would wait for an accelerator."""
-        return {}
+        super().__init__(torch.Size([*first[:-1], len(table.order)]))
 
     @property
     def mean(self) -> Tensor:
@@ -506,7 +471,5 @@ class _Columns(Distribution):
     @torch.no_grad()
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = torch.Size(sample_shape)
-        drawn = [part.sample(shape) for part in self._parts]
-        return self._table._join(
-            [part.to(drawn[0].dtype) if part.dtype != drawn[0].dtype else part for part in drawn]
-        )
+        first, *rest = (part.sample(shape) for part in self._parts)
+        return self._table._join([first, *(part.to(first.dtype) for part in rest)])
