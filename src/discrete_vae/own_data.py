@@ -212,12 +212,10 @@ def _holds_bits(table: Table) -> bool:
 
 def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
     """`own_experiment` for a file that has been read; columns of a table that have kinds are read by these."""
-    schema = dataset.schema
-    config: LikelihoodConfig = (
-        likelihood_for(likelihood, dataset)
-        if schema is None
-        else TableLikelihoodConfig(columns=schema.columns)
-    )
+    if dataset.schema is not None:
+        config: LikelihoodConfig = TableLikelihoodConfig(columns=dataset.schema.columns)
+    else:
+        config = likelihood_for(likelihood, dataset)
     if isinstance(config, GaussianLikelihoodConfig):
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)

@@ -68,8 +68,7 @@ def raw_column(name: str, values: Any) -> RawColumn:
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     if categories is not None:  # of pandas
         codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes, np.int64)
-        words = tuple(_word(each) for each in categories)
-        ordered = bool(values.dtype.ordered)
+        words, ordered = tuple(_word(each) for each in categories), bool(values.dtype.ordered)
         return RawColumn(name, np.full(len(codes), np.nan), codes, words, declared=True, ordered=ordered)
     array = np.asarray(values)
     if array.dtype.kind == "b":
@@ -83,13 +82,9 @@ def raw_column(name: str, values: Any) -> RawColumn:
     for row, cell in enumerate(cells):
         if isinstance(cell, float | int | np.number | Decimal) and not isinstance(cell, bool):
             numbers[row] = float(cell)
-        elif not _is_gap(cell):
+        elif not (cell is None or str(cell) in ("<NA>", "NaT", "") or cell != cell):
             codes[row] = places.setdefault(_word(cell), len(places))
     return RawColumn(name, numbers, codes if places else None, tuple(places))
-
-
-def _is_gap(cell: Any) -> bool:
-    return cell is None or str(cell) in ("<NA>", "NaT", "") or cell != cell
 
 
 def _word(cell: Any) -> str:
@@ -181,7 +176,7 @@ class _NumberColumnConfig(BaseColumnConfig):
         return column.numbers
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        return values
+        return _integers(values)
 
 
 class RealColumnConfig(_NumberColumnConfig):
@@ -200,10 +195,8 @@ class RealColumnConfig(_NumberColumnConfig):
     def of(cls, column: RawColumn, words: str = "") -> Self:
         config = cls(name=column.name, scale=words or "plain")  # pyright: ignore[reportArgumentType]
         values = config.encode(column)
-        if config.scale == "log1p" and np.nanmin(values) <= -1:
-            raise config._refuse(
-                "must lie above -1 for log1p", word_of(np.nanmin(values)), "Take real:asinh."
-            )
+        if config.scale == "log1p" and (low := np.nanmin(values)) <= -1:
+            raise config._refuse("must lie above -1 for log1p", word_of(low), "Take real:asinh.")
         whole = bool((values[~np.isnan(values)] % 1 == 0).all())
         return config.model_copy(update={"whole": whole})
 
@@ -229,11 +222,8 @@ class RealColumnConfig(_NumberColumnConfig):
 
 def _integers(values: np.ndarray) -> np.ndarray:
     """Values as integers, where all are whole."""
-    return (
-        values.astype(np.int64)
-        if bool((np.abs(values) < 2**53).all() and (values % 1 == 0).all())
-        else values
-    )
+    are_whole = bool((np.abs(values) < 2**53).all() and (values % 1 == 0).all())
+    return values.astype(np.int64) if are_whole else values
 
 
 ZeroInflated = Annotated[
@@ -274,12 +264,8 @@ class CountColumnConfig(_NumberColumnConfig):
         if "exposure" in given:
             place = given.index("exposure")
             given, exposure = given[:place], ":".join(given[place + 1 :])
-        config = cls(
-            name=column.name,
-            zero_inflated="zero-inflated" in given,
-            exposure="total" if "total" in given else "none",
-            exposure_column=exposure,
-        )
+        total, inflated = "total" if "total" in given else "none", "zero-inflated" in given
+        config = cls(name=column.name, zero_inflated=inflated, exposure=total, exposure_column=exposure)
         unknown = [word for word in given if word not in ("zero-inflated", "total")]
         if unknown:
             repair = "For example count:total:zero-inflated, or count:zero-inflated:exposure:days."
@@ -293,9 +279,8 @@ class CountColumnConfig(_NumberColumnConfig):
     @property
     def addition(self) -> str:
         words = ["total"] * (self.exposure == "total") + ["zero-inflated"] * self.zero_inflated
-        return ":".join(
-            words if self.exposure_column is None else [*words, f"exposure:{self.exposure_column}"]
-        )
+        words += [] if self.exposure_column is None else [f"exposure:{self.exposure_column}"]
+        return ":".join(words)
 
     @property
     def group(self) -> Hashable:
@@ -312,9 +297,6 @@ class CountColumnConfig(_NumberColumnConfig):
         if len(wrong):
             raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
         return values
-
-    def decode(self, values: np.ndarray) -> np.ndarray:
-        return _integers(values)
 
 
 class ExposureColumnConfig(_NumberColumnConfig):
@@ -345,9 +327,6 @@ class ExposureColumnConfig(_NumberColumnConfig):
             raise self._refuse(rule, f"{received} in {column.where(row)}", repair)
         return values
 
-    def decode(self, values: np.ndarray) -> np.ndarray:
-        return _integers(values)
-
 
 class _ValuesColumnConfig(BaseColumnConfig):
     """A column of a few different values, each with its code 0, 1, ...; values are words or numbers."""
@@ -370,17 +349,11 @@ class _ValuesColumnConfig(BaseColumnConfig):
         config.encode(column)
         return config
 
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {"num_categories": tuple(len(column.values) for column in columns)}
-
     def encode(self, column: RawColumn) -> np.ndarray:
         place = {value: float(code) for code, value in enumerate(self.values)}
         numbers, rows = np.unique(column.numbers, return_inverse=True)
         known = [np.nan if np.isnan(number) else place.get(word_of(number), -1.0) for number in numbers]
-        result = (
-            np.array(known, np.float64)[rows].reshape(len(column.numbers)) if len(numbers) else column.numbers
-        )
+        result = np.array(known, np.float64)[rows].reshape(len(column.numbers))
         if column.codes is not None:
             codes = np.array([place.get(word, -1.0) for word in column.words] + [0.0])[column.codes]
             result = np.where(column.codes >= 0, codes, result)
@@ -395,7 +368,7 @@ class _ValuesColumnConfig(BaseColumnConfig):
         return result
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        codes = np.clip(np.rint(np.where(np.isnan(values), 0, values)), 0, len(self.values) - 1).astype(int)
+        codes = np.rint(np.nan_to_num(values)).clip(0, len(self.values) - 1).astype(int)
         words = np.array(self.values, object)[codes]
         words[np.isnan(values)] = None
         return words
@@ -416,12 +389,14 @@ class BinaryColumnConfig(_ValuesColumnConfig):
     kind: Literal["binary"] = "binary"
     values: tuple[str, str] = Field(default=("0", "1"), description="The two values, as the file has them.")
 
+
+class _CodesColumnConfig(_ValuesColumnConfig):
     @classmethod
     def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {}
+        return {"num_categories": tuple(len(column.values) for column in columns)}
 
 
-class CategoryColumnConfig(_ValuesColumnConfig):
+class CategoryColumnConfig(_CodesColumnConfig):
     """One of several values without an order."""
 
     target = "discrete_vae.likelihoods.families:CategoricalLikelihood"
@@ -433,7 +408,7 @@ class CategoryColumnConfig(_ValuesColumnConfig):
         return self.kind, (len(self.values) - 1).bit_length()
 
 
-class OrdinalColumnConfig(_ValuesColumnConfig):
+class OrdinalColumnConfig(_CodesColumnConfig):
     """One of several values in order, the lowest first."""
 
     target = "discrete_vae.likelihoods.table:OrdinalLikelihood"
@@ -451,10 +426,6 @@ class ConstantColumnConfig(_ValuesColumnConfig):
     target = "discrete_vae.likelihoods.table:ConstantLikelihood"
     kind: Literal["constant"] = "constant"
     values: tuple[str] = Field(default=("0",), description="The value, as the file has it.")
-
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {}
 
 
 ColumnConfig = Annotated[

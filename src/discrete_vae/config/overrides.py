@@ -87,11 +87,10 @@ def walk(
         path = f"{prefix}{name}".replace("_", "-")
         parts = get_args(field.annotation) or (field.annotation,)
         records = [part for part in parts if isinstance(part, type) and issubclass(part, Record)]
-        components = [
-            part for part in records if issubclass(part, ComponentConfig) and part.trains and part.is_choice
-        ]
-        if components:
-            members = {part.model_fields["kind"].default: part for part in components}
+        components = [part for part in records if issubclass(part, ComponentConfig)]
+        choices = [part for part in components if part.trains and part.is_choice]
+        if choices:
+            members = {part.model_fields["kind"].default: part for part in choices}
             yield Slot(path, members, owner)
             for kind, member in members.items():
                 yield from walk(member, f"{path}.", (path, kind))
@@ -345,8 +344,8 @@ def suggest_setting(path: str) -> str:
     path = path.replace("_", "-").lower()
     parent, _, word = path.rpartition(".")
     found = _by_word(word, known)
-    in_its_part = [name for name in found if name.rpartition(".")[0] == parent]
-    found = in_its_part or found or get_close_matches(path, known, n=_SHOWN)
+    found = [name for name in found if name.rpartition(".")[0] == parent] or found
+    found = found or get_close_matches(path, known, n=_SHOWN)
     if not found:
         return "Add --settings to list them all."
     return f"Did you mean {' or '.join(f'--{name}' for name in found[:_SHOWN])}? --settings lists them all."
@@ -358,14 +357,12 @@ def _by_word(word: str, known: list[str]) -> list[str]:
     close = get_close_matches(word, set(leaves.values()), n=1, cutoff=0.75)
     for wanted in dict.fromkeys([word, _OTHER_WORDS.get(word, word), *close]):
         bare = wanted.removeprefix("num-")
-        ways = [
+        ways = (
             [name for name in known if leaves[name].removeprefix("num-") == bare],
             [name for name in known if bare in leaves[name].split("-")],
             [name for name in known if bare == "".join(part[0] for part in leaves[name].split("-"))],
             [name for name in known if bare in name.split(".")],
-        ]
-        found = next((way for way in ways if way), [])
-        if found:
-            top = min(name.count(".") for name in found)
-            return [name for name in found if name.count(".") == top]
+        )
+        if found := next(filter(None, ways), None):
+            return [name for name in found if name.count(".") == found[0].count(".")]
     return []

@@ -218,11 +218,8 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
         return rows.astype(np.float32, order="C")
     result = np.empty(rows.shape, np.float32)
     features = np.arange(rows.shape[1])
-    low, high, error = (
-        np.full(len(features), np.inf),
-        np.full(len(features), -np.inf),
-        np.zeros(len(features)),
-    )
+    error = np.zeros(len(features))
+    low, high = error + np.inf, error - np.inf
     step = max(1, _BLOCK // len(features))
     blocks = [slice(first, first + step) for first in range(0, len(rows), step)]
     for block in blocks:
@@ -273,9 +270,8 @@ def _narrowed(
         if (lost := np.isinf(narrow) & np.isfinite(wide)).any():
             place = tuple(np.argwhere(lost)[0])
             received = f"{wide[place]:g} ({_feature(int(features[place[-1]]), columns)})"
-            raise InvalidInputError(
-                name, "must hold values that float32 can hold", received, "Scale the values."
-            )
+            rule = "must hold values that float32 can hold"
+            raise InvalidInputError(name, rule, received, "Scale the values.")
         return narrow, wide, np.abs(narrow - wide)
 
 

@@ -177,10 +177,8 @@ caltech101_silhouettes_28_split1.mat sha256:eb6735e8d84b1850fabc5590124aab1755e9
 
 
 def _files(*names: str) -> tuple[RemoteFile, ...]:
-    known = {
-        name: (checksum, int(size)) for name, checksum, size in map(str.split, _ORIGINALS.split("\n")[1:-1])
-    }
-    return tuple(RemoteFile(name, *known[name]) for name in names)
+    known = {line.split()[0]: line.split()[1:] for line in _ORIGINALS.splitlines()[1:]}
+    return tuple(RemoteFile(name, known[name][0], int(known[name][1])) for name in names)
 
 
 # MNIST, binarized afresh in each training step.
@@ -363,12 +361,11 @@ def load_omniglot(
     order = fixed_permutation(len(arrays["train"]), split_seed)
     parts = _cut_valid(arrays["train"][order], num_valid) | {"test": arrays["test"]}
     unsaid = "rebuilt" if "train_drawer" in arrays else "unknown"  # only that form knows who drew what
-    version = str(arrays.get("source", unsaid))
     return _dataset(
         "omniglot",
         {part: _intensities(images) for part, images in parts.items()},
         source="Omniglot (Lake, Salakhutdinov, Tenenbaum 2015), 28x28",
-        version=version,
+        version=str(arrays.get("source", unsaid)),
         split=f", valid from the training part after a shuffle with seed {split_seed}",
         sha256=sha256,
         binarization_seed=binarization_seed,
@@ -419,7 +416,9 @@ def load_caltech101_silhouettes(
     """
     arrays, sha256 = fetch_archive(archive, data_dir)
     names = arrays.get("classnames")
-    numbers = {part: arrays[f"{part}_labels"] for part in PARTS if f"{part}_labels" in arrays}
+    labels = {part: arrays[f"{part}_labels"] for part in PARTS if f"{part}_labels" in arrays}
+    if names is not None:
+        labels = {part: names[each.astype(int) - 1] for part, each in labels.items()}
     return _dataset(
         "caltech101-silhouettes",
         {part: 1 - arrays[part].reshape(-1, 28, 28).transpose(0, 2, 1) for part in PARTS},
@@ -427,7 +426,5 @@ def load_caltech101_silhouettes(
         version="28x28, split 1, object = 1",
         split=", as published",
         sha256=sha256,
-        labels=numbers
-        if names is None
-        else {part: names[each.astype(int) - 1] for part, each in numbers.items()},
+        labels=labels,
     )

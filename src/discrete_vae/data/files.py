@@ -160,15 +160,11 @@ class TableReading:
 
 def _channels_first(found: OwnArrays) -> OwnArrays:
     """Bring channels before height and width in images whose last axis alone can be that of channels, 1 or 3."""
-    moved = {
-        part: np.moveaxis(values, -1, 1)
-        for part, values in found.examples.items()
-        if isinstance(values, np.ndarray)
-        and values.ndim == 4
-        and values.shape[3] in _CHANNELS
-        and values.shape[1] not in _CHANNELS
-    }
-    return replace(found, examples=moved) if len(moved) == len(found.examples) else found
+    shapes = [values.shape for values in found.examples.values()]
+    if not all(len(shape) == 4 and shape[3] in _CHANNELS and shape[1] not in _CHANNELS for shape in shapes):
+        return found
+    moved = {part: np.moveaxis(np.asarray(values), -1, 1) for part, values in found.examples.items()}
+    return replace(found, examples=moved)
 
 
 def read_own_arrays(file: Path, reading: TableReading, table: Table | None = None) -> OwnArrays:
@@ -225,11 +221,10 @@ def _read_own_arrays(file: Path, reading: TableReading, table: Table | None) -> 
         values = formats.sparse_of(str(file), arrays)
     elif ending == ".npy":
         values = read_npy(file)
+    elif ending == ".mtx":
+        values = formats.read_matrix_market(file)
     else:
-        is_matrix = ending == ".mtx"
-        values = (
-            formats.read_matrix_market(file) if is_matrix else sequences.read_fasta(file, reading.alphabet)
-        )
+        values = sequences.read_fasta(file, reading.alphabet)
     return OwnArrays({WHOLE: values}, {WHOLE: str(file)})
 
 
@@ -284,10 +279,8 @@ def _condition(
             if isinstance(each, str):
                 found = infer_kind(besides[each], kinds.get(each))
                 if found.config is None or found.config.kind == "constant":
-                    rule, repair = (
-                        "must vary to be a condition",
-                        "Leave it out, or say what it is: --data.kinds.",
-                    )
+                    rule = "must vary to be a condition"
+                    repair = "Leave it out, or say what it is: --data.kinds."
                     raise InvalidInputError(f"column {each!r}", rule, found.why, repair)
                 readings.append(found)
             else:
@@ -322,10 +315,10 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
         raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in besides:
-        num_examples, found = arrays[keys[part]].shape[:1], arrays[name]
-        if found.shape[:1] != num_examples or not num_examples:
-            rule = f"must hold a row for each of the {num_examples[0] if num_examples else 0} examples"
-            raise InvalidInputError(named[name], rule, f"shape {found.shape}", "Give one each.")
+        num_examples, shape = arrays[keys[part]].shape[:1] or (0,), arrays[name].shape
+        if shape[:1] != num_examples:
+            rule = f"must hold a row for each of the {num_examples[0]} examples"
+            raise InvalidInputError(named[name], rule, f"shape {shape}", "Give one each.")
     c: dict[str, Any] = {}
     if conditions:
         if missing := keys.keys() - conditions.keys():
@@ -372,15 +365,13 @@ def _conditions_of_arrays(
 def places_of_columns(name: str, found: Sequence[str], wanted: Sequence[str]) -> list[int]:
     """Places in a table of the columns that a model reads."""
     places, known = {column: place for place, column in enumerate(found)}, set(wanted)
-    lacks = [column for column in wanted if column not in places]
-    if lacks:
+    if lacks := [column for column in wanted if column not in places]:
         rule = f"must have the {len(wanted)} columns that the run was trained on"
         received = f"none of the name {lacks[0][:40]!r}"
         received += f", and {len(lacks) - 1} more are missing" * (len(lacks) > 1)
         repair = f"Add or rename columns; those of the file are {shown_names(found)}."
         raise InvalidInputError(name, rule, received, repair)
-    more = [column for column in found if column not in known]
-    if more:
+    if more := [column for column in found if column not in known]:
         rule = "must have no columns but those that the run was trained on"
         repair = "Leave them out; if one holds labels, name it: --label-column."
         raise InvalidInputError(name, rule, shown_names(more), repair)

@@ -114,9 +114,8 @@ def read_h5ad(
     if layer is not None and layer not in data.layers:
         repair = f"Its layers are {shown_keys(data.layers)}; without the setting X is read."
         raise InvalidInputError("layer", f"must name a layer of {path}", repr(layer)[:80], repair)
-    values, name = (
-        (data.X, f"{path}, X,") if layer is None else (data.layers[layer], f"{path}, layer {layer!r},")
-    )
+    values = data.X if layer is None else data.layers[layer]
+    name = f"{path}, X," if layer is None else f"{path}, layer {layer!r},"
     if values is None:
         repair = f"Name one: --data.layer, of {shown_keys(data.layers)}."
         raise InvalidInputError(name, "must hold a matrix", "none", repair)
@@ -128,9 +127,8 @@ def read_h5ad(
     if len(kept) < len(columns):
         values = values.columns(kept) if isinstance(values, SparseRows) else values[:, kept]
         columns = tuple(columns[place] for place in kept)
-    wanted = [name for name in (roles.label, *roles.besides) if name is not None]
-    for name in wanted:
-        if name not in data.obs and name not in roles.optional:
+    for name in (roles.label, *roles.besides):
+        if name is not None and name not in data.obs and name not in roles.optional:
             argument = "a column" if name in roles.besides else roles.argument(name)
             repair = f"Its columns are {shown_keys(data.obs)}."
             raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)

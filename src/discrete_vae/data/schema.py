@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -12,16 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.config import (
-    BinaryColumnConfig,
-    CategoryColumnConfig,
-    ColumnConfig,
-    ConstantColumnConfig,
-    CountColumnConfig,
-    ExposureColumnConfig,
-    OrdinalColumnConfig,
-    RealColumnConfig,
-)
+from discrete_vae.config import ColumnConfig, ExposureColumnConfig
 from discrete_vae.config.base import by_kind
 from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import as_float32, check_is_file
@@ -134,10 +125,8 @@ class TableSchema:
         given = dict(_items(table))
         for column in self.columns:
             if column.name not in given:
-                rule, repair = (
-                    "must have the columns of the schema",
-                    "Add it, or rename the one that holds it.",
-                )
+                rule = "must have the columns of the schema"
+                repair = "Add it, or rename the one that holds it."
                 raise InvalidInputError("table", rule, f"none of the name {column.name[:40]!r}", repair)
         encoded = [column.encode(raw_column(column.name, given[column.name])) for column in self.columns]
         return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names))
@@ -216,9 +205,8 @@ def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     sizes = {}
     for name, values in items():
         if name in sizes:
-            raise InvalidInputError(
-                "table", "must have different names of columns", repr(name), "Rename one."
-            )
+            rule = "must have different names of columns"
+            raise InvalidInputError("table", rule, repr(name), "Rename one.")
         sizes[name] = np.shape(values)
         if len(sizes[name]) != 1 or sizes[name] != next(iter(sizes.values())):
             rule, repair = "must have one value for each row", "Give columns of one length."
@@ -284,38 +272,35 @@ def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
     """The kind of one column, by the rules of `infer_schema`."""
     counts = column.counts()
     missing = float(column.missing.mean()) if len(column.numbers) else 1.0
+    kind, why, *hint = _judged(column, counts, wanted)
+    config, kinds = None, by_kind(ColumnConfig)
+    if kind is not None:
+        name, _, words = kind.partition(":")
+        if name not in kinds:
+            rule, repair = "must be known", f"Choose one of {', '.join(kinds)} and ignore."
+            raise InvalidInputError(f"kind of column {column.name!r}", rule, repr(kind)[:80], repair)
+        config = kinds[name].of(column, words)
+    return ColumnReading(column.name, config, why, "".join(hint), len(counts), missing)
 
-    def reading(config: ColumnConfig | None, why: str, hint: str = "") -> ColumnReading:
-        return ColumnReading(column.name, config, why, hint, len(counts), missing)
 
+_Judged = tuple[str | None, str] | tuple[str | None, str, str]  # a kind, why, and what else it may be
+
+
+def _judged(column: RawColumn, counts: Mapping[str, int], wanted: str | None) -> _Judged:
     if wanted == "ignore":
-        return reading(None, "you say so")
+        return None, "you say so"
     if not counts:
-        return reading(None, "no value")
+        return None, "no value"
     if wanted is not None:
-        return reading(_named(column, wanted), "you say so")
+        return wanted, "you say so"
     if len(counts) == 1:
-        return reading(ConstantColumnConfig.of(column), "one value")
+        return "constant", "one value"
     if len(counts) == 2:
-        return reading(BinaryColumnConfig.of(column), "two values")
-    if column.words:
-        return _of_words(column, counts, reading)
-    return _of_numbers(column, len(counts), reading)
+        return "binary", "two values"
+    return _of_words(column, counts) if column.words else _of_numbers(column, len(counts))
 
 
-def _named(column: RawColumn, wanted: str) -> ColumnConfig:
-    kind, _, words = wanted.partition(":")
-    kinds: dict[str, Any] = by_kind(ColumnConfig)
-    if kind not in kinds:
-        repair = f"Choose one of {', '.join(kinds)} and ignore."
-        raise InvalidInputError(f"kind of column {column.name!r}", "must be known", repr(wanted)[:80], repair)
-    return kinds[kind].of(column, words)
-
-
-_Reading = Callable[..., ColumnReading]
-
-
-def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -> ColumnReading:
+def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     num_numbers = int((~np.isnan(column.numbers)).sum())
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
@@ -339,39 +324,38 @@ def _of_words(column: RawColumn, counts: Mapping[str, int], reading: _Reading) -
     if not column.declared:
         different, num_rows = len(counts), num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):
-            return reading(None, "nearly every row has a word of its own", "category reads it")
+            return None, "nearly every row has a word of its own", "category reads it"
     if column.ordered:
-        return reading(OrdinalColumnConfig.of(column), "values in a declared order")
+        return "ordinal", "values in a declared order"
     is_guess = marks and not column.declared
     hint = f"a guess: --data.missing-values {marks[0]!r} if that is none" if is_guess else ""
-    return reading(CategoryColumnConfig.of(column), "words", hint)
+    return "category", "words", hint
 
 
-def _of_numbers(column: RawColumn, num_values: int, reading: _Reading) -> ColumnReading:
+def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
     values = column.numbers[~np.isnan(column.numbers)]
     if (values % 1 != 0).any() or (values < 0).any():
         if num_values <= FEW and _REPEATS * num_values <= len(values):
             steps = np.diff(np.unique(values))
-            kind = OrdinalColumnConfig if np.allclose(steps, steps[0]) else CategoryColumnConfig
-            hint = "a guess: real if it measures, ordinal if it ranks"
-            return reading(kind.of(column), "numbers of few different values", hint)
+            kind = "ordinal" if np.allclose(steps, steps[0]) else "category"
+            return (
+                kind,
+                "numbers of few different values",
+                "a guess: real if it measures, ordinal if it ranks",
+            )
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
-        return reading(_real(column), "numbers with decimals or below 0", hint)
+        return _real(column), "numbers with decimals or below 0", hint
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
-        hint = f"--data.kinds {column.name}=real reads it"
-        return reading(None, "it counts the rows, as an index does", hint)
+        return None, "it counts the rows, as an index does", f"--data.kinds {column.name}=real reads it"
     if num_values <= FEW:
-        why, hint = (
-            "whole numbers of few different values",
-            "a guess: category if they are codes, count if it counts",
-        )
-        return reading(OrdinalColumnConfig.of(column), why, hint)
+        why = "whole numbers of few different values"
+        hint = "a guess: category if they are codes, count if it counts"
+        return "ordinal", why, hint
     if (values == 0).any():
-        return reading(CountColumnConfig.of(column), "whole numbers from 0", "a guess: real if it measures")
-    return reading(_real(column), "whole numbers above 0", "a guess: count if it counts")
+        return "count", "whole numbers from 0", "a guess: real if it measures"
+    return _real(column), "whole numbers above 0", "a guess: count if it counts"
 
 
-def _real(column: RawColumn) -> RealColumnConfig:
-    config = RealColumnConfig.of(column)
-    is_long = long_tails(torch.from_numpy(column.numbers[:, None])).any()
-    return config.model_copy(update={"scale": "asinh"}) if bool(is_long) else config
+def _real(column: RawColumn) -> str:
+    is_long = bool(long_tails(torch.from_numpy(column.numbers[:, None])).any())
+    return "real:asinh" if is_long else "real"

@@ -84,8 +84,7 @@ def _table(path: Path, alphabet: str | None) -> np.ndarray:
 def _records(path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and letters of each sequence."""
     check_is_file(path)
-    name: str | None = None
-    parts: list[bytes] = []
+    name, parts = None, []
     try:
         with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
             for line in map(bytes.strip, file):
@@ -100,9 +99,8 @@ def _records(path: Path) -> Iterator[tuple[str, bytes]]:
                     parts.append(line)
     except (OSError, EOFError, zlib.error) as error:
         received = getattr(error, "strerror", None) or str(error)
-        raise InvalidInputError(
-            str(path), "must be a readable FASTA file", received, "Copy it again."
-        ) from None
+        rule = "must be a readable FASTA file"
+        raise InvalidInputError(str(path), rule, received, "Copy it again.") from None
     if name is not None:
         yield name, b"".join(parts)
 

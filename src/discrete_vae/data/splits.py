@@ -97,22 +97,21 @@ class DataSplits(ShowsShapes):
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
 
     def _leave_out_weightless(self) -> None:
-        parts: dict[str, Any] = {}
-        weights, labels, conditions = {}, dict(self.labels), dict(self.conditions)
+        fields: dict[str, Any] = {
+            name: dict(getattr(self, name)) for name in ("weights", "labels", "conditions")
+        }
         for part, given in self.weights.items():
             if part not in PARTS:
-                raise InvalidInputError(
-                    "weights", f"must be of {', '.join(PARTS)}", repr(part)[:80], "Rename it."
-                )
+                rule = f"must be of {', '.join(PARTS)}"
+                raise InvalidInputError("weights", rule, repr(part)[:80], "Rename it.")
             found = check_weights(f"weights of the part {part!r}", given, len(getattr(self, part)))
-            kept = np.flatnonzero(found)
-            weights[part] = found[kept]
-            if len(kept) < len(found):
-                parts[part] = getattr(self, part)[torch.from_numpy(kept)]
-                labels |= {part: self.labels[part][kept]} if part in self.labels else {}
-                conditions |= {part: conditions[part][torch.from_numpy(kept)]} if part in conditions else {}
-        parts |= {"weights": weights, "labels": labels, "conditions": conditions}
-        for name, value in parts.items():
+            fields["weights"][part] = found
+            if not found.all():
+                kept = np.flatnonzero(found)
+                fields[part] = getattr(self, part)[torch.from_numpy(kept)]
+                for name in ("weights", "labels", "conditions"):
+                    fields[name] |= {part: fields[name][part][kept]} if part in fields[name] else {}
+        for name, value in fields.items():
             object.__setattr__(self, name, value)  # of a frozen record
 
     @property
@@ -191,10 +190,7 @@ def summarize(x: Examples) -> ValueSummary:
 
 def picture_shape(event_shape: tuple[int, ...]) -> tuple[int, int] | None:
     """(height, width) of the picture of an example, channels one below the other; None for a row of a table."""
-    if len(event_shape) != 3:
-        return None
-    channels, height, width = event_shape
-    return channels * height, width
+    return (event_shape[0] * event_shape[1], event_shape[2]) if len(event_shape) == 3 else None
 
 
 # Draws that stay the same on every machine and in every release: splits, epochs and evaluation bits. They read the raw
@@ -304,9 +300,6 @@ def _check_at_most(name: str, count: int | None, length: int) -> None:
         raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
 
 
-_KEY = "picture"
-
-
 @dataclass(frozen=True)
 class DataMetadata:
     """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
@@ -330,7 +323,7 @@ class DataMetadata:
     @classmethod
     def read(cls, environment: Mapping[str, Any]) -> Self | None:
         """Metadata in a run's environment; None where there is none, as in runs of earlier versions."""
-        fields = environment.get("data", {}).get(_KEY)
+        fields = environment.get("data", {}).get("picture")
         if fields is None:
             return None
         return cls(tuple(fields["event_shape"]), float(fields["low"]), float(fields["high"]))
@@ -351,7 +344,7 @@ def describe_data(dataset: DataSplits) -> dict[str, Any]:
     picture = asdict(DataMetadata.of(dataset)) | {"event_shape": list(dataset.event_shape)}
     weighted = {part: effective_number(weights) for part, weights in dataset.weights.items()}
     more = {"effective_examples": weighted} if weighted else {}
-    return {"name": dataset.name, **asdict(dataset.description), **more, _KEY: picture}
+    return {"name": dataset.name, **asdict(dataset.description), **more, "picture": picture}
 
 
 def data_sum(run: RunDirectory) -> str | None:
@@ -387,10 +380,8 @@ def check_compatible(model: ModelConfig, dataset: DataSplits) -> None:
     for part in PARTS:
         _check_part(model.likelihood, dataset, part)
         _check_condition(model, dataset, part)
-    if model.missing:
-        return
     for part, values in dataset.summaries.items():
-        if values.num_missing:
+        if values.num_missing and not model.missing:
             repair = "Set --model.missing true for a model that reads which values are there."
             received = f"{values.num_missing} of {values.num_values}"
             raise InvalidInputError(_name(dataset, part), "must have no missing values", received, repair)
@@ -400,11 +391,9 @@ def _check_condition(model: ModelConfig, dataset: DataSplits, part: str) -> None
     """Check that a part has the columns of the model's condition, or none as the model."""
     found = dataset.conditions.get(part)
     wanted = (len(getattr(dataset, part)), len(model.condition))
-    shape = None if found is None else tuple(found.shape)
-    if shape != (wanted if model.condition else None):
-        rule = (
-            f"must be of shape {wanted}, as the model's condition" if model.condition else "must be left out"
-        )
+    shape, of_model = None if found is None else tuple(found.shape), wanted if model.condition else None
+    if shape != of_model:
+        rule = f"must be of shape {wanted}, as the model's condition" if of_model else "must be left out"
         repair = "Give the data and the model the same columns."
         raise InvalidInputError(f"{_name(dataset, part)} conditions", rule, shape or "none", repair)
 
@@ -439,12 +428,9 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
 def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:
     """A sentence: the other likelihoods that can read the data, and what the rest needs."""
     values = _all_values(dataset)
-    can, cannot = [], []
-    for kind, member in _likelihoods().items():
-        if kind == likelihood.kind:
-            continue
-        fits = member.for_values(values).domain().holds(values)
-        (can if fits else cannot).append(kind if fits else f"{kind} needs {member.reads}")
+    others = {kind: member for kind, member in _likelihoods().items() if kind != likelihood.kind}
+    can = [kind for kind, member in others.items() if member.for_values(values).domain().holds(values)]
+    cannot = [f"{kind} needs {member.reads}" for kind, member in others.items() if kind not in can]
     return "; ".join([f"{' and '.join(can) or 'No likelihood'} can read them", *cannot]) + "."
 
 

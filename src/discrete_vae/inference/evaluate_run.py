@@ -111,10 +111,8 @@ class Evaluation(ShowsTable):
             if rows is not None:
                 columns.setdefault("index", rows.index.numpy())
                 columns[f"{prefix}log_likelihood"] = rows.value.numpy()
-                columns[f"{prefix}std_error"], columns[f"{prefix}ess"] = (
-                    rows.std_error.numpy(),
-                    rows.ess.numpy(),
-                )
+                columns[f"{prefix}std_error"] = rows.std_error.numpy()
+                columns[f"{prefix}ess"] = rows.ess.numpy()
                 if rows.weight is not None:
                     columns.setdefault("weight", rows.weight.numpy())
         return columns

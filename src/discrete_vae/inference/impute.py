@@ -85,10 +85,8 @@ class ImputationSettings:
         if self.num_candidates < 2:
             raise InvalidInputError("num_candidates", "must be at least 2", self.num_candidates, "Give 20.")
         if self.num_rounds > self.num_samples:
-            rule, repair = (
-                f"must be at most num_samples, {self.num_samples}",
-                "Give more samples, or fewer rounds.",
-            )
+            rule = f"must be at most num_samples, {self.num_samples}"
+            repair = "Give more samples, or fewer rounds."
             raise InvalidInputError("num_rounds", rule, self.num_rounds, repair)
 
 

@@ -230,16 +230,24 @@ class NegativeBinomialLikelihood(Likelihood):
             self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
         else:
             self.standardizer.fit_(x / scale, scale=torch.log1p)
-        if self.zero_inflated or self.has_exposure or scale is not None:
-            return self._fit_moments(x, scale)
-        moments = feature_moments(x)
-        mean = moments.mean.maximum(0.5 / moments.count)
-        self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
-        spread = (moments.variance - moments.mean).clamp_min(0)
-        size = torch.where(spread > 0, moments.mean.square() / spread, torch.inf)
-        size = size.clamp(_LEAST_START, _LARGEST_START)
-        self.log_size.copy_(torch.where(moments.count > 0, size, 1.0).log())
-        return torch.zeros_like(self.log_start)
+        if scale is None and self.has_exposure:
+            mask = None if isinstance(x, SparseRows) else self.observed_mask(x)
+            scale = self._log_exposure(x, mask).exp()
+        if scale is None and not self.zero_inflated:
+            moments = feature_moments(x)
+            mean = moments.mean.maximum(0.5 / moments.count)
+            self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
+            spread = (moments.variance - moments.mean).clamp_min(0)
+            size = torch.where(spread > 0, moments.mean.square() / spread, torch.inf)
+            size = torch.where(moments.count > 0, size.clamp(_LEAST_START, _LARGEST_START), 1.0)
+            self.log_size.copy_(size.log())
+            return torch.zeros_like(self.log_start)
+        scale = torch.ones(len(x)) if scale is None else scale
+        found = count_moments(x, scale, zero_inflated=self.zero_inflated)
+        self.log_start.copy_(found.mean.log())
+        self.log_size.copy_(found.size.clamp(_LEAST_START, _LARGEST_START).log())
+        start = torch.zeros_like(self.log_start)
+        return torch.cat([start, found.zeros.logit().to(start)]) if self.zero_inflated else start
 
     def network_input(self, x: Tensor, observed: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
         """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean.
@@ -254,10 +262,9 @@ class NegativeBinomialLikelihood(Likelihood):
         if not self.has_exposure and scale is None:
             return parameters
         axis = -len(self.event_shape) - 1
-        blocks = self.unfold(parameters)
-        eta, *logits = blocks.split(1, axis)
+        eta, *logits = self.unfold(parameters).split(1, axis)
         log_scale = self._log_exposure(x, observed) if scale is None else scale.log()
-        eta = eta + log_scale.to(blocks.dtype).unsqueeze(axis)
+        eta = eta + log_scale.to(eta.dtype).unsqueeze(axis)
         return torch.cat([eta, *logits], axis).flatten(axis, axis + 1)
 
     def distribution(self, parameters: Tensor) -> NegativeBinomial | ZeroInflated:
@@ -306,39 +313,22 @@ class NegativeBinomialLikelihood(Likelihood):
 
     def _log_exposure(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """log of s over the reference, (..., 1, ...) with an axis of length 1 for each of the event's."""
-        total, share = self._total_and_share(x, observed)
-        return (total.clamp_min(_LEAST_TOTAL) / share / self.reference).log().masked_fill(share == 0, 0)
-
-    def _total_and_share(self, x: Tensor, observed: Tensor | None) -> tuple[Tensor, Tensor]:
-        """The observed total of each row, and the share of the training counts that its observed features have."""
         if isinstance(x, SparseRows):  # of a feature axis alone, without gaps
-            total = x.sums(1)[:, None]
-            return total, torch.ones_like(total)
+            return (x.sums(1)[:, None].clamp_min(_LEAST_TOTAL) / self.reference).log()
         axes = tuple(range(-len(self.event_shape), 0))
         wide = x if x.dtype == torch.float64 else x.float()
+        seen = wide if observed is None else wide.masked_fill(~observed, 0)
+        total = seen.sum(axes, keepdim=True).clamp_min(_LEAST_TOTAL)
         if observed is None:
-            total = wide.sum(axes, keepdim=True)
-            return total, torch.ones_like(total)
+            return (total / self.reference).log()
         share = torch.where(observed, self.shares.to(wide.dtype), 0).sum(axes, keepdim=True)
-        return wide.masked_fill(~observed, 0).sum(axes, keepdim=True), share
+        return (total / share / self.reference).log().masked_fill(share == 0, 0)
 
     def _rates(self, x: Tensor, observed: Tensor | None, scale: Tensor | None = None) -> Tensor:
         """Counts at the reference exposure, in the shape and dtype of x."""
         if scale is None and self.has_exposure:
             scale = self._log_exposure(x, observed).exp()
         return x if scale is None else (x / scale).to(x.dtype)
-
-    def _fit_moments(self, x: Tensor, scale: Tensor | None) -> Tensor:
-        """Take log_start and log_size, given the exposures; return the start."""
-        if scale is None and self.has_exposure:
-            observed = None if isinstance(x, SparseRows) else self.observed_mask(x)
-            scale = self._log_exposure(x, observed).exp()
-        scale = torch.ones(len(x)) if scale is None else scale
-        found = count_moments(x, scale, zero_inflated=self.zero_inflated)
-        self.log_start.copy_(found.mean.log())
-        self.log_size.copy_(found.size.clamp(_LEAST_START, _LARGEST_START).log())
-        start = torch.zeros_like(self.log_start)
-        return torch.cat([start, found.zeros.logit().to(start)]) if self.zero_inflated else start
 
 
 # Shares, exposures and moments, fitted to data.

@@ -396,12 +396,10 @@ class TableLikelihood(Likelihood):
         sizes = [math.prod(own.statistic_shape) for own in self.kinds]
         parts = zip(self.kinds, expected.split(sizes, -1), error.split(sizes, -1), strict=True)
         found = []
-        for own, of_kind, its_error in parts:
-            shape = own.statistic_shape
+        for own, *of_kind in parts:
             suits: PointEstimate = kind or ("mode" if "mode" in own.point_estimates else "mean")
-            found.append(
-                own.point_estimate(of_kind.unflatten(-1, shape), its_error.unflatten(-1, shape), suits)
-            )
+            mean, its_error = (each.unflatten(-1, own.statistic_shape) for each in of_kind)
+            found.append(own.point_estimate(mean, its_error, suits))
         values, errors = map(self._join, zip(*found, strict=True))
         return values, errors
 
