@@ -86,12 +86,8 @@ def read_own_experiment(
 ) -> tuple[ExperimentConfig, DataSplits]:
     """Read a file once: its experiment, changed as the command line says, and its data; see `own_experiment`.
 
-    Args:
-        path: The file.
-        overrides: Settings as `discrete_vae.config.overrides` splits them from words; those of the data say how the
-            file is read, that of the likelihood how its values are, and the others change the experiment.
-        size: "smoke", "short", "cpu" or "paper".
-        data_dir: Not read, but refused if it does not exist.
+    Overrides of the data say how the file is read, that of the likelihood how its values are, and the others change the
+    experiment.
     """
     fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
@@ -150,14 +146,9 @@ _MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2
 
 
 def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
-    """The classes that the labels of a file name, numbers in their order, else words in theirs.
+    """The classes that the labels of a file, words of a column, name: numbers in their order, else words in theirs.
 
-    Args:
-        found: The file, its labels as `discrete_vae.data.tables.label_words` makes them.
-        name: Their column.
-
-    Raises:
-        InvalidInputError: If the labels are no classes: one alone, measurements, or names of the rows.
+    Labels that are no classes are refused: one alone, measurements, or names of the rows.
     """
     if not found.labels:
         repair = "Call them y, or y_train, y_valid and y_test."

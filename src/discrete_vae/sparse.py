@@ -26,11 +26,6 @@ class SparseRows:
         matrix: (example, feature), float32, without duplicates. NaN marks a missing value.
         device: Where the dense rows are wanted; the matrix itself stays on the CPU.
 
-    Attributes:
-        matrix: As given.
-        shape: (example, feature).
-        device: As given.
-
     Examples:
         >>> from scipy.sparse import csr_array
         >>> rows = SparseRows(csr_array(np.diag([1.0, 2.0, 3.0]).astype(np.float32)))

@@ -59,12 +59,7 @@ class RawColumn:
 
 
 def raw_column(name: str, values: Any) -> RawColumn:
-    """A column of a table in memory: numbers, words and gaps apart.
-
-    Args:
-        name: Its name.
-        values: (row,) numbers, booleans, words, or all of these; or a pandas column, categories included.
-    """
+    """A column of a table in memory: numbers, booleans and words, (row,), or a pandas column, categories included."""
     categories = getattr(getattr(values, "dtype", None), "categories", None)
     if categories is not None:  # of pandas
         codes = np.asarray(values.cat.codes if hasattr(values, "cat") else values.codes, np.int64)

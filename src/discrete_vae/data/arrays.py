@@ -144,12 +144,7 @@ def check_is_file(path: Path) -> int:
 
 @contextmanager
 def reading_errors(name: str, what: str) -> Iterator[None]:
-    """Report whatever goes wrong while a file is read: on damage NumPy, zipfile and other readers raise any error.
-
-    Args:
-        name: What messages call the file or the array in it.
-        what: What it should be, such as "HDF5 file".
-    """
+    """Report whatever goes wrong while a file is read: on damage NumPy, zipfile and other readers raise any error."""
     try:
         yield
     except DiscreteVAEError:
@@ -202,13 +197,7 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte orde
 
 
 def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.ndarray:
-    """Convert values to float32, (example, feature).
-
-    Args:
-        name: What messages call the array.
-        array: (example, ...), booleans, integers or real numbers; NaN marks missing values.
-        columns: Names of the features, for messages.
-    """
+    """Convert an array, (example, ...), to float32, (example, feature); messages name it and its features."""
     if array.dtype.kind not in "buif":
         rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
         raise InvalidInputError(name, rule, f"dtype {array.dtype}", repair)
@@ -325,13 +314,7 @@ def _feature(index: int, columns: Sequence[str]) -> str:
 
 
 def read_states(path: Path, num_units: int, *, argument: str = "path") -> Tensor:
-    """Read states of binary units, for chains that start at them, (chain, unit) float32.
-
-    Args:
-        path: A .npy file with an array (chain, unit) in {0,1} of any type of numbers.
-        num_units: Units of the machine.
-        argument: Name of the argument that gave the path, for messages.
-    """
+    """Read states of binary units for chains to start at, (chain, unit) float32, from a .npy file of any numbers."""
     states = read_npy(path)
     received = f"shape {states.shape} of {states.dtype} in {path}"
     fits = states.dtype.kind in "buif" and states.ndim == 2 and states.shape[1] == num_units

@@ -26,15 +26,8 @@ def batch_indices(
     Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
     batch normalization and the learning rate count on full ones; other examples are left out in each epoch.
 
-    Args:
-        num_examples: Size of the training part.
-        batch_size: Examples per step, at most num_examples.
-        seed: Seed of the run.
-        step: Number of the step, from 0.
-        weights: (example,), see `epoch_order`; None counts all alike.
-
     Returns:
-        (batch,) int64, distinct indices unless there are weights.
+        (batch,) int64, distinct indices unless there are weights, (example,), see `epoch_order`.
 
     Examples:
         >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
@@ -66,16 +59,11 @@ def epoch_order(num_examples: int, seed: int, epoch: int, weights: np.ndarray | 
 
 
 def systematic_resample(weights: np.ndarray, start: float) -> np.ndarray:
-    """Draw as many examples as there are, each floor or ceil of N w_i / sum w times, its mean over starts.
+    """Draw as many examples as there are, each floor or ceil of N w_i / sum w times, its mean over uniform starts.
+
+    Weights are (example,), at least 0, and indices (example,) int64, ascending.
 
     Source: Madow 1949, "On the theory of systematic sampling, II".
-
-    Args:
-        weights: (example,), at least 0, not all 0.
-        start: In [0, 1), uniform.
-
-    Returns:
-        (example,) int64, ascending indices.
 
     Examples:
         >>> systematic_resample(np.array([1.0, 3.0]), 0.2), systematic_resample(np.array([1.0, 3.0]), 0.7)
@@ -90,15 +78,7 @@ def systematic_resample(weights: np.ndarray, start: float) -> np.ndarray:
 def binarize(
     probabilities: Tensor, *, missing: bool = False, generator: torch.Generator | None = None
 ) -> Tensor:
-    """Draw bits: each value becomes 1 with the probability that it states.
-
-    Args:
-        probabilities: Any shape, in [0, 1], floating point; 0 always gives 0 and 1 always gives 1.
-        missing: Whether NaN marks missing values, which then stay.
-        generator: Source of the noise, on the same device; None means torch's global generator.
-
-    Returns:
-        Tensor of the same shape and dtype, in {0, 1}.
+    """Draw bits, in the shape and dtype of the probabilities; NaN stays where it marks missing values.
 
     Examples:
         >>> binarize(torch.tensor([0.0, 0.5, 1.0]), generator=keyed_generator(0))

@@ -8,6 +8,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,9 +210,7 @@ def _array_fault(array: np.ndarray, rule: ArrayRule) -> tuple[str, object] | Non
     if array.dtype.name != rule.dtype and not (rule.dtype == "str" and array.dtype.kind == "U"):
         return f"must have the dtype {rule.dtype}", array.dtype.name
     lengths = [length if isinstance(length, tuple) else (length,) for length in rule.shape]
-    if len(lengths) != array.ndim or any(
-        have not in of for have, of in zip(array.shape, lengths, strict=True)
-    ):
+    if array.shape not in product(*lengths):
         wanted = " x ".join(" or ".join(map(str, of)) for of in lengths)
         return f"must have the shape {wanted}", " x ".join(map(str, array.shape))
     if rule.highest is not None and array.size > 0 and array.max() > rule.highest:

@@ -133,16 +133,15 @@ class TableReading:
                 raise InvalidInputError(setting, rule, str(config.path), "Leave it out.")
         weights = () if config.weight_column is None else (config.weight_column,)
         besides, units = (*config.condition, *weights), config.label_units
-        for setting, names in (
-            ("label_column", (config.label_column,)),
-            ("condition", config.condition),
-            ("weight_column", weights),
-            ("ignored_columns", config.ignored_columns),
-        ):
-            if units is not None and (units in names or (setting == "label_column" and names != (None,))):
-                rule = f"must be left out, or name another column than {setting}"
-                repair = "Leave one of them out."
-                raise InvalidInputError("label_units", rule, repr(units)[:80], repair)
+        clashes = {
+            "label_column": config.label_column is not None,
+            "condition": units in config.condition,
+            "weight_column": units in weights,
+            "ignored_columns": units in config.ignored_columns,
+        }
+        for setting in (name for name, clashes_with in clashes.items() if units is not None and clashes_with):
+            rule = f"must be left out, or name another column than {setting}"
+            raise InvalidInputError("label_units", rule, repr(units)[:80], "Leave one of them out.")
         label = config.label_column if units is None else units
         return cls(
             ColumnRoles(label, config.ignored_columns, besides=besides, label_units=units is not None),

@@ -94,12 +94,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
 def read_h5ad(
     path: Path, roles: ColumnRoles, *, layer: str | None = None
 ) -> tuple[np.ndarray | SparseRows, np.ndarray | None, tuple[str, ...], dict[str, RawColumn]]:
-    """Read an annotated matrix; needs anndata.
-
-    Args:
-        path: The file.
-        roles: The column of obs that holds labels, and variables that are left out.
-        layer: Name of the layer; None is X.
+    """Read a layer of an annotated matrix, or X; roles are those of variables, and of columns of obs. Needs anndata.
 
     Returns:
         Values, (example, feature); labels, (example,), or None; names of the variables, repeated ones numbered; and
@@ -143,12 +138,9 @@ def read_h5ad(
 def with_annotations(
     path: Path, *, obsm: Mapping[str, np.ndarray] | None = None, obs: Mapping[str, np.ndarray] | None = None
 ) -> bytes:
-    """The bytes of an annotated matrix as it is in a file, with more arrays and columns of its rows; needs anndata.
+    """The bytes of an annotated matrix in a file with more arrays (row, ...) in obsm, and columns (row,) in obs.
 
-    Args:
-        path: The .h5ad file.
-        obsm: (row, ...) arrays by name, for obsm; those of the same name are replaced.
-        obs: (row,) columns by name, for obs; likewise.
+    Those of the same name are replaced. Needs anndata.
     """
     check_is_file(path)
     h5py, write_elem = library("h5py", path), library("anndata.io", path).write_elem

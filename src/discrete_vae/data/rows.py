@@ -206,9 +206,8 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
     of_bits = {part: BINARY.holds(summarize(getattr(dataset, part))) for part in PARTS}
     train = "as in the file" if of_bits["train"] else "binarized afresh in each step"
     others = "as in the file" if of_bits["valid"] and of_bits["test"] else f"once with seed {seed}"
-    drawn = {
-        part: _bits(getattr(dataset, part)[:], seed, part) for part in ("valid", "test") if not of_bits[part]
-    }
+    probable = [part for part in ("valid", "test") if not of_bits[part]]
+    drawn = {part: _bits(getattr(dataset, part)[:], seed, part) for part in probable}
     description = replace(dataset.description, values=f"train {train}, valid and test {others}")
     return replace(dataset, **drawn, dynamic=not of_bits["train"], description=description)
 
@@ -217,13 +216,7 @@ def binarized(dataset: DataSplits, *, seed: int) -> DataSplits:
 
 
 def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray:
-    """Read one label per example, (example,) numbers or words.
-
-    Args:
-        path: A .npy file with an array (example,), or a .csv file with one column under its name, whose labels are
-            numbers where all of them are whole numbers.
-        argument: What messages call it.
-    """
+    """Read one label per example, (example,) numbers or words: an array in .npy, or a .csv file of one column."""
     file = user_path(argument, path)
     if file.suffix.lower() not in (".npy", ".csv"):
         repair = "Save the labels with numpy.save, or as a .csv file of one column."
@@ -245,13 +238,7 @@ def labels_of_part(
 ) -> np.ndarray:
     """The labels of a part of a data set, (example,) in its order.
 
-    Args:
-        labels: One per example of the part, in their order; or, where the data are a file that was cut into parts, one
-            per row of that file.
-        dataset: The data.
-        config: Where they are from.
-        part: "train", "valid" or "test".
-        argument: What messages call the labels.
+    They are given for the examples of the part, or, where the data are a file that was cut into parts, for its rows.
     """
     sizes = {name: len(getattr(dataset, name)) for name in PARTS}
     total = sum(sizes.values())

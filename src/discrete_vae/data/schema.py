@@ -242,8 +242,7 @@ def read_pairs(argument: str, text: str) -> dict[str, str]:
 def read_kinds(text: str) -> dict[str, str]:
     """Kinds by column, from the setting ``data.kinds``.
 
-    Args:
-        text: "auto" for none; "age=real,sex=category"; or the path of a .toml file with a line age = "real" for each.
+    It is "auto" for none, "age=real,sex=category", or the path of a .toml file with a line age = "real" for each.
 
     Examples:
         >>> read_kinds("age=real:log1p, pain=ordinal:low<high")
@@ -338,11 +337,8 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
         if num_values <= FEW and _REPEATS * num_values <= len(values):
             steps = np.diff(np.unique(values))
             kind = "ordinal" if np.allclose(steps, steps[0]) else "category"
-            return (
-                kind,
-                "numbers of few different values",
-                "a guess: real if it measures, ordinal if it ranks",
-            )
+            hint = "a guess: real if it measures, ordinal if it ranks"
+            return kind, "numbers of few different values", hint
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return _real(column), "numbers with decimals or below 0", hint
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:

@@ -34,9 +34,6 @@ def read_fasta(path: Path, alphabet: str | None) -> np.ndarray:
         path: The file; one whose name ends in .gz is unpacked.
         alphabet: "protein", "dna", "rna", or the letters themselves.
 
-    Raises:
-        InvalidInputError: If the alphabet is none, the file cannot be read or is not FASTA, or lengths differ.
-
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -97,9 +97,8 @@ class DataSplits(ShowsShapes):
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
 
     def _leave_out_weightless(self) -> None:
-        fields: dict[str, Any] = {
-            name: dict(getattr(self, name)) for name in ("weights", "labels", "conditions")
-        }
+        of_examples = ("weights", "labels", "conditions")
+        fields: dict[str, Any] = {name: dict(getattr(self, name)) for name in of_examples}
         for part, given in self.weights.items():
             if part not in PARTS:
                 rule = f"must be of {', '.join(PARTS)}"
@@ -109,7 +108,7 @@ class DataSplits(ShowsShapes):
             if not found.all():
                 kept = np.flatnonzero(found)
                 fields[part] = getattr(self, part)[torch.from_numpy(kept)]
-                for name in ("weights", "labels", "conditions"):
+                for name in of_examples:
                     fields[name] |= {part: fields[name][part][kept]} if part in fields[name] else {}
         for name, value in fields.items():
             object.__setattr__(self, name, value)  # of a frozen record
@@ -203,11 +202,6 @@ BIT_KEYS = {"train": 0, "valid": 1, "test": 2}
 def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
     """A permutation of the numbers from 0 to length - 1, (length,) int64, that depends on its arguments alone.
 
-    Args:
-        length: How many numbers to permute.
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example the epoch.
-
     Examples:
         >>> fixed_permutation(5, 0).tolist()
         [3, 2, 0, 4, 1]
@@ -221,12 +215,7 @@ def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -
 
 
 def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
-    """Binarize once and for all: each value becomes 1 with the probability that it states.
-
-    Args:
-        probabilities: Any shape, in [0, 1]; 0 always gives 0, 1 always gives 1, and NaN, a missing value, stays.
-        seed: Integer from 0 to 2^64 - 1.
-        key: Further integers, for example `BIT_KEYS` of the part.
+    """Binarize once and for all: each value, in [0, 1], becomes 1 with the probability that it states; NaN stays.
 
     Examples:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
@@ -273,11 +262,6 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
     """The numbers of the test examples to look at: all, or a choice that no seed changes.
 
     So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
-
-    Args:
-        length: How many there are.
-        number: How many are wanted; None means all.
-        argument: What messages call the number.
 
     Examples:
         >>> subset_indices(100, 3).tolist()

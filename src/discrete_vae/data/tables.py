@@ -499,11 +499,7 @@ def read_labels(words: Sequence[str]) -> np.ndarray:
 
 
 def label_words(labels: np.ndarray, form: TextFormat) -> np.ndarray:
-    """Labels as words, "" for one that is not known: what means a missing value elsewhere does so here.
-
-    Args:
-        labels: (example,) numbers or words.
-        form: Says which words mean a missing value.
+    """Labels, (example,) numbers or words, as words: "" for what means a missing value in a table of that format.
 
     Examples:
         >>> label_words(np.array([2.0, np.nan, 1.0]), TextFormat()).tolist()

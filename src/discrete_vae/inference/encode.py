@@ -244,9 +244,8 @@ def reconstruct_rows(
     conditions = [condition, condition if decoder_condition is None else decoder_condition]
     with eval_mode(model) as model:
 
-        def compute(
-            batch: Tensor, rows: Sequence[int], c: Tensor | None, decoded: Tensor | None
-        ) -> dict[str, Tensor]:
+        def compute(batch: Tensor, rows: Sequence[int], *given: Tensor | None) -> dict[str, Tensor]:
+            c, decoded = given
             opened, observed = model.preprocess(batch, None)
             features = model.features_of(opened, observed, c)
             likelihood, total = model.likelihood, torch.zeros(())

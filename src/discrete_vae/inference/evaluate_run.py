@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -228,7 +228,6 @@ def _check_weights(found: MeanLogLikelihood) -> None:
 # Finished parts of an evaluation in a folder, with which one that was killed goes on.
 
 
-_Found = TypeVar("_Found")
 _WARNINGS = {kind.__name__: kind for kind in (LogPartitionWarning, AnnealingDisagreementWarning)}
 _ROW_TYPES = {"index": torch.int64} | dict.fromkeys(("value", "std_error", "ess"), torch.float64)
 
@@ -283,9 +282,7 @@ class KeptParts:
         with suppress(OSError):  # the folder around it may keep parts of another evaluation, or not be there
             self._folder.parent.rmdir()
 
-    def _part(
-        self, name: str, compute: Callable[[], dict[str, Any]], read: Callable[[dict[str, Any]], _Found]
-    ) -> _Found:
+    def _part(self, name: str, compute: Callable[[], dict[str, Any]], read: Callable[..., Any]) -> Any:
         """A part, read from its plain values, which are found in the folder, or computed and kept there."""
         path, of = self._folder / f"{name}.json", f"{self._key} {name}"
         with suppress(Exception):  # whatever a missing, damaged or forged file makes its reader raise
@@ -309,8 +306,8 @@ class KeptParts:
 
 
 def _log_partition(fields: dict[str, Any]) -> tuple[CheckedLogPartition, list[tuple[str, str]]]:
-    found = TypeAdapter(CheckedLogPartition).validate_python(fields["found"])
-    return found, TypeAdapter(list[tuple[str, str]]).validate_python(fields["said"])
+    form = TypeAdapter(tuple[CheckedLogPartition, list[tuple[str, str]]])
+    return form.validate_python((fields["found"], fields["said"]))
 
 
 def _log_likelihood(fields: dict[str, Any]) -> MeanLogLikelihood:
@@ -436,15 +433,8 @@ def _code() -> str:
 def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> LogPartition:
     """The best estimate that `dvae evaluate` and `dvae log-partition` kept of this prior; without one a new estimate.
 
-    A new one goes for the standard error of the run's evaluation, and starts from its chains.
-
-    Args:
-        run: The run.
-        loaded: What `discrete_vae.load_run` made of it; a new estimate advances its chains.
-        seed: Seed of a new estimate.
-
-    Returns:
-        The estimate, whose method says where it is from.
+    A new one goes for the standard error of the run's evaluation, and starts from its chains, which it advances. The
+    estimate's method says where it is from.
     """
 
     def kept_or_new() -> LogPartition:

@@ -287,7 +287,7 @@ def generate(
                     found[group] += len(places)
         if report is not None:
             report(sum(found.values()))
-        if min(found.values()) == count:
+        if all(each == count for each in found.values()):
             break
     for group in groups:
         if found[group] < count:

@@ -322,16 +322,11 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
 
 
 def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple[float, float]:
-    """Compare guesses with what was observed.
-
-    Args:
-        truth: (row, feature) or (row, *event); NaN marks missing values, which do not count.
-        guess: Of as many values.
-        is_share: Compare names, such as bits, which are right or wrong; means of bits are rounded.
+    """Compare guesses with what was observed, (row, ...) each; NaN in the truth does not count.
 
     Returns:
-        The share of wrong values, or the root mean square error in standard deviations of each feature; and its
-        standard error over examples, NaN for one.
+        The root mean square error in standard deviations of each feature, or the share of wrong values where these are
+        names, such as bits, to which means are rounded; and its standard error over examples, NaN for one.
 
     Examples:
         >>> mean_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True)[0]

@@ -355,12 +355,8 @@ def count_moments(x: Examples, scale: Tensor, *, zero_inflated: bool = False) ->
     Given which zeros are added ones, mu = sum x / sum e and mu^2 / r = sum((x - e mu)^2 - e mu) / sum e^2 over the
     other entries. A zero is an added one with probability pi / (pi + (1 - pi) NB(0; e mu, r)); that and the moments
     are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
-    1/2, and no added zeros.
-
-    Args:
-        x: (row, *event); NaN marks an unobserved entry.
-        scale: e, (row,).
-        zero_inflated: Whether zeros are added; else pi counts for nothing.
+    1/2, and no added zeros. Of x, (row, *event), NaN marks an unobserved entry; e is the scale, (row,). Where no zeros
+    are added pi counts for nothing.
     """
     scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
     x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
@@ -401,10 +397,8 @@ def fit_shares(x: Examples) -> tuple[Tensor, float]:
     """Each feature's share of the counts of a row, and the median of the rows' totals.
 
     The shares f are those of highest likelihood if x_ni is Poisson with mean s_n f_i. Without gaps s_n is the total of
-    a row; with gaps it is the observed total over the share of the observed features, and both are fitted in turn.
-
-    Args:
-        x: Counts, (row, *event); NaN marks an unobserved entry, of which sparse rows have none.
+    a row; with gaps, NaN in x, (row, *event), it is the observed total over the share of the observed features, and
+    both are fitted in turn.
 
     Returns:
         (*event) float64, with sum 1, on the CPU; and a total above 0. A feature that was never observed has the mean

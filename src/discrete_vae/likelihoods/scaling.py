@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -38,15 +39,13 @@ class FeatureMoments(ShowsShapes):
     variance: Tensor
 
 
-def feature_moments(
-    x: Examples, observed: Tensor | None = None, *, scale: Callable[[Tensor], Tensor] | None = None
-) -> FeatureMoments:
-    """Count, mean and variance of each feature in two passes of float64.
+_Scale: TypeAlias = Callable[[Tensor], Tensor] | None  # what is applied to each entry; None is nothing
 
-    Args:
-        x: (example, ...), or `SparseRows`.
-        observed: Bool, of x's shape; None: entries that are not NaN.
-        scale: Moments are those of scale(x), applied to each entry; None means x.
+
+def feature_moments(x: Examples, observed: Tensor | None = None, *, scale: _Scale = None) -> FeatureMoments:
+    """Count, mean and variance of each feature of x, or of scale(x), in two passes of float64.
+
+    Entries are those that are observed, by default those that are not NaN.
 
     Examples:
         >>> feature_moments(torch.tensor([[1.0, 5.0], [3.0, torch.nan]])).mean
@@ -91,7 +90,7 @@ def grid_widths(x: Tensor, observed: Tensor | None = None) -> Tensor:
 
 
 def row_blocks(
-    x: Examples, observed: Tensor | None, *, scale: Callable[[Tensor], Tensor] | None = None
+    x: Examples, observed: Tensor | None, *, scale: _Scale = None
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Blocks of rows of examples, sparse ones too, in float64, each with its mask; `scale` as in `feature_moments`."""
     size = max(_FEWEST_ROWS, min(_ROWS, _VALUES // max(1, math.prod(x.shape[1:]))))
@@ -125,9 +124,7 @@ class Standardizer(nn.Module):
         self.register_buffer("scale", torch.ones(*event_shape))
 
     @torch.no_grad()
-    def fit_(
-        self, x: Examples, observed: Tensor | None = None, *, scale: Callable[[Tensor], Tensor] | None = None
-    ) -> None:
+    def fit_(self, x: Examples, observed: Tensor | None = None, *, scale: _Scale = None) -> None:
         """Take location and scale from data, as `feature_moments` reads it."""
         moments = feature_moments(x, observed, scale=scale)
         self.location.copy_(moments.mean)
