@@ -74,7 +74,7 @@ def own_experiment(
         repair = "Leave it out for short."
         raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
     file = FileDataConfig(path=Path(unicode_path("path", path)), **reading)
-    return _read(file, overrides_of(settings), likelihood=likelihood, size=size, data_dir=data_dir)[0]
+    return _read(file, overrides_of(settings), likelihood, size, data_dir)[0]
 
 
 def read_own_experiment(
@@ -93,16 +93,11 @@ def read_own_experiment(
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
     kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
     file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else None
-    return _read(file, overrides, likelihood=likelihood, size=size, data_dir=data_dir)
+    return _read(file, overrides, likelihood, size, data_dir)
 
 
 def _read(
-    file: FileDataConfig,
-    overrides: Sequence[Override],
-    *,
-    likelihood: str | None,
-    size: str,
-    data_dir: str | Path | None,
+    file: FileDataConfig, overrides: Sequence[Override], likelihood: str | None, size: str, data_dir: Any
 ) -> tuple[ExperimentConfig, DataSplits]:
     check_data_dir(data_dir)
     path = user_path("path", file.path)

@@ -324,7 +324,6 @@ class BernoulliLikelihoodConfig(BaseLikelihoodConfig):
     kind: Literal["bernoulli"] = "bernoulli"
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """[0, 1]; {0, 1} if exact."""
         return BINARY if exact else self.values
 
 
@@ -359,8 +358,6 @@ class CategoricalLikelihoodConfig(BaseLikelihoodConfig):
     num_categories: Count = Field(default=2, ge=2, description="Categories of each feature.")
 
     def domain(self, *, exact: bool = False) -> Domain:
-        """The codes 0, ..., K - 1."""
-        del exact
         return categories(self.num_categories)
 
     @classmethod

@@ -339,7 +339,8 @@ def _without_gap_words(column: RawColumn, form: TextFormat) -> RawColumn:
         numbers = np.where(np.isin(numbers, form.gap_numbers), np.nan, numbers)
     words = [word for word in column.words if not form.missing or word.lower() not in form.gap_words]
     if codes is not None and len(words) < len(column.words):
-        codes = np.array([words.index(word) if word in words else -1 for word in column.words] + [-1])[codes]
+        places = {word: place for place, word in enumerate(words)}
+        codes = np.array([places.get(word, -1) for word in column.words] + [-1])[codes]
     return replace(column, numbers=numbers, codes=codes, words=tuple(words))
 
 

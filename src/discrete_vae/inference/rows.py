@@ -71,7 +71,6 @@ class CentralNoise(NoiseSource):
     """
 
     def take(self, draw: Callable[..., Tensor], like: Tensor, shape: Sequence[int]) -> Tensor:
-        """See `NoiseSource.take`."""
         value = {open_uniform: 0.5, standard_normal: 0.0}[draw]
         return like.new_full(tuple(shape), value)
 
