@@ -13,7 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
 
@@ -232,40 +232,34 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which takes the way of Ctrl-C."""
 
 
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> AbstractContextManager[None]:
     """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
 
     Where somebody else handles it, or in another thread than the main one, nothing is changed.
     """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
-        raise Terminated
-
-    with _handled(signal.SIGTERM, receive, instead_of=signal.SIG_DFL):
-        yield
+    return _raised(Terminated, signal.SIGTERM, b"Ended by SIGTERM.\n", instead_of=signal.SIG_DFL)
 
 
-@contextmanager
-def ended_by_interrupts() -> Iterator[None]:
+def ended_by_interrupts() -> AbstractContextManager[None]:
     """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
 
     An exception inside that import can meet C++ that cannot pass it on, which aborts the process.
     """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        _end_if_torch_loads(number, b"Interrupted.\n")
-        raise KeyboardInterrupt
-
-    with _handled(signal.SIGINT, receive, instead_of=signal.default_int_handler):
-        yield
+    return _raised(KeyboardInterrupt, signal.SIGINT, b"Interrupted.\n", instead_of=signal.default_int_handler)
 
 
 @contextmanager
-def _handled(number: int, receive: Callable[..., None], *, instead_of: Any) -> Iterator[None]:
-    """Let a signal be received inside the block, if what handled it before was this, in the main thread."""
+def _raised(error: type[BaseException], number: int, words: bytes, *, instead_of: Any) -> Iterator[None]:
+    """Let a signal raise an error inside the block, once, if what handled it before was this, in the main thread."""
+
+    def receive(*_: object) -> None:
+        signal.signal(number, instead_of)
+        if torch_is_loading():
+            with suppress(OSError):
+                os.write(2, words)
+            os._exit(128 + number)
+        raise error
+
     is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(number) == instead_of
     if is_ours:
         signal.signal(number, receive)
@@ -274,13 +268,6 @@ def _handled(number: int, receive: Callable[..., None], *, instead_of: Any) -> I
     finally:
         if is_ours:
             signal.signal(number, instead_of)
-
-
-def _end_if_torch_loads(number: int, words: bytes) -> None:
-    if torch_is_loading():
-        with suppress(OSError):
-            os.write(2, words)
-        os._exit(128 + number)
 
 
 class StopRequest:

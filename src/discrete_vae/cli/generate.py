@@ -67,7 +67,7 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
         _print_errors_of_columns(examples.schema, given, x)
     elif has_mean and not bool(given.isnan().all()):
         print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
-    write_rows(output, examples, {"x": x}, x, in_words=True)
+    write_rows(run, output, examples, {"x": x}, x, in_words=True)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
@@ -81,9 +81,8 @@ def _print_errors_of_columns(schema: TableSchema, truth: Tensor, guess: np.ndarr
     for name, places in (("words", of_words), ("numbers", ~of_words)):
         own = truth[:, np.flatnonzero(places).tolist()]
         if not bool(own.isnan().all()):
-            print(
-                f"Error of {name}: {_error(own, guess[:, np.flatnonzero(places)], is_share=name == 'words')}"
-            )
+            error = _error(own, guess[:, np.flatnonzero(places)], is_share=name == "words")
+            print(f"Error of {name}: {error}")
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -128,7 +127,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     if clean is not None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
-    write_rows(output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
+    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
     if drawing is not None:
         run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
 
@@ -193,8 +192,8 @@ def run_impute(
         return
     print(run.headline(examples))
     ess = imputed.effective_samples[~np.isnan(imputed.effective_samples)]
-    many = f"{gaps.sum():,} gaps in {len(ess)} examples"
-    print(f"{many}; effective samples per example: median {np.median(ess):.1f}")
+    median = f"effective samples per example: median {np.median(ess):.1f}"
+    print(f"{gaps.sum():,} gaps in {len(ess)} examples; {median}")
     are_values = mode or draws or run.loaded.config.model.likelihood.kind == "categorical"
     whole = bool(are_values) and examples.schema is None and model.likelihood.domain(exact=True).whole
     drawn = None if names == [out] else imputed.draws
@@ -212,8 +211,8 @@ def run_impute(
             path, form = Path(str(data)).expanduser(), run.text_format
             say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
-            write_rows(output, examples, arrays, table, in_words=True)
-    write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
+            write_rows(run, output, examples, arrays, table, in_words=True)
+    write_rows(run, errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
 
@@ -486,10 +485,8 @@ def _steps(
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(way, name) for way in paths])
 
-    along = {
-        name: np.repeat([pair[end] for pair in numbers], steps) for end, name in enumerate(("from", "to"))
-    }
-    along["step"] = np.concatenate([np.arange(count) for count in steps])
+    starts, ends = np.repeat(numbers, steps, axis=0).T
+    along = {"from": starts, "to": ends, "step": np.concatenate([np.arange(count) for count in steps])}
     along |= {"flipped": joined("flipped"), "energy": joined("energy")}
     arrays = along | {"bits": joined("bits"), "x": joined("mean"), "zeta": joined("zeta")}
     if paths[0].continuous.shape[1]:

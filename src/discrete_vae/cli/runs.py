@@ -34,7 +34,6 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.figures.registry import FIGURES
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -185,8 +184,14 @@ def _row(name: str, value: float, error: float | None = None, note: str = "") ->
 _REPAIR = "Give another place: --out FILE.png."
 
 
+def _figure_names() -> list[str]:
+    from discrete_vae.figures.registry import FIGURES
+
+    return list(FIGURES)
+
+
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
+@click.argument("name", required=False, shell_complete=completion("", _figure_names))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
@@ -200,8 +205,11 @@ def run_figure(
     **named: Any,
 ) -> None:
     """Draw a figure and write its table."""
+    from discrete_vae.figures.registry import FIGURES
+
     if name is None:
-        print_figures()
+        print("Figures of a run: dvae figure NAME RUN")
+        print_rows({name: entry.about for name, entry in FIGURES.items()})
         return
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
@@ -210,8 +218,7 @@ def run_figure(
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
     of_run = trained_run(run, pretrained, **named)
 
-    from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
-    from discrete_vae.figures.style import picture_file
+    from discrete_vae.figures.style import FigureRequest, FigureRun, picture_file, save_figure, save_table
 
     if out is not None:
         picture = picture_file(out, argument="--out").path
@@ -229,12 +236,6 @@ def run_figure(
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
-
-
-def print_figures() -> None:
-    """Print every figure with what it shows."""
-    print("Figures of a run: dvae figure NAME RUN")
-    print_rows({name: entry.about for name, entry in FIGURES.items()})
 
 
 @verb("log-partition", EXPLAINED)

@@ -436,14 +436,8 @@ def numbered(name: str, array: np.ndarray, *, first: int = 1) -> dict[str, np.nd
     return {f"{name}_{number}": column for number, column in enumerate(columns, start=first)}
 
 
-def write_annotated(run: TrainedRun, output: OutputFile, **more: Mapping[str, np.ndarray]) -> None:
-    """Write the .h5ad file of --data with more in obsm and obs, see `discrete_vae.data.formats.with_annotations`."""
-    from discrete_vae.data.formats import with_annotations
-
-    say_written(output.write_bytes(with_annotations(user_path("--data", run.row_options["data"]), **more)))
-
-
 def write_rows(
+    run: TrainedRun,
     output: OutputFile | None,
     rows: Rows,
     arrays: Mapping[str, np.ndarray],
@@ -451,13 +445,22 @@ def write_rows(
     columns: Mapping[str, np.ndarray] | None = None,
     *,
     in_words: bool = False,
+    of_rows: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a result with a row per example, under its number and label, and say where it is.
 
     A .npz file holds the arrays, a .npy file the array, else all columns side by side, and a table the columns, else
-    the array's values under the names of the features; in the words of their table, if they are values of these.
+    the array's values under the names of the features; in the words of their table, if they are values of these. A
+    .h5ad file is that of --data with the arrays `of_rows` in obsm, else with the columns in obs.
     """
     if output is None:
+        return
+    if output.ending == ANNOTATED:
+        from discrete_vae.data.formats import with_annotations
+
+        obs = {} if of_rows else {f"dvae_{name}": column for name, column in (columns or {}).items()}
+        content = with_annotations(user_path("--data", run.row_options["data"]), obsm=of_rows, obs=obs)
+        say_written(output.write_bytes(content))
         return
     which = {"index": rows.index}
     if rows.labels is not None and rows.labels.ndim == 1:

@@ -25,7 +25,6 @@ from discrete_vae.config import (
 from discrete_vae.data.arrays import as_float32, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
 from discrete_vae.data.schema import TableSchema
-from discrete_vae.data.sequences import sequence_weights
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -155,6 +154,8 @@ def _weights(
 ) -> dict[str, np.ndarray]:
     """The weights of each part's examples, of the file, or of sequences by their relatives in all of it."""
     if identity is not None:
+        from discrete_vae.data.sequences import sequence_weights  # here, since few files need it
+
         weights = {WHOLE: sequence_weights(arrays[WHOLE], identity).numpy()}
     else:
         weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
