@@ -14,14 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrete_vae.cli.options import Outcome, json_option, option, verb, whole_number, wrapped
-from discrete_vae.cli.trained import (
-    EXPLAINED,
-    TrainedRun,
-    feature_columns,
-    numbered,
-    takes_rows,
-    write_rows,
-)
+from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
 

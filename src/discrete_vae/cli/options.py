@@ -426,9 +426,7 @@ def _path(name: str, word: str) -> str:
 
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
-    "--device auto|cpu|cuda|cuda:N",
-    "where to compute; default: auto, a GPU if there is one",
-    default="auto",
+    "--device auto|cpu|cuda|cuda:N", "where to compute; default: auto, a GPU if there is one", default="auto"
 )
 data_dir_option = option(
     "--data-dir DIR",

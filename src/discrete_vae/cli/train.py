@@ -124,8 +124,7 @@ _OPTIONS = together(
         shell_complete=completion("", lambda: EXPERIMENTS),
     ),
     option(
-        "--data FILE",
-        "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)",
+        "--data FILE", "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)"
     ),
     option(
         "--size smoke|short|cpu|paper",

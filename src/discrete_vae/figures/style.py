@@ -323,14 +323,13 @@ def tidy(axes: Axes) -> None:
 # Pictures and their tables in files.
 
 
-# Without what changes from one call to the next, the same table gives the same file.
-_METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
-    ".pdf": {"CreationDate": None},
-    ".svg": {"Date": None},
+# By ending, the fields of metadata that are left out, so that the same table gives the same file, and that of notes.
+_METADATA = {
+    ".png": ("Software", "Description"),
+    ".pdf": ("CreationDate", "Subject"),
+    ".svg": ("Date", "Description"),
 }
 _SALT = "discrete-vae"  # of the names of an SVG's parts, which are random without one
-_NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 
 
 class FigureTable(Protocol):
@@ -353,14 +352,11 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
     """
     import matplotlib  # here, since it takes a while
 
-    file = picture_file(path)
-    suffix = file.ending
-    content = io.BytesIO()
-    metadata = _METADATA[suffix] | (
-        {} if note is None else {_NOTE_FIELDS[suffix]: printable(note, keep="\n")}
-    )
+    file, content = picture_file(path), io.BytesIO()
+    changing, of_note = _METADATA[file.ending]
+    metadata = {changing: None} | ({} if note is None else {of_note: printable(note, keep="\n")})
     with matplotlib.rc_context({"svg.hashsalt": _SALT}):
-        figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
+        figure.savefig(content, format=file.ending[1:], dpi=figure.dpi, metadata=metadata)
     return file.write_bytes(content.getvalue())
 
 

@@ -90,22 +90,14 @@ def _bins(column: ColumnDistribution) -> Chart | None:
 
 def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any]:
     shown = min(_CHAINS, source.loaded.chains.num_chains)
-    table = evolution_table(
-        source.model,
-        source.loaded.chains,
-        num_rows=_COLUMNS,
-        num_sweeps=_SAMPLES_SWEEPS,
-        num_draws=1,
-        num_chains=shown,
-        condition=source.condition_of_samples(shown),
-        seed=source.seed,
-    )
+    sizes = {"num_rows": _COLUMNS, "num_sweeps": _SAMPLES_SWEEPS, "num_draws": 1, "num_chains": shown}
+    c = source.condition_of_samples(shown)
+    table = evolution_table(source.model, source.loaded.chains, **sizes, condition=c, seed=source.seed)
     images = source.image_gray(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
-    chains = len(images)
-    alt = f"Grid of {chains} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
+    alt = f"Grid of {shown} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
     moved = source.modes.assign(table.z.flatten(0, 1).float()).reshape(table.z.shape[:2]).numpy()
     return {
-        "picture": picture(grid(grayscale(images.reshape(chains, _COLUMNS, *shape))), "gray whole", alt=alt),
+        "picture": picture(grid(grayscale(images.reshape(shown, _COLUMNS, *shape))), "gray whole", alt=alt),
         "changes": float((moved[1:] != moved[:-1]).mean()),
     }
 
@@ -186,15 +178,12 @@ def _reconstructed(source: ReportSource, x: Tensor, condition: Tensor | None) ->
 def _pairs(source: ReportSource, x: Tensor, means: Tensor, shape: tuple[int, int]) -> list[Picture]:
     count = min(_PAIRS, len(x))
     pairs = np.stack([source.image_gray(part[:count].float()).double().numpy() for part in (x, means)])
-    blocks = [pairs[:, first : first + _PER_ROW] for first in range(0, count, _PER_ROW)]
-    return [
-        picture(
-            grid(grayscale(block.reshape(2, -1, *shape))),
-            "gray whole",
-            alt=f"{block.shape[1]} test examples, each with its reconstruction below it.",
-        )
-        for block in blocks
-    ]
+    pictures = []
+    for first in range(0, count, _PER_ROW):
+        block = pairs[:, first : first + _PER_ROW].reshape(2, -1, *shape)
+        alt = f"{block.shape[1]} test examples, each with its reconstruction below it."
+        pictures.append(picture(grid(grayscale(block)), "gray whole", alt=alt))
+    return pictures
 
 
 _FLIPPED = 200  # codes
@@ -205,20 +194,13 @@ _WEAK = 0.01  # of the strongest unit
 
 def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
-    scale = _scale(source)
+    scale, x, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
     c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
-    effects = flip_effects(
-        source.model,
-        source.train[:_FLIPPED],
-        condition=c,
-        scale=scale,
-        statistics=source.shown_places is not None,
-        seed=source.seed,
-    )
+    settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
+    effects = flip_effects(source.model, x, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
-    shape = source.image_shape
     chosen = effects.order[: _CARDS if shape is None else _SHOWN]
     most = float(effects.change[chosen].abs().max())
     x = Axis(1.0, max(2.0, float(count)), "unit, the strongest first", whole=True)
