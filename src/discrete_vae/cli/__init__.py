@@ -135,12 +135,8 @@ def _report_fault(words: Sequence[str], error: Exception) -> str:
     """Write what is known about an unexpected error to a file; returns a sentence that names the file."""
     short = " ".join(f"{type(error).__name__}: {error}".split())
     short = short if len(short) <= _LONGEST else f"{short[:_LONGEST]}..."
-    lines = [
-        f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command line: {list(words)!r}",
-        "",
-        *traceback.format_exception(error),
-    ]
+    about = f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    lines = [about, f"command line: {list(words)!r}", "", *traceback.format_exception(error)]
     try:
         descriptor, path = tempfile.mkstemp(prefix="dvae-error-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -150,11 +146,10 @@ def _report_fault(words: Sequence[str], error: Exception) -> str:
         where = f"this line ({last.filename}, line {last.lineno})"
     else:
         where = f"the file {path}"
-    verb = words[0] if words else ""
-    return (
-        f"dvae {verb} must not end like this; received {short}. This is a fault of dvae, not yours: please report it "
-        f"with {where}. What was saved before is intact."
+    yours = (
+        f"This is a fault of dvae, not yours: please report it with {where}. What was saved before is intact."
     )
+    return f"dvae {words[0] if words else ''} must not end like this; received {short}. {yours}"
 
 
 def _discard_output() -> None:
@@ -181,14 +176,9 @@ def _compiling_is_said() -> Iterator[None]:
 
 
 class _SaysOnce(logging.Handler):
-    """Takes what compiles, and says the first time that it does."""
-
-    is_said = False
-
     def emit(self, record: logging.LogRecord) -> None:
-        if not self.is_said:
-            self.is_said = True
-            note("Compiling for this machine; later commands find it done.")
+        logging.getLogger("discrete_vae.kernels").removeHandler(self)
+        note("Compiling for this machine; later commands find it done.")
 
 
 class _Printable:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, option, verb, whole_number
+from discrete_vae.cli.options import number, option, some, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
@@ -388,7 +388,7 @@ def _places(label: str, classes: np.ndarray) -> list[int]:
     wanted = names if label == "all" else list(dict.fromkeys(word.strip() for word in label.split(",")))
     for word in wanted:
         if word not in names:
-            rule = f"must be among the labels, {', '.join(names[:20])}{', ...' * (len(names) > 20)}"
+            rule = f"must be among the labels, {some(names, 20)}"
             raise InvalidInputError("--label", rule, repr(word)[:80], "Give one.")
     return [names.index(word) for word in wanted]
 
@@ -470,10 +470,8 @@ def _described(way: LatentPath, path: PathKind) -> str:
     bits = f"{differ} bit{'s' * (differ != 1)} differ{'s' * (differ == 1)}"
     if path == "straight":
         return bits
-    return (
-        f"{bits}, energies {way.energy[0]:.1f} and {way.energy[-1]:.1f} nats at the ends, "
-        f"{way.energy.max():.1f} at most on the way"
-    )
+    ends = f"{way.energy[0]:.1f} and {way.energy[-1]:.1f} nats at the ends"
+    return f"{bits}, energies {ends}, {way.energy.max():.1f} at most on the way"
 
 
 def _steps(

@@ -198,8 +198,9 @@ class Verb(_Command):
             if rank > 0:
                 return 0
             if number > 1:
-                alone = f"{ctx.command_path} is for one process: the first of {number} does it."
-                print(alone, file=sys.stderr)
+                print(
+                    f"{ctx.command_path} is for one process: the first of {number} does it.", file=sys.stderr
+                )
             return super().invoke(ctx)
         except InvalidInputError as error:
             if not error.is_said:
@@ -483,6 +484,11 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """The first few of some names."""
+    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
+
+
 def print_rows(rows: Mapping[str, str]) -> None:
     """Print names with what they mean, in two columns."""
     longest = max(map(len, rows), default=0)
@@ -519,8 +525,6 @@ def worth(value: float, baseline: float, std_error: float, data: str) -> str:
     if abs(gain) <= 2 * std_error:
         said += " So small a difference may be chance."
     if gain < 0:
-        said += (
-            " Train longer (--training.num-epochs), or try a smaller model or another step size "
-            "(--training.optimizer.learning-rate)."
-        )
+        said += " Train longer (--training.num-epochs), or try a smaller model or another step size "
+        said += "(--training.optimizer.learning-rate)."
     return said

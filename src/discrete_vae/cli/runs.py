@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.samplers.gibbs import Sampler
-    from discrete_vae.training.refit import Refit
 
 
 @verb(
@@ -128,9 +127,8 @@ def _worth(result: Evaluation) -> str:
     ours, baseline = result.log_likelihood, result.independent_features
     if baseline is None or baseline.examples is None or ours.examples is None:
         return ""
-    error = math.hypot(
-        baseline.examples.std_error_of_gain(ours.examples.value), result.log_partition.std_error
-    )
+    error = baseline.examples.std_error_of_gain(ours.examples.value)
+    error = math.hypot(error, result.log_partition.std_error)
     return wrapped(worth(ours.value, baseline.value, error, "test data"))
 
 
@@ -138,27 +136,21 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     """One quantity per line, in nats per example, and below them what the numbers mean."""
     likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
     limit, baseline = result.log_likelihood_limit, result.independent_features
-    lines = [
-        "  nats per example",
-        _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+    rows: list[tuple[str, float, float | None, str]] = [
+        ("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+        ("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
+        ("  reconstruction", elbo.reconstruction, None, ""),
+        ("  KL discrete", elbo.kl_discrete, None, ""),
     ]
     if limit is not None:
-        lines.append(
-            _row("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta")
-        )
-    lines += [
-        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
-        _row("  reconstruction", elbo.reconstruction),
-        _row("  KL discrete", elbo.kl_discrete),
-    ]
+        rows.insert(1, ("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta"))
     if has_layers:
-        lines.append(_row("  KL continuous", elbo.kl_continuous))
+        rows.append(("  KL continuous", elbo.kl_continuous, None, ""))
     if baseline is not None:
-        words = "without any dependence"
-        lines.append(_row("independent columns", baseline.value, baseline.std_error, words))
+        rows.append(("independent columns", baseline.value, baseline.std_error, "without any dependence"))
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
         if found is not None:
-            lines.append(_row(name, found.value, found.std_error, found.method))
+            rows.append((name, found.value, found.std_error, found.method))
     exact = prior.best.std_error == 0
     notes = (
         f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
@@ -169,11 +161,10 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     if likelihood.effective_examples is not None:
         count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
         notes += f" Means are weighted: {count}."
-    lines += ["", wrapped(notes, "  ")]
-    return "\n".join(lines)
+    return "\n".join(["  nats per example", *(_row(*row) for row in rows), "", wrapped(notes, "  ")])
 
 
-def _row(name: str, value: float, error: float | None = None, note: str = "") -> str:
+def _row(name: str, value: float, error: float | None, note: str) -> str:
     row = f"  {name:20} {value:9.3f}"
     if error is None:
         return row
@@ -197,12 +188,7 @@ def _figure_names() -> list[str]:
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
-    name: str | None,
-    run: str | None,
-    out: str | None,
-    data_dir: str | None,
-    pretrained: str | None,
-    **named: Any,
+    name: str | None, run: str | None, out: str | None, data_dir: str | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
     from discrete_vae.figures.registry import FIGURES
@@ -213,10 +199,10 @@ def run_figure(
         return
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
-    if run is None and pretrained is None:
+    if run is None and named["pretrained"] is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
-    of_run = trained_run(run, pretrained, **named)
+    of_run = trained_run(run, **named)
 
     from discrete_vae.figures.style import FigureRequest, FigureRun, picture_file, save_figure, save_table
 
@@ -227,7 +213,7 @@ def run_figure(
     check_writable(picture, repair=_REPAIR)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        if out is None and pretrained is None:
+        if out is None and of_run.pretrained is None:
             table = of_run.place(table)
         check_writable(table, repair=_REPAIR)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
@@ -287,10 +273,8 @@ def run_log_partition(
     print(wrapped(words, "tempering: "))
     print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
-        print(
-            f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
-            f"(stated errors {repeated.rms_std_error:.4f})"
-        )
+        spread = f"spread {repeated.std:.4f} nats over {repeats} repeats"
+        print(f"mean {repeated.mean:.4f}, {spread} (stated errors {repeated.rms_std_error:.4f})")
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
@@ -345,22 +329,14 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
             found = refit.run(report)
         except NonFiniteLossError as error:
             raise NonFiniteLossError(error.step, error.term, error.value, run.loaded.step) from None
+    gain = found.after.elbo - found.before.elbo
     print(f"{run.title}, {num_steps} steps")
-    print(_outcome(found))
+    print(f"Validation ELBO {found.before.elbo:.2f} before, {found.after.elbo:.2f} after: {gain:+.3f} nats.")
+    print("The generative model is the same, so the difference is KL to the true posterior.")
+    if gain < 0:
+        print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
-
-
-def _outcome(found: Refit) -> str:
-    """Both bounds, and what a posterior that got worse asks for."""
-    gain = found.after.elbo - found.before.elbo
-    lines = [
-        f"Validation ELBO {found.before.elbo:.2f} before, {found.after.elbo:.2f} after: {gain:+.3f} nats.",
-        "The generative model is the same, so the difference is KL to the true posterior.",
-    ]
-    if gain < 0:
-        lines.append("The posterior of training was better: try more steps or a smaller --learning-rate.")
-    return "\n".join(lines)
 
 
 _RELEASE_MORE = (
@@ -497,15 +473,7 @@ def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: 
 
 
 def _samples(
-    run: TrainedRun,
-    request: FigureRequest,
-    *,
-    start: str,
-    burn_in: int | None,
-    num_rows: int,
-    num_sweeps: int,
-    num_chains: int | None,
-    num_draws: int,
+    run: TrainedRun, request: FigureRequest, *, start: str, burn_in: int | None, num_draws: int, **sizes: Any
 ) -> Drawing:
     """Images along a few chains; of a table its columns, by draws of as many chains as there are and memory holds.
 
@@ -515,7 +483,7 @@ def _samples(
     from discrete_vae.figures.run import DEFAULT_CHAINS, make_evolution, num_chains_that_fit
     from discrete_vae.figures.style import check_grid
 
-    recorded = request.run.recorded
+    recorded, num_rows, num_chains = request.run.recorded, sizes["num_rows"], sizes["num_chains"]
     num_features, image_shape = recorded.num_features, recorded.image_shape
     if image_shape is not None:
         check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), image_shape)
@@ -532,7 +500,7 @@ def _samples(
         burn_in = _FRESH_SWEEPS if start == "fresh" else 0
     if burn_in:
         chains.step(burn_in)
-    sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+    sizes["num_chains"] = num_chains
     if image_shape is None:
         return make_column_distributions(request, chains, **sizes)
     return make_evolution(request, chains, num_draws=num_draws, **sizes)
