@@ -142,7 +142,7 @@ _ONE_HIDDEN_LAYER = {
 }
 
 
-def _simplified(about: str, settings: Mapping[str, Any]) -> Experiment:
+def _simplified(about: str, settings: dict[str, Any]) -> Experiment:
     return Experiment(f"Static MNIST, {about}, no Gaussian layers.", _SIMPLIFIED | settings)
 
 

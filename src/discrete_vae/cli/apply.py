@@ -50,9 +50,8 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     if not run.is_first_process:
         return
     print(run.headline(examples))
-    distinct = len(np.unique(codes.packed, axis=0))
-    num_units, share = codes.bits.shape[1], 100 * codes.bits.mean()
-    print(f"{num_units} units, {share:.0f} % of them on; {distinct} different codes")
+    share, distinct = 100 * codes.bits.mean(), len(np.unique(codes.packed, axis=0))
+    print(f"{codes.bits.shape[1]} units, {share:.0f} % of them on; {distinct} different codes")
     arrays = codes.arrays()
     columns = numbered(_COLUMNS.get(what, what), arrays[what], first=0)
     of_rows = {"X_dvae": arrays[what].reshape(len(examples), -1)}
@@ -107,6 +106,7 @@ def run_score(
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
         reference = run.compute(score, familiar, "reference", **settings)
+    of_features = None
     if features:
         own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
         of_features = run.compute(score_features, examples, "scores of features", **own)
@@ -131,7 +131,7 @@ def run_score(
         record["reference"] = {"data": familiar.name.rstrip(","), **_mean(reference)}
         record |= {"share_in_lowest": lowest, "roc_area": asdict(area)}
         _print_comparison(lowest, area, reference, familiar)
-    if features:
+    if of_features is not None:
         named = feature_columns(of_features, examples.columns)
         columns |= {f"given_others_{name}": each for name, each in named.items()}
     write_rows(run, output, examples, columns, columns=columns)
@@ -170,15 +170,14 @@ def _called(word: str | None) -> str:
 def _print_summary(scores: Scores) -> None:
     name = "ELBO" if scores.is_bound else "log-likelihood"
     low, middle, high = np.quantile(scores.value, [0.01, 0.5, 0.99])
-    own = np.median(scores.std_error)
-    error = f"The error of a single score is {own:.2f} nats (median), with {scores.num_samples} samples per example"
+    error = f"{np.median(scores.std_error):.2f} nats (median), with {scores.num_samples} samples per example"
     if scores.num_samples == 1:
-        error = "The error of a single score is not known from one sample per example"
+        error = "not known from one sample per example"
     if scores.ess is not None:
         error += f", whose effective number is {np.median(scores.ess):.1f} (median)"
     print(f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example")
     print(wrapped(f"1 %, 50 %, 99 % of the scores are below {low:.1f}, {middle:.1f}, {high:.1f} nats.", "  "))
-    print(wrapped(f"{error}.", "  "))
+    print(wrapped(f"The error of a single score is {error}.", "  "))
 
 
 def _print_comparison(lowest: Mapping[str, float], area: RocArea, reference: Scores, familiar: Rows) -> None:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
-    from discrete_vae.data.schema import TableSchema
     from discrete_vae.inference.generate import LatentPath, PathKind
 
 
@@ -64,7 +63,11 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
     if examples.schema is not None:
-        _print_errors_of_columns(examples.schema, given, x)
+        of_words = np.array([hasattr(column, "values") for column in examples.schema.columns])
+        for name, places in (("words", np.flatnonzero(of_words)), ("numbers", np.flatnonzero(~of_words))):
+            own = given[:, places.tolist()]
+            if not bool(own.isnan().all()):
+                print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
     elif has_mean and not bool(given.isnan().all()):
         print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
     write_rows(run, output, examples, {"x": x}, x, in_words=True)
@@ -73,16 +76,6 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
         run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
-
-
-def _print_errors_of_columns(schema: TableSchema, truth: Tensor, guess: np.ndarray) -> None:
-    """Print the mean errors of words and of numbers, as far as a table has them."""
-    of_words = np.array([hasattr(column, "values") for column in schema.columns])
-    for name, places in (("words", of_words), ("numbers", ~of_words)):
-        own = truth[:, np.flatnonzero(places).tolist()]
-        if not bool(own.isnan().all()):
-            error = _error(own, guess[:, np.flatnonzero(places)], is_share=name == "words")
-            print(f"Error of {name}: {error}")
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -206,8 +199,8 @@ def run_impute(
             filled = feature_columns(table, examples.columns, examples.schema)
             words = np.full(gaps.shape, "", dtype=object)
             for place, column in enumerate(filled.values()):
-                rows = np.flatnonzero(gaps[:, place])
-                words[rows, place] = [_word(column[row], whole=whole) for row in rows]
+                own = gaps[:, place]
+                words[own, place] = [_word(value, whole=whole) for value in column[own]]
             path, form = Path(str(data)).expanduser(), run.text_format
             say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
@@ -235,7 +228,7 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
     least = int(examples.index.max()) + 1
     fits = mask.ndim >= 2 and mask.size == len(mask) * size
     if not fits or (len(mask) < least if is_choice else len(mask) != least):
-        count = f"at least {least}" if is_choice else str(least)
+        count = f"{'at least ' * is_choice}{least}"
         rule = f"must have the data's shape, {count} examples of {size} values"
         raise InvalidInputError("--mask", rule, f"shape {mask.shape}", repair)
     if mask.dtype.kind not in "buif" or not ((mask == 0) | (mask == 1)).all():
@@ -286,7 +279,8 @@ def run_generate(
     if run.out is None and run.picture is None:
         repair = "For example --out new.npz."
         raise InvalidInputError("--out", "or --picture must be given", "neither", repair)
-    for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+    of_rows = run.row_options | {"data_dir": None, "labels": labels}
+    for name, value in of_rows.items():
         if label is None and value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
@@ -296,7 +290,7 @@ def run_generate(
     field = _field(bias, model.prior.num_units)
     classes, wanted, own = None, [], np.array(run.loaded.config.model.classes)
     if label is not None and len(own):
-        for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+        for name, value in of_rows.items():
             if value is not None:
                 rule, repair = "must be left out for a model with classes of its own", "Leave it out."
                 raise InvalidInputError(name, rule, repr(value)[:80], repair)
@@ -351,7 +345,7 @@ def run_generate(
 def _pairs(argument: str, word: str | None, form: str, value: str) -> dict[int, float]:
     """Values by unit, of "3=1,17=0"; `value` is the pattern of one."""
     found: dict[int, float] = {}
-    for part in [] if word is None else word.split(","):
+    for part in word.split(",") if word is not None else ():
         match = re.fullmatch(rf"\s*(\d{{1,9}})\s*=\s*({value})\s*", part)
         if match is None or int(match[1]) in found:
             rule, repair = f"must be pairs {form}, each unit once", "Give 3=1,17=0, say."
@@ -452,12 +446,12 @@ def _pairs_of_examples(
     from discrete_vae.data.splits import fixed_permutation
 
     if start is not None and end is not None:
-        places = [np.flatnonzero(rows.index == number) for number in (start, end)]
-        for name, number, place in zip(("--from", "--to"), (start, end), places, strict=True):
-            if len(place) == 0:
-                rule = f"must be the number of one of the {len(rows)} examples, from {rows.index[0]}"
-                raise InvalidInputError(name, rule, number, f"The last one is {rows.index[-1]}.")
-        return [(int(places[0][0]), int(places[1][0]))]
+        numbers = rows.index.tolist()
+        for name, number in (("--from", start), ("--to", end)):
+            if number not in numbers:
+                rule = f"must be the number of one of the {len(rows)} examples, from {numbers[0]}"
+                raise InvalidInputError(name, rule, number, f"The last one is {numbers[-1]}.")
+        return [(numbers.index(start), numbers.index(end))]
     if 2 * count > len(rows):
         rule = f"must be at most {len(rows) // 2} for {len(rows)} examples"
         raise InvalidInputError("--num-pairs", rule, count, "Give fewer, or a pair by --from and --to.")
@@ -467,7 +461,7 @@ def _pairs_of_examples(
 
 def _described(way: LatentPath, path: PathKind) -> str:
     differ = int((way.bits[0] != way.bits[-1]).sum())
-    bits = f"{differ} bit{'s' * (differ != 1)} differ{'s' * (differ == 1)}"
+    bits = f"{differ} bits differ" if differ != 1 else "1 bit differs"
     if path == "straight":
         return bits
     ends = f"{way.energy[0]:.1f} and {way.energy[-1]:.1f} nats at the ends"

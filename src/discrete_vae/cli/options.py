@@ -158,8 +158,7 @@ class Verb(_Command):
         written: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         for parameter in self.get_params(ctx):
             title = next((each for each, names in SECTIONS.items() if parameter.opts[-1] in names), "Options")
-            record = parameter.get_help_record(ctx)
-            if isinstance(parameter, click.Option) and record is not None:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
                 written[title].append(record)
         for title, records in written.items():
             if records:
@@ -197,10 +196,8 @@ class Verb(_Command):
             rank, number = launched()
             if rank > 0:
                 return 0
-            if number > 1:
-                print(
-                    f"{ctx.command_path} is for one process: the first of {number} does it.", file=sys.stderr
-                )
+            alone = f"{ctx.command_path} is for one process: the first of {number} does it."
+            print(alone, file=sys.stderr)
             return super().invoke(ctx)
         except InvalidInputError as error:
             if not error.is_said:
@@ -244,8 +241,8 @@ class Verbs(_Command, click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The verbs that may be meant, or options; no verb's file is loaded."""
-        found = [CompletionItem(name, help=text) for name, (_, text) in VERBS.items()]
-        found = [each for each in found if each.value.startswith(incomplete)]
+        meant = {name: text for name, (_, text) in VERBS.items() if name.startswith(incomplete)}
+        found = [CompletionItem(name, help=text) for name, text in meant.items()]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 

@@ -264,6 +264,7 @@ def error_digits(std_error: float | None) -> int:
 
 def plus_minus(value: float, std_error: float | None) -> str:
     """A value with its standard error, if that is known."""
+    if std_error is None or math.isnan(std_error):
+        return shown(value)
     digits = error_digits(std_error)
-    known = std_error is not None and not math.isnan(std_error)
-    return shown(value, digits) + (f" \N{PLUS-MINUS SIGN} {shown(std_error, digits)}" if known else "")
+    return f"{shown(value, digits)} \N{PLUS-MINUS SIGN} {shown(std_error, digits)}"
