@@ -97,13 +97,14 @@ def run_evaluate(
     parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
     run.say_device()
     passes = 1 if run.loaded.model.smoothing.sharp_limit() is None else 2  # each counts the examples from 0
-    before = [0, 0]  # examples of the passes that are over, and of the last report
+    over = last = 0  # examples of the passes that are over, and of the last report
 
     with run.progress(passes * len(indices), "log-likelihood") as progress:
 
         def report(done: int, mean: float) -> None:
-            before[:] = before[0] + (len(indices) if done < before[1] else 0), done
-            progress(before[0] + done, f"{mean:.2f} nats")
+            nonlocal over, last
+            over, last = over + (len(indices) if done < last else 0), done
+            progress(over + done, f"{mean:.2f} nats")
 
         found = evaluate_run(run.loaded, dataset, config, indices, parts_folder=parts_folder, report=report)
     if not run.is_first_process:
@@ -172,9 +173,6 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
     return f"{row} {shown:9}  {note}".rstrip()
 
 
-_REPAIR = "Give another place: --out FILE.png."
-
-
 def _figure_names() -> list[str]:
     from discrete_vae.figures.registry import FIGURES
 
@@ -210,12 +208,13 @@ def run_figure(
         picture = picture_file(out, argument="--out").path
     else:
         picture = user_path("--out", of_run.figure_path(f"{name}.png"))
-    check_writable(picture, repair=_REPAIR)
+    repair = "Give another place: --out FILE.png."
+    check_writable(picture, repair=repair)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
         if out is None and of_run.pretrained is None:
             table = of_run.place(table)
-        check_writable(table, repair=_REPAIR)
+        check_writable(table, repair=repair)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
     drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
@@ -266,10 +265,9 @@ def run_log_partition(
     repeated = found.repeated
     last = repeated.estimates[-1]
     rates, ladder = last.swap_rates or (), last.inverse_temperatures or ()
-    words = (
-        f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, {last.round_trips:.0f} round "
-        f"trips per chain, {last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
-    )
+    exchanged = f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}"
+    effective = f"{last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
+    words = f"{exchanged}, {last.round_trips:.0f} round trips per chain, {effective}"
     print(wrapped(words, "tempering: "))
     print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
@@ -287,13 +285,13 @@ def run_log_partition(
 
 
 _LINES = 10
-_REFIT_MORE = (
-    "RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is interrupted leaves "
-    "nothing."
+
+
+@verb(
+    "refit",
+    f"{EXPLAINED} RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is "
+    "interrupted leaves nothing.",
 )
-
-
-@verb("refit", f"{EXPLAINED} {_REFIT_MORE}")
 @takes_run
 @option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")
 @option("--num-steps N", "steps of Adam", whole_number(), default="2000")
@@ -311,8 +309,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     settings = {name: value for name, value in given.items() if value is not None}
     if out is None:
         path = run.directory.path if run.pretrained is None else Path(run.pretrained)
-        named = path if path.name not in ("", "..") else path.resolve()
-        out = f"{named}-refit"
+        out = f"{path if path.name not in ('', '..') else path.resolve()}-refit"
     refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
     run.say_device()
     with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
@@ -339,14 +336,12 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     print(f"Next: dvae evaluate {refit.folder}")
 
 
-_RELEASE_MORE = (
-    "The new folder is a run that every verb takes, of one checkpoint, without what training would need to go on. RUN "
-    "must have been evaluated, and stays as it is. The ELBO of validation examples is compared before and after; if it "
-    "falls by more than 0.1 nats, nothing is written."
+@verb(
+    "release",
+    f"{EXPLAINED} The new folder is a run that every verb takes, of one checkpoint, without what training would need "
+    "to go on. RUN must have been evaluated, and stays as it is. The ELBO of validation examples is compared before "
+    "and after; if it falls by more than 0.1 nats, nothing is written.",
 )
-
-
-@verb("release", f"{EXPLAINED} {_RELEASE_MORE}")
 @takes_run
 @option("--out DIR", "new folder, after which the model is named", required=True)
 @option("--license NAME", "of the weights, for the model card: apache-2.0, mit, cc-by-4.0", required=True)
@@ -383,22 +378,15 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
 @data_dir_option
 def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
     """Write the page about a run."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from discrete_vae.report import make_report
-    from discrete_vae.runs.progress import progress_console
+    from discrete_vae.report import SECTIONS, make_report
     from discrete_vae.runs.results import OutputFile
 
     place = run.place(run.directory.path / "report.html") if out is None else out
     page = OutputFile(place, endings=(".html", ".htm"))
-    console = progress_console()
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("loading")
+    with run.progress(len(SECTIONS), "report") as progress:
 
         def report(name: str, number: int, count: int) -> None:
-            run.say_device()  # what is wrong has been found by then
-            bar.update(task, description=name, completed=number - 1, total=count)
+            progress(number - 1, name)
 
         text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
     print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")

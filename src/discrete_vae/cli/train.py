@@ -309,8 +309,8 @@ def _headline(
         where = "" if train.num_missing else ", none of them in the examples to train on"
         which = f"{values.num_missing:,} of the {values.num_values:,} values ({share}) {are} missing{where}"
         yield f"{which}: the model reads which are there, and learns from these."
-        is_dense = not isinstance(dataset.train, SparseRows)
-        if is_dense and train.num_missing and (empty := int(dataset.train.isnan().all(0).sum())):
+        sees_all = isinstance(dataset.train, SparseRows) or not train.num_missing
+        if not sees_all and (empty := int(dataset.train[:].isnan().all(0).sum())):
             yield (
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
                 "examples to train on: what the model says of such a feature is made up."

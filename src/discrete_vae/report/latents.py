@@ -55,11 +55,11 @@ def samples(source: ReportSource) -> Section:
     found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn)
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
-    text = (
-        f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
+    text = f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
+    text += (
         f"square), {percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree "
-        "within two errors."
     )
+    text += "within two errors."
     verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
     values: dict[str, Any] = {
         "picture": None,
@@ -125,10 +125,8 @@ def reconstructions(source: ReportSource) -> Section:
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
     share, of_feature = explained(source.shown(x).double().cpu(), means)
-    text = (
-        f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
-        f"{percent(_POOR)} the latents would tell nearly nothing."
-    )
+    text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
+    text += f"{percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
         values["pictures"] = _pairs(source, x.cpu(), means, source.image_shape)
@@ -324,18 +322,13 @@ def modes(source: ReportSource) -> Section:
     of_code = found.assign(source.codes.z.float()).numpy()
     share = np.bincount(of_code, minlength=len(found)) / len(of_code)
     apart = 0.5 * float(np.abs(share - found.share.numpy()).sum())
-    text = (
-        f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
-        f"{percent(apart)} in all."
-    )
+    text = f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
+    text += f"{percent(apart)} in all."
     labels = source.labels
     count = min(_MODES_SHOWN, len(found))
     values = {
         "agreement": None if labels is None or len(labels) < _FEWEST else label_agreement(of_code, labels),
-        "modes": [
-            _mode(source, mode, np.flatnonzero(of_code == mode)) | {"of_codes": float(share[mode])}
-            for mode in range(count)
-        ],
+        "modes": [_mode(source, mode, np.flatnonzero(of_code == mode)) for mode in range(count)],
         "rest": (len(found) - count, float(found.share[count:].sum())),
     }
     return Section("modes", "Modes of the prior", values, Verdict(apart <= _APART, text))
@@ -356,6 +349,7 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
     found, shape = source.modes, source.image_shape
     values: dict[str, Any] = {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
     values |= {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
+    values["of_codes"] = len(members) / len(source.codes.z)
     if not len(members):
         return values
     if shape is None:
@@ -404,11 +398,9 @@ def chains(source: ReportSource) -> Section:
 
 
 def _energies(source: ReportSource) -> dict[str, Any]:
+    states, energy = (source.loaded.chains.z, source.codes.z), source.model.prior.energy
     with torch.no_grad():
-        of_chains, of_codes = (
-            source.model.prior.energy(z.float()).double().cpu().numpy()
-            for z in (source.loaded.chains.z, source.codes.z)
-        )
+        of_chains, of_codes = (energy(z.float()).double().cpu().numpy() for z in states)
     low, high = np.quantile(np.concatenate([of_chains, of_codes]), [0.002, 0.998])
     edges = np.linspace(float(low), float(high) if high > low else float(low) + 1.0, _BINS + 1)
     clipped = [np.clip(part, edges[0], edges[-1]) for part in (of_chains, of_codes)]
