@@ -82,15 +82,8 @@ def run_score(
 ) -> Outcome:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
+    from discrete_vae.inference import score as scoring
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import (
-        elbo_rows,
-        p_values,
-        reference_numbers,
-        roc_area,
-        score_features,
-        score_rows,
-    )
 
     output, drawing = run.outputs({"--threshold-from": threshold_from}, annotates=True)
     examples = run.rows()
@@ -98,10 +91,10 @@ def run_score(
     if threshold_from is not None:
         # at most as many as are scored, under numbers that give them noise of their own
         familiar = run.rows(**_source(threshold_from), at_most=True, argument="--threshold-from")
-        familiar = replace(familiar, index=reference_numbers(familiar.index))
+        familiar = replace(familiar, index=scoring.reference_numbers(familiar.index))
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
-    score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
+    score, count = (scoring.elbo_rows, _ELBO_DRAWS) if elbo else (scoring.score_rows, _SAMPLES)
     settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": run.seed}
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
@@ -109,7 +102,7 @@ def run_score(
     of_features = None
     if features:
         own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
-        of_features = run.compute(score_features, examples, "scores of features", **own)
+        of_features = run.compute(scoring.score_features, examples, "scores of features", **own)
     if not run.is_first_process:
         return None
     columns = {scores.name: scores.value, "std_error": scores.std_error}
@@ -125,8 +118,8 @@ def run_score(
         scores.name: _mean(scores),
     }
     if reference is not None and familiar is not None:
-        columns["p_value"] = p_values(scores.value, reference.value)
-        area = roc_area(reference.value, scores.value)
+        columns["p_value"] = scoring.p_values(scores.value, reference.value)
+        area = scoring.roc_area(reference.value, scores.value)
         lowest = {str(level): float(np.mean(columns["p_value"] <= level)) for level in _LEVELS}
         record["reference"] = {"data": familiar.name.rstrip(","), **_mean(reference)}
         record |= {"share_in_lowest": lowest, "roc_area": asdict(area)}

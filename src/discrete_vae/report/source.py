@@ -109,11 +109,11 @@ class ReportSource(FigureRun):
         """
         if self._statistics is None:
             return x
-        columns = [(x[:, number], code) for _, number, code, _ in self._statistics]
-        found = [
-            values if code is None else (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
-            for values, code in columns
-        ]
+        found = []
+        for _, number, code, _ in self._statistics:
+            values = x[:, number]
+            is_word = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
+            found.append(values if code is None else is_word)
         return torch.stack(found, 1)
 
     @cached_property
