@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
-from discrete_vae.system import check_device, computing_on, user_path
+from discrete_vae.system import check_device, user_path
 
 if TYPE_CHECKING:
     import torch
@@ -498,14 +498,6 @@ def note(text: str, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     with suppress(OSError):  # there may be no place left for it
         print(wrapped(text) if stream is not None and stream.isatty() else text, file=stream)
-
-
-def say_device(device: torch.device) -> None:
-    """Print on standard error where the first process computes."""
-    from discrete_vae.distributed import rank
-
-    if rank() == 0:
-        note(computing_on(device))
 
 
 def say_while_torch_loads(text: str) -> None:

@@ -28,7 +28,6 @@ from discrete_vae.cli.options import (
     one_of,
     option,
     print_rows,
-    say_device,
     say_while_torch_loads,
     seed,
     some,
@@ -433,7 +432,7 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     where, dataset = choose_device(device), load()
     with training_threads(config, {}):
         found = describe_experiment(config, dataset, device=where)
-        say_device(where)
+        note(computing_on(where))
     training, about = config.training, dataset.description
     sizes = " / ".join(str(len(part)) for part in (dataset.train, dataset.valid, dataset.test))
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")

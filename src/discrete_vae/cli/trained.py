@@ -21,8 +21,8 @@ from discrete_vae.cli.options import (
     completion,
     data_dir_option,
     device_option,
+    note,
     option,
-    say_device,
     seed,
     together,
     whole_number,
@@ -31,7 +31,7 @@ from discrete_vae.cli.options import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import check_replaces_none
-from discrete_vae.system import user_path
+from discrete_vae.system import computing_on, user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -234,9 +234,9 @@ class TrainedRun:
             yield report
 
     def say_device(self) -> None:
-        """Say once where it computes."""
-        if not self._is_device_said:
-            say_device(self.device)
+        """Say once on standard error where the first process computes."""
+        if not self._is_device_said and self.is_first_process:
+            note(computing_on(self.device))
         self._is_device_said = True
 
     # Where results go, checked before the work that they take.

@@ -115,8 +115,7 @@ def draw_training_curves(
     ratios = [3.0, 1.8, 1.2][: len(draws)]
     figure = Picture((7.2, 1.3 * sum(ratios) + 0.4), layout="constrained")
     panels = list(figure.subplots(len(draws), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
-    title = f"Training of {plot_text(name)}" if name else "Training"
-    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    figure.suptitle(f"Training of {plot_text(name)}" if name else "Training", fontsize=10, x=0.01, ha="left")
     for axes, draw in zip(panels, draws, strict=True):
         draw(axes, curves)
         tidy(axes)
@@ -155,16 +154,9 @@ def _mark_importance(axes: Axes, epoch: float, num_samples: int, *, named: bool)
     """A line where importance samples begin, and in one panel what that does."""
     axes.axvline(epoch, color="0.45", linewidth=1.2, linestyle=":", zorder=1.5)
     if named:
-        axes.annotate(
-            f"from here on training counts\nthe bound of {num_samples} samples",
-            (epoch, 0.03),
-            (-5, 0),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color="0.35",
-        )
+        text = f"from here on training counts\nthe bound of {num_samples} samples"
+        places = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(text, (epoch, 0.03), (-5, 0), **places, ha="right", fontsize=8, color="0.35")
 
 
 def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
@@ -221,12 +213,9 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    chosen = [line for line in lines if name in line]
-    return Curve(
-        step=np.array([line["step"] for line in chosen], np.int64),
-        epoch=np.array([line["epoch"] for line in chosen], np.float64),
-        value=np.array([line[name] for line in chosen], np.float64),
-    )
+    points = [(line["step"], line["epoch"], line[name]) for line in lines if name in line]
+    step, epoch, value = np.array(points, np.float64).reshape(-1, 3).T
+    return Curve(step.astype(np.int64), epoch, value)
 
 
 # The spread of repeated estimates of log Z.

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.evaluation.diagnostics import ChainHealthWarning, chain_health
-from discrete_vae.evaluation.latents import UNUSED, FlipEffects, LatentUsage, flip_effects, label_agreement
+from discrete_vae.evaluation.latents import UNUSED, LatentUsage, flip_effects, label_agreement
 from discrete_vae.figures.columns import ColumnDistribution, column_distributions_of
 from discrete_vae.figures.run import (
     Comparison,
@@ -206,9 +206,19 @@ def traversals(source: ReportSource) -> Section:
     y = Axis.around(sizes, f"sum of absolute changes ({of})", zero=True)
     label = f"Effect of units by rank: from {shown(float(sizes[0]))} down to {shown(float(sizes[-1]))}"
     columns = (effects.size, effects.size_std_error, source.usage.activity, source.usage.information)
+    pictures, features = [], []
+    for unit, change in zip(chosen, effects.change[chosen], strict=True):
+        if shape is not None:
+            said = plus_minus(float(effects.size[unit]), float(effects.size_std_error[unit]))
+            alt = f"Mean change of the image when unit {unit} is switched on; total absolute change {said}."
+            pictures.append(picture(signed(change.numpy().reshape(shape), most), "signed", alt=alt))
+        else:
+            own = change if source.shown_places is None else change[source.shown_places]
+            top = own.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
+            features.append([(source.feature_names[feature], float(own[feature])) for feature in top])
     values = {
-        "pictures": [] if shape is None else [_change_picture(effects, unit, most, shape) for unit in chosen],
-        "features": [_most_changed(source, effects, unit) for unit in chosen] if shape is None else [],
+        "pictures": pictures,
+        "features": features,
         "units": [(int(unit), *(float(column[unit]) for column in columns)) for unit in effects.order],
         "most": most,
         "is_scaled": scale is not None,
@@ -233,19 +243,6 @@ def _scale(source: ReportSource) -> Tensor | None:
     of_all = deviation.new_ones(math.prod(source.model.likelihood.statistic_shape))
     of_all[places] = deviation
     return of_all
-
-
-def _change_picture(effects: FlipEffects, unit: int, most: float, shape: tuple[int, int]) -> Picture:
-    said = plus_minus(float(effects.size[unit]), float(effects.size_std_error[unit]))
-    alt = f"Mean change of the image when unit {unit} is switched on; total absolute change {said}."
-    return picture(signed(effects.change[unit].numpy().reshape(shape), most), "signed", alt=alt)
-
-
-def _most_changed(source: ReportSource, effects: FlipEffects, unit: int) -> list[tuple[str, float]]:
-    change = effects.change[unit]
-    change = change if source.shown_places is None else change[source.shown_places]
-    top = change.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
-    return [(source.feature_names[feature], float(change[feature])) for feature in top]
 
 
 _NAMED = 12
