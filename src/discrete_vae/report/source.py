@@ -112,8 +112,9 @@ class ReportSource(FigureRun):
         found = []
         for _, number, code, _ in self._statistics:
             values = x[:, number]
-            is_word = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
-            found.append(values if code is None else is_word)
+            if code is not None:
+                values = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
+            found.append(values)
         return torch.stack(found, 1)
 
     @cached_property
