@@ -18,7 +18,6 @@ from discrete_vae.config import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
-from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
 from discrete_vae.system import check_memory, is_allocation_failure
@@ -49,8 +48,12 @@ def build_parts(
     rows_of_mask = likelihood.event_shape[0] if config.missing else 0
     shape = (first + rows_of_mask, *rest)
     read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
-    condition = ConditionEmbedding(config.condition) if config.condition else None
-    of_condition = 0 if condition is None else condition.num_features
+    condition, of_condition = None, 0
+    if config.condition:
+        from discrete_vae.nets.condition import ConditionEmbedding  # here, since few models need it
+
+        condition = ConditionEmbedding(config.condition)
+        of_condition = condition.num_features
     num_features = config.num_classes + _count_features(read, shape) + of_condition
     num_latents = prior.num_units + of_condition
     hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)

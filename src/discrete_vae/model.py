@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Self, SupportsFloat, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, SupportsFloat, get_args
 
 import torch
 from torch import Tensor, nn
@@ -31,7 +31,6 @@ from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
 from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
-from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.nets.modes import eval_mode, folded_networks
 from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
@@ -59,6 +58,9 @@ from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, SparseRows
 from discrete_vae.system import allocating, check_device
+
+if TYPE_CHECKING:
+    from discrete_vae.nets.condition import ConditionEmbedding
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -14,29 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 from discrete_vae import __version__
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    BetaBoundConfig,
-    BlockGibbsConfig,
-    CountColumnConfig,
-    EvaluationConfig,
-    ExperimentConfig,
-    FactorialBernoulliConfig,
-    FileDataConfig,
-    GaussianHierarchyConfig,
-    GaussianLikelihoodConfig,
-    HierarchicalPosteriorConfig,
-    LikelihoodConfig,
-    MLPDecoderConfig,
-    ModelConfig,
-    NegativeBinomialLikelihoodConfig,
-    NoHierarchyConfig,
-    RBMConfig,
-    RealColumnConfig,
-    TableLikelihoodConfig,
-    TrainingConfig,
-    WarmUpConfig,
-)
+from discrete_vae.config import ExperimentConfig, LikelihoodConfig
 from discrete_vae.config.overrides import (
     Override,
     Slot,
@@ -109,7 +87,11 @@ _IMAGES = {
     "evaluation.num_chain_sweeps": BySize(smoke=200),
 }
 
-_RBM_64_64 = {"model.prior.kind": "rbm", "model.prior.num_left": 64, "model.prior.num_right": 64}
+
+def _rbm(side: int) -> dict[str, Any]:
+    """An RBM with so many units on each side."""
+    return {"model.prior.kind": "rbm", "model.prior.num_left": side, "model.prior.num_right": side}
+
 
 # The paper's four models, with Gaussian layers below the RBM: table architectural-hyperparameters gives their number,
 # units, and the width and the sharing of their prior networks. Sizes short and cpu: five importance samples in the last
@@ -117,7 +99,7 @@ _RBM_64_64 = {"model.prior.kind": "rbm", "model.prior.num_left": 64, "model.prio
 # since with a shorter one the binary latents stay unused; a longer one in size cpu where many layers compete with them
 # for what there is to code.
 _LAYERED = _IMAGES | {
-    **_RBM_64_64,
+    **_rbm(64),
     "model.posterior.hidden": BySize((100, 100), (400, 400), (400, 400), (2000, 2000)),
     "model.hierarchy.kind": "gaussian",
     "model.hierarchy.posterior_hidden": BySize((100, 100), (400, 400), (400, 400), (2000, 2000)),
@@ -147,7 +129,6 @@ _SIMPLIFIED = _IMAGES | {
     "training.log_every": BySize(cpu=500),  # log Z in a line takes as long as ten steps
     "training.validate_every": BySize(250, 1000, 2400, 5000),
 }
-_RBM_100_100 = {"model.prior.kind": "rbm", "model.prior.num_left": 100, "model.prior.num_right": 100}
 _INDEPENDENT_200 = {
     "model.prior.kind": "factorial",
     "model.prior.num_units": 200,
@@ -161,6 +142,10 @@ _ONE_HIDDEN_LAYER = {
 }
 
 
+def _simplified(about: str, settings: dict[str, Any]) -> Experiment:
+    return Experiment(f"Static MNIST, {about}, no Gaussian layers.", _SIMPLIFIED | settings)
+
+
 EXPERIMENTS: dict[str, Experiment] = {
     # scikit-learn's digits, no download; no experiment of the paper
     "digits": Experiment(
@@ -168,9 +153,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         {
             "data.kind": "digits",
             "model.event_shape": (1, 8, 8),
-            "model.prior.kind": "rbm",
-            "model.prior.num_left": 16,
-            "model.prior.num_right": 16,
+            **_rbm(16),
             "model.posterior.groups": 4,
             "model.posterior.hidden": (200,),
             "model.decoder.kind": "mlp",
@@ -263,29 +246,18 @@ EXPERIMENTS: dict[str, Experiment] = {
             "training.validate_every": BySize(205, 480, 1280, 410),
         },
     ),
-    "mnist-static-rbm128": Experiment(
-        "Static MNIST, RBM 64 + 64, four groups, no Gaussian layers.",
-        _SIMPLIFIED | _RBM_64_64 | _ONE_HIDDEN_LAYER,
+    "mnist-static-rbm128": _simplified("RBM 64 + 64, four groups", _rbm(64) | _ONE_HIDDEN_LAYER),
+    "mnist-static-rbm200": _simplified("RBM 100 + 100, four groups", _rbm(100) | _ONE_HIDDEN_LAYER),
+    "mnist-static-rbm128-linear": _simplified("RBM 64 + 64, four groups, linear decoder", _rbm(64) | _LINEAR),
+    "mnist-static-rbm200-linear": _simplified(
+        "RBM 100 + 100, four groups, linear decoder", _rbm(100) | _LINEAR
     ),
-    "mnist-static-rbm200": Experiment(
-        "Static MNIST, RBM 100 + 100, four groups, no Gaussian layers.",
-        _SIMPLIFIED | _RBM_100_100 | _ONE_HIDDEN_LAYER,
+    "mnist-static-factorial-prior": _simplified(
+        "200 independent units, four groups, linear decoder", _INDEPENDENT_200 | _LINEAR
     ),
-    "mnist-static-rbm128-linear": Experiment(
-        "Static MNIST, RBM 64 + 64, four groups, linear decoder, no Gaussian layers.",
-        _SIMPLIFIED | _RBM_64_64 | _LINEAR,
-    ),
-    "mnist-static-rbm200-linear": Experiment(
-        "Static MNIST, RBM 100 + 100, four groups, linear decoder, no Gaussian layers.",
-        _SIMPLIFIED | _RBM_100_100 | _LINEAR,
-    ),
-    "mnist-static-factorial-prior": Experiment(
-        "Static MNIST, 200 independent units, four groups, linear decoder, no Gaussian layers.",
-        _SIMPLIFIED | _INDEPENDENT_200 | _LINEAR,
-    ),
-    "mnist-static-factorial": Experiment(
-        "Static MNIST, 200 independent units, one group, linear decoder, no Gaussian layers.",
-        _SIMPLIFIED | _INDEPENDENT_200 | _LINEAR | {"model.posterior.groups": 1},
+    "mnist-static-factorial": _simplified(
+        "200 independent units, one group, linear decoder",
+        _INDEPENDENT_200 | _LINEAR | {"model.posterior.groups": 1},
     ),
 }
 
@@ -321,13 +293,17 @@ def load_experiment(
     if not isinstance(name, str) or name not in EXPERIMENTS:
         rule = f"must be one of {', '.join(EXPERIMENTS)}"
         raise InvalidInputError("experiment", rule, repr(name), _meant(str(name)))
+    config = _config(name, size, EXPERIMENTS[name].settings)
+    return apply_overrides(config, overrides_of(settings)) if settings else config
+
+
+def _config(name: str, size: str, settings: Mapping[str, Any]) -> ExperimentConfig:
     fields: dict[str, Any] = {"name": name, "size": size}
-    for path, value in EXPERIMENTS[name].settings.items():
+    for path, value in settings.items():
         here = getattr(value, size) if isinstance(value, BySize) else value
         if here is not ...:
             put(fields, path, here)
-    config = ExperimentConfig(**fields)
-    return apply_overrides(config, overrides_of(settings)) if settings else config
+    return ExperimentConfig(**fields)
 
 
 def _meant(word: str) -> str:
@@ -406,49 +382,48 @@ def own_data(
     is_linear = num_train < max(_FEWEST_ROWS, num_features)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
     every = max(1, num_steps // (2 if size == "smoke" else _VALIDATIONS))
-    likelihood = likelihood or BernoulliLikelihoodConfig()
-    layer = GaussianHierarchyConfig(
-        num_layers=1, num_units=units, posterior_hidden=(width,), prior_hidden=(-(-width // 2),)
-    )
-    is_table = len(event_shape) == 1
-    return ExperimentConfig(
-        name="own-data",
-        size=size,
-        data=FileDataConfig(path=path, binarize=binarize),
-        model=ModelConfig(
-            num_features=num_features if is_table else None,
-            event_shape=None if is_table else event_shape,
-            missing=missing,
-            prior=RBMConfig(num_left=units, num_right=units),
-            posterior=HierarchicalPosteriorConfig(groups=4, hidden=(width,)),
-            hierarchy=layer if _varies_within_classes(likelihood) else NoHierarchyConfig(),
-            decoder=MLPDecoderConfig(hidden=() if is_linear else (width,)),
-            likelihood=likelihood,
-        ),
-        training=TrainingConfig(
-            num_epochs=num_epochs,
-            batch_size=batch_size,
-            num_examples=chosen,
-            num_validation_examples=validated,
-            schedule_unit="run",
-            warm_up=WarmUpConfig(epochs=0.05, prior_epochs=0.1),
-            beta_bound=BetaBoundConfig(start=3.0, slope=3.0),
-            sampler=BlockGibbsConfig(num_chains=500),
-            num_sweeps=20,
-            log_every=every,  # a line takes an estimate of log Z
-            validate_every=every,
-            patience=_PATIENCE,
-            independent_start=size != "smoke",
-        ),
-        evaluation=EvaluationConfig(num_samples=200 if size == "smoke" else 1000, num_examples=tested),
-    )
-
-
-def _varies_within_classes(likelihood: LikelihoodConfig) -> bool:
-    """Whether some values are real numbers or counts."""
-    if isinstance(likelihood, TableLikelihoodConfig):
-        return any(isinstance(column, RealColumnConfig | CountColumnConfig) for column in likelihood.columns)
-    return isinstance(likelihood, GaussianLikelihoodConfig | NegativeBinomialLikelihoodConfig)
+    settings = _rbm(units) | {
+        "data.kind": "file",
+        "data.path": path,
+        "data.binarize": binarize,
+        "model.num_features": num_features if len(event_shape) == 1 else None,
+        "model.event_shape": None if len(event_shape) == 1 else event_shape,
+        "model.missing": missing,
+        "model.posterior.groups": 4,
+        "model.posterior.hidden": (width,),
+        "model.decoder.kind": "mlp",
+        "model.decoder.hidden": () if is_linear else (width,),
+        "training.num_epochs": num_epochs,
+        "training.batch_size": batch_size,
+        "training.num_examples": chosen,
+        "training.num_validation_examples": validated,
+        "training.schedule_unit": "run",
+        "training.warm_up.epochs": 0.05,
+        "training.warm_up.prior_epochs": 0.1,
+        "training.beta_bound.start": 3.0,
+        "training.beta_bound.slope": 3.0,
+        "training.sampler.kind": "block-gibbs",
+        "training.sampler.num_chains": 500,
+        "training.num_sweeps": 20,
+        "training.log_every": every,  # a line takes an estimate of log Z
+        "training.validate_every": every,
+        "training.patience": _PATIENCE,
+        "training.independent_start": size != "smoke",
+        "evaluation.num_samples": 200 if size == "smoke" else 1000,
+        "evaluation.num_examples": tested,
+    }
+    if likelihood is not None:
+        settings["model.likelihood"] = likelihood
+        kinds = {column.kind for column in getattr(likelihood, "columns", ())} or {likelihood.kind}
+        if kinds & {"gaussian", "negative-binomial", "real", "count"}:
+            settings |= {
+                "model.hierarchy.kind": "gaussian",
+                "model.hierarchy.num_layers": 1,
+                "model.hierarchy.num_units": units,
+                "model.hierarchy.posterior_hidden": (width,),
+                "model.hierarchy.prior_hidden": (-(-width // 2),),
+            }
+    return _config("own-data", size, settings)
 
 
 # What to cite for a model: the papers behind the parts that are in use.
@@ -479,7 +454,7 @@ def cited_keys(config: ExperimentConfig) -> list[str]:
     if training.num_importance_samples > 1:
         keys.append("tucker2019")
     keys.append("burda2016")  # log p(x) of an evaluation is their bound of many samples
-    if not isinstance(config.model.prior, FactorialBernoulliConfig):
+    if config.model.prior.kind != "factorial":
         keys.append("bennett1976")
     return list(dict.fromkeys(keys))
 

@@ -13,7 +13,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
 
@@ -135,12 +135,8 @@ def _report_fault(words: Sequence[str], error: Exception) -> str:
     """Write what is known about an unexpected error to a file; returns a sentence that names the file."""
     short = " ".join(f"{type(error).__name__}: {error}".split())
     short = short if len(short) <= _LONGEST else f"{short[:_LONGEST]}..."
-    lines = [
-        f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}",
-        f"command line: {list(words)!r}",
-        "",
-        *traceback.format_exception(error),
-    ]
+    about = f"dvae {__version__}, Python {platform.python_version()}, {platform.platform()}"
+    lines = [about, f"command line: {list(words)!r}", "", *traceback.format_exception(error)]
     try:
         descriptor, path = tempfile.mkstemp(prefix="dvae-error-", suffix=".txt")
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
@@ -150,11 +146,10 @@ def _report_fault(words: Sequence[str], error: Exception) -> str:
         where = f"this line ({last.filename}, line {last.lineno})"
     else:
         where = f"the file {path}"
-    verb = words[0] if words else ""
-    return (
-        f"dvae {verb} must not end like this; received {short}. This is a fault of dvae, not yours: please report it "
-        f"with {where}. What was saved before is intact."
+    yours = (
+        f"This is a fault of dvae, not yours: please report it with {where}. What was saved before is intact."
     )
+    return f"dvae {words[0] if words else ''} must not end like this; received {short}. {yours}"
 
 
 def _discard_output() -> None:
@@ -181,14 +176,9 @@ def _compiling_is_said() -> Iterator[None]:
 
 
 class _SaysOnce(logging.Handler):
-    """Takes what compiles, and says the first time that it does."""
-
-    is_said = False
-
     def emit(self, record: logging.LogRecord) -> None:
-        if not self.is_said:
-            self.is_said = True
-            note("Compiling for this machine; later commands find it done.")
+        logging.getLogger("discrete_vae.kernels").removeHandler(self)
+        note("Compiling for this machine; later commands find it done.")
 
 
 class _Printable:
@@ -232,40 +222,34 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which takes the way of Ctrl-C."""
 
 
-@contextmanager
-def ended_by_sigterm() -> Iterator[None]:
+def ended_by_sigterm() -> AbstractContextManager[None]:
     """Let SIGTERM raise `Terminated` inside the block, so that nothing half-written stays; a second one kills.
 
     Where somebody else handles it, or in another thread than the main one, nothing is changed.
     """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        _end_if_torch_loads(number, b"Ended by SIGTERM.\n")
-        raise Terminated
-
-    with _handled(signal.SIGTERM, receive, instead_of=signal.SIG_DFL):
-        yield
+    return _raised(Terminated, signal.SIGTERM, b"Ended by SIGTERM.\n", instead_of=signal.SIG_DFL)
 
 
-@contextmanager
-def ended_by_interrupts() -> Iterator[None]:
+def ended_by_interrupts() -> AbstractContextManager[None]:
     """Let Ctrl-C inside the block end a process that is still importing torch, and else raise as ever.
 
     An exception inside that import can meet C++ that cannot pass it on, which aborts the process.
     """
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        _end_if_torch_loads(number, b"Interrupted.\n")
-        raise KeyboardInterrupt
-
-    with _handled(signal.SIGINT, receive, instead_of=signal.default_int_handler):
-        yield
+    return _raised(KeyboardInterrupt, signal.SIGINT, b"Interrupted.\n", instead_of=signal.default_int_handler)
 
 
 @contextmanager
-def _handled(number: int, receive: Callable[..., None], *, instead_of: Any) -> Iterator[None]:
-    """Let a signal be received inside the block, if what handled it before was this, in the main thread."""
+def _raised(error: type[BaseException], number: int, words: bytes, *, instead_of: Any) -> Iterator[None]:
+    """Let a signal raise an error inside the block, once, if what handled it before was this, in the main thread."""
+
+    def receive(*_: object) -> None:
+        signal.signal(number, instead_of)
+        if torch_is_loading():
+            with suppress(OSError):
+                os.write(2, words)
+            os._exit(128 + number)
+        raise error
+
     is_ours = threading.current_thread() is threading.main_thread() and signal.getsignal(number) == instead_of
     if is_ours:
         signal.signal(number, receive)
@@ -274,13 +258,6 @@ def _handled(number: int, receive: Callable[..., None], *, instead_of: Any) -> I
     finally:
         if is_ours:
             signal.signal(number, instead_of)
-
-
-def _end_if_torch_loads(number: int, words: bytes) -> None:
-    if torch_is_loading():
-        with suppress(OSError):
-            os.write(2, words)
-        os._exit(128 + number)
 
 
 class StopRequest:

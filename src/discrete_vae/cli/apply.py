@@ -14,16 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrete_vae.cli.options import Outcome, json_option, option, verb, whole_number, wrapped
-from discrete_vae.cli.trained import (
-    ANNOTATED,
-    EXPLAINED,
-    TrainedRun,
-    feature_columns,
-    numbered,
-    takes_rows,
-    write_annotated,
-    write_rows,
-)
+from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
 
@@ -59,15 +50,12 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     if not run.is_first_process:
         return
     print(run.headline(examples))
-    distinct = len(np.unique(codes.packed, axis=0))
-    num_units, share = codes.bits.shape[1], 100 * codes.bits.mean()
-    print(f"{num_units} units, {share:.0f} % of them on; {distinct} different codes")
+    share, distinct = 100 * codes.bits.mean(), len(np.unique(codes.packed, axis=0))
+    print(f"{codes.bits.shape[1]} units, {share:.0f} % of them on; {distinct} different codes")
     arrays = codes.arrays()
     columns = numbered(_COLUMNS.get(what, what), arrays[what], first=0)
-    if output is not None and output.ending == ANNOTATED:
-        write_annotated(run, output, obsm={"X_dvae": arrays[what].reshape(len(examples), -1)})
-    else:
-        write_rows(output, examples, arrays, arrays[what], columns)
+    of_rows = {"X_dvae": arrays[what].reshape(len(examples), -1)}
+    write_rows(run, output, examples, arrays, arrays[what], columns, of_rows=of_rows)
     if drawing is not None:
         run.save_picture(draw_codes(codes, examples.labels), drawing)
 
@@ -94,15 +82,8 @@ def run_score(
 ) -> Outcome:
     """Score examples."""
     from discrete_vae.figures.results import draw_scores
+    from discrete_vae.inference import score as scoring
     from discrete_vae.inference.evaluate_run import log_partition_of_run
-    from discrete_vae.inference.score import (
-        elbo_rows,
-        p_values,
-        reference_numbers,
-        roc_area,
-        score_features,
-        score_rows,
-    )
 
     output, drawing = run.outputs({"--threshold-from": threshold_from}, annotates=True)
     examples = run.rows()
@@ -110,10 +91,10 @@ def run_score(
     if threshold_from is not None:
         # at most as many as are scored, under numbers that give them noise of their own
         familiar = run.rows(**_source(threshold_from), at_most=True, argument="--threshold-from")
-        familiar = replace(familiar, index=reference_numbers(familiar.index))
+        familiar = replace(familiar, index=scoring.reference_numbers(familiar.index))
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
-    score, count = (elbo_rows, _ELBO_DRAWS) if elbo else (score_rows, _SAMPLES)
+    score, count = (scoring.elbo_rows, _ELBO_DRAWS) if elbo else (scoring.score_rows, _SAMPLES)
     settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": run.seed}
     scores, reference = run.compute(score, examples, "scores", **settings), None
     if familiar is not None:
@@ -121,7 +102,7 @@ def run_score(
     of_features = None
     if features:
         own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
-        of_features = run.compute(score_features, examples, "scores of features", **own)
+        of_features = run.compute(scoring.score_features, examples, "scores of features", **own)
     if not run.is_first_process:
         return None
     columns = {scores.name: scores.value, "std_error": scores.std_error}
@@ -130,31 +111,26 @@ def run_score(
     print(run.headline(examples))
     error = "(exact)" if log_z.std_error == 0 else f"± {log_z.std_error:.4f}"
     print(f"log Z: {log_z.value:.4f} {error}, {log_z.method}")
-    print(_summary(scores))
+    _print_summary(scores)
     record = run.loaded.named | {
         "data": examples.name.rstrip(","),
         "log_partition": {"value": log_z.value, "std_error": log_z.std_error, "method": log_z.method},
         scores.name: _mean(scores),
     }
     if reference is not None and familiar is not None:
-        columns["p_value"] = p_values(scores.value, reference.value)
-        area = roc_area(reference.value, scores.value)
+        columns["p_value"] = scoring.p_values(scores.value, reference.value)
+        area = scoring.roc_area(reference.value, scores.value)
         lowest = {str(level): float(np.mean(columns["p_value"] <= level)) for level in _LEVELS}
         record["reference"] = {"data": familiar.name.rstrip(","), **_mean(reference)}
         record |= {"share_in_lowest": lowest, "roc_area": asdict(area)}
-        print(_comparison(lowest, area, reference, familiar))
+        _print_comparison(lowest, area, reference, familiar)
     if of_features is not None:
         named = feature_columns(of_features, examples.columns)
         columns |= {f"given_others_{name}": each for name, each in named.items()}
-    if output is not None and output.ending == ANNOTATED:
-        write_annotated(run, output, obs={f"dvae_{name}": column for name, column in columns.items()})
-    else:
-        write_rows(output, examples, columns, columns=columns)
+    write_rows(run, output, examples, columns, columns=columns)
     if drawing is not None:
-        names = [
-            _called(word) for word in (run.row_options["data"] or run.row_options["part"], threshold_from)
-        ]
-        run.save_picture(draw_scores(scores, reference, names=(names[0], names[1])), drawing)
+        names = _called(run.row_options["data"] or run.row_options["part"]), _called(threshold_from)
+        run.save_picture(draw_scores(scores, reference, names=names), drawing)
     return record
 
 
@@ -184,41 +160,31 @@ def _called(word: str | None) -> str:
     return f"{word} part" if word in ("train", "valid", "test") else Path(word).name
 
 
-def _summary(scores: Scores) -> str:
+def _print_summary(scores: Scores) -> None:
     name = "ELBO" if scores.is_bound else "log-likelihood"
     low, middle, high = np.quantile(scores.value, [0.01, 0.5, 0.99])
-    own = np.median(scores.std_error)
-    error = f"The error of a single score is {own:.2f} nats (median), with {scores.num_samples} samples per example"
+    error = f"{np.median(scores.std_error):.2f} nats (median), with {scores.num_samples} samples per example"
     if scores.num_samples == 1:
-        error = "The error of a single score is not known from one sample per example"
+        error = "not known from one sample per example"
     if scores.ess is not None:
         error += f", whose effective number is {np.median(scores.ess):.1f} (median)"
-    return "\n".join(
-        (
-            f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example",
-            wrapped(
-                f"1 %, 50 %, 99 % of the scores are below {low:.1f}, {middle:.1f}, {high:.1f} nats.", "  "
-            ),
-            wrapped(f"{error}.", "  "),
-        )
-    )
+    print(f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example")
+    print(wrapped(f"1 %, 50 %, 99 % of the scores are below {low:.1f}, {middle:.1f}, {high:.1f} nats.", "  "))
+    print(wrapped(f"The error of a single score is {error}.", "  "))
 
 
-def _comparison(lowest: Mapping[str, float], area: RocArea, reference: Scores, familiar: Rows) -> str:
+def _print_comparison(lowest: Mapping[str, float], area: RocArea, reference: Scores, familiar: Rows) -> None:
     mean = with_error(reference.mean, reference.mean_std_error, 3)
-    found = ", ".join(
+    shares = [
         f"{100 * share:.1f} % in its lowest {100 * float(level):g} %" for level, share in lowest.items()
-    )
+    ]
+    found = ", ".join(shares)
     apart = with_error(area.value, area.std_error, 4)
-    return "\n".join(
-        (
-            wrapped(f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean {mean} nats"),
-            wrapped(
-                f"Of your examples, {found}. Examples like the reference would give about 1 % and 5 %.", "  "
-            ),
-            wrapped(f"Area under the ROC curve: {apart} (1: all are told apart; 0.5: none).", "  "),
-        )
+    print(wrapped(f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean {mean} nats"))
+    print(
+        wrapped(f"Of your examples, {found}. Examples like the reference would give about 1 % and 5 %.", "  ")
     )
+    print(wrapped(f"Area under the ROC curve: {apart} (1: all are told apart; 0.5: none).", "  "))
 
 
 @verb(
@@ -250,31 +216,22 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     classes = np.array(model.classes)
     counts = np.bincount(found.predicted, minlength=len(classes))
     print(run.headline(examples))
-    print(
-        f"predicted: {', '.join(f'{count} {name}' for name, count in zip(classes, counts, strict=True) if count)}"
-    )
+    print("predicted:", ", ".join(f"{counts[each]} {classes[each]}" for each in np.flatnonzero(counts)))
     if num_samples > 1:
-        error = np.median(found.std_error.max(1))
-        print(
-            f"  an example's own error of p(class | x): {error:.4f} (median), of {num_samples} draws per class"
-        )
+        error = f"{np.median(found.std_error.max(1)):.4f} (median), of {num_samples} draws per class"
+        print(f"  an example's own error of p(class | x): {error}")
     known = None if labels is None else class_accuracy(found.log_probabilities, labels)
     if known is not None:
         share = with_error(100 * known.accuracy, 100 * known.std_error, 1, " %")
-        print(
-            f"right: {share} of {known.num_examples} examples with a label; the most frequent label is that of "
-            f"{100 * known.most_frequent:.1f} %"
-        )
+        most = f"the most frequent label is that of {100 * known.most_frequent:.1f} %"
+        print(f"right: {share} of {known.num_examples} examples with a label; {most}")
         print(f"log-loss: {with_error(known.log_loss, known.log_loss_std_error, 3)} nats")
     columns = {"predicted": classes[found.predicted]}
     for name, values in (("p", found.probabilities), ("std_error", found.std_error)):
         columns |= {f"{name}_{each}": column for each, column in zip(classes, values.T, strict=True)}
     arrays = {"classes": classes, "predicted": columns["predicted"], "probabilities": found.probabilities}
     arrays |= {"std_error": found.std_error, "approximate": found.approximate}
-    if output is not None and output.ending == ANNOTATED:
-        write_annotated(run, output, obs={f"dvae_{name}": column for name, column in columns.items()})
-    else:
-        write_rows(output, examples, arrays, found.probabilities, columns)
+    write_rows(run, output, examples, arrays, found.probabilities, columns)
 
 
 @verb(
@@ -323,6 +280,6 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
             print(f"{100 * same.mean():.1f} % of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)
-    write_rows(output, queries, arrays, nearest.indices, columns)
+    write_rows(run, output, queries, arrays, nearest.indices, columns)
     if drawing is not None:
         run.save_picture(draw_neighbors(queries.x, pool.x, nearest, run.image_shape), drawing)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, option, verb, whole_number
+from discrete_vae.cli.options import number, option, some, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from discrete_vae.data.rows import Rows
-    from discrete_vae.data.schema import TableSchema
     from discrete_vae.inference.generate import LatentPath, PathKind
 
 
@@ -64,26 +63,19 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
     if examples.schema is not None:
-        _print_errors_of_columns(examples.schema, given, x)
+        of_words = np.array([hasattr(column, "values") for column in examples.schema.columns])
+        for name, places in (("words", np.flatnonzero(of_words)), ("numbers", np.flatnonzero(~of_words))):
+            own = given[:, places.tolist()]
+            if not bool(own.isnan().all()):
+                print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
     elif has_mean and not bool(given.isnan().all()):
         print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
-    write_rows(output, examples, {"x": x}, x, in_words=True)
+    write_rows(run, output, examples, {"x": x}, x, in_words=True)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
         run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
-
-
-def _print_errors_of_columns(schema: TableSchema, truth: Tensor, guess: np.ndarray) -> None:
-    """Print the mean errors of words and of numbers, as far as a table has them."""
-    of_words = np.array([hasattr(column, "values") for column in schema.columns])
-    for name, places in (("words", of_words), ("numbers", ~of_words)):
-        own = truth[:, np.flatnonzero(places).tolist()]
-        if not bool(own.isnan().all()):
-            print(
-                f"Error of {name}: {_error(own, guess[:, np.flatnonzero(places)], is_share=name == 'words')}"
-            )
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
@@ -128,7 +120,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     if clean is not None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
-    write_rows(output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
+    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
     if drawing is not None:
         run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
 
@@ -193,8 +185,8 @@ def run_impute(
         return
     print(run.headline(examples))
     ess = imputed.effective_samples[~np.isnan(imputed.effective_samples)]
-    many = f"{gaps.sum():,} gaps in {len(ess)} examples"
-    print(f"{many}; effective samples per example: median {np.median(ess):.1f}")
+    median = f"effective samples per example: median {np.median(ess):.1f}"
+    print(f"{gaps.sum():,} gaps in {len(ess)} examples; {median}")
     are_values = mode or draws or run.loaded.config.model.likelihood.kind == "categorical"
     whole = bool(are_values) and examples.schema is None and model.likelihood.domain(exact=True).whole
     drawn = None if names == [out] else imputed.draws
@@ -207,13 +199,13 @@ def run_impute(
             filled = feature_columns(table, examples.columns, examples.schema)
             words = np.full(gaps.shape, "", dtype=object)
             for place, column in enumerate(filled.values()):
-                rows = np.flatnonzero(gaps[:, place])
-                words[rows, place] = [_word(column[row], whole=whole) for row in rows]
+                own = gaps[:, place]
+                words[own, place] = [_word(value, whole=whole) for value in column[own]]
             path, form = Path(str(data)).expanduser(), run.text_format
             say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
-            write_rows(output, examples, arrays, table, in_words=True)
-    write_rows(errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
+            write_rows(run, output, examples, arrays, table, in_words=True)
+    write_rows(run, errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
 
@@ -236,7 +228,7 @@ def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
     least = int(examples.index.max()) + 1
     fits = mask.ndim >= 2 and mask.size == len(mask) * size
     if not fits or (len(mask) < least if is_choice else len(mask) != least):
-        count = f"at least {least}" if is_choice else str(least)
+        count = f"{'at least ' * is_choice}{least}"
         rule = f"must have the data's shape, {count} examples of {size} values"
         raise InvalidInputError("--mask", rule, f"shape {mask.shape}", repair)
     if mask.dtype.kind not in "buif" or not ((mask == 0) | (mask == 1)).all():
@@ -287,7 +279,8 @@ def run_generate(
     if run.out is None and run.picture is None:
         repair = "For example --out new.npz."
         raise InvalidInputError("--out", "or --picture must be given", "neither", repair)
-    for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+    of_rows = run.row_options | {"data_dir": None, "labels": labels}
+    for name, value in of_rows.items():
         if label is None and value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
@@ -297,7 +290,7 @@ def run_generate(
     field = _field(bias, model.prior.num_units)
     classes, wanted, own = None, [], np.array(run.loaded.config.model.classes)
     if label is not None and len(own):
-        for name, value in (run.row_options | {"data_dir": None, "labels": labels}).items():
+        for name, value in of_rows.items():
             if value is not None:
                 rule, repair = "must be left out for a model with classes of its own", "Leave it out."
                 raise InvalidInputError(name, rule, repr(value)[:80], repair)
@@ -352,7 +345,7 @@ def run_generate(
 def _pairs(argument: str, word: str | None, form: str, value: str) -> dict[int, float]:
     """Values by unit, of "3=1,17=0"; `value` is the pattern of one."""
     found: dict[int, float] = {}
-    for part in [] if word is None else word.split(","):
+    for part in word.split(",") if word is not None else ():
         match = re.fullmatch(rf"\s*(\d{{1,9}})\s*=\s*({value})\s*", part)
         if match is None or int(match[1]) in found:
             rule, repair = f"must be pairs {form}, each unit once", "Give 3=1,17=0, say."
@@ -389,7 +382,7 @@ def _places(label: str, classes: np.ndarray) -> list[int]:
     wanted = names if label == "all" else list(dict.fromkeys(word.strip() for word in label.split(",")))
     for word in wanted:
         if word not in names:
-            rule = f"must be among the labels, {', '.join(names[:20])}{', ...' * (len(names) > 20)}"
+            rule = f"must be among the labels, {some(names, 20)}"
             raise InvalidInputError("--label", rule, repr(word)[:80], "Give one.")
     return [names.index(word) for word in wanted]
 
@@ -453,12 +446,12 @@ def _pairs_of_examples(
     from discrete_vae.data.splits import fixed_permutation
 
     if start is not None and end is not None:
-        places = [np.flatnonzero(rows.index == number) for number in (start, end)]
-        for name, number, place in zip(("--from", "--to"), (start, end), places, strict=True):
-            if len(place) == 0:
-                rule = f"must be the number of one of the {len(rows)} examples, from {rows.index[0]}"
-                raise InvalidInputError(name, rule, number, f"The last one is {rows.index[-1]}.")
-        return [(int(places[0][0]), int(places[1][0]))]
+        numbers = rows.index.tolist()
+        for name, number in (("--from", start), ("--to", end)):
+            if number not in numbers:
+                rule = f"must be the number of one of the {len(rows)} examples, from {numbers[0]}"
+                raise InvalidInputError(name, rule, number, f"The last one is {numbers[-1]}.")
+        return [(numbers.index(start), numbers.index(end))]
     if 2 * count > len(rows):
         rule = f"must be at most {len(rows) // 2} for {len(rows)} examples"
         raise InvalidInputError("--num-pairs", rule, count, "Give fewer, or a pair by --from and --to.")
@@ -468,13 +461,11 @@ def _pairs_of_examples(
 
 def _described(way: LatentPath, path: PathKind) -> str:
     differ = int((way.bits[0] != way.bits[-1]).sum())
-    bits = f"{differ} bit{'s' * (differ != 1)} differ{'s' * (differ == 1)}"
+    bits = f"{differ} bits differ" if differ != 1 else "1 bit differs"
     if path == "straight":
         return bits
-    return (
-        f"{bits}, energies {way.energy[0]:.1f} and {way.energy[-1]:.1f} nats at the ends, "
-        f"{way.energy.max():.1f} at most on the way"
-    )
+    ends = f"{way.energy[0]:.1f} and {way.energy[-1]:.1f} nats at the ends"
+    return f"{bits}, energies {ends}, {way.energy.max():.1f} at most on the way"
 
 
 def _steps(
@@ -486,10 +477,8 @@ def _steps(
     def joined(name: str) -> np.ndarray:
         return np.concatenate([getattr(way, name) for way in paths])
 
-    along = {
-        name: np.repeat([pair[end] for pair in numbers], steps) for end, name in enumerate(("from", "to"))
-    }
-    along["step"] = np.concatenate([np.arange(count) for count in steps])
+    starts, ends = np.repeat(numbers, steps, axis=0).T
+    along = {"from": starts, "to": ends, "step": np.concatenate([np.arange(count) for count in steps])}
     along |= {"flipped": joined("flipped"), "energy": joined("energy")}
     arrays = along | {"bits": joined("bits"), "x": joined("mean"), "zeta": joined("zeta")}
     if paths[0].continuous.shape[1]:

@@ -22,7 +22,7 @@ from click.shell_completion import CompletionItem
 
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
-from discrete_vae.system import check_device, computing_on, user_path
+from discrete_vae.system import check_device, user_path
 
 if TYPE_CHECKING:
     import torch
@@ -158,8 +158,7 @@ class Verb(_Command):
         written: dict[str, list[tuple[str, str]]] = {title: [] for title in ("Options", *SECTIONS)}
         for parameter in self.get_params(ctx):
             title = next((each for each, names in SECTIONS.items() if parameter.opts[-1] in names), "Options")
-            record = parameter.get_help_record(ctx)
-            if isinstance(parameter, click.Option) and record is not None:
+            if isinstance(parameter, click.Option) and (record := parameter.get_help_record(ctx)):
                 written[title].append(record)
         for title, records in written.items():
             if records:
@@ -197,9 +196,8 @@ class Verb(_Command):
             rank, number = launched()
             if rank > 0:
                 return 0
-            if number > 1:
-                alone = f"{ctx.command_path} is for one process: the first of {number} does it."
-                print(alone, file=sys.stderr)
+            alone = f"{ctx.command_path} is for one process: the first of {number} does it."
+            print(alone, file=sys.stderr)
             return super().invoke(ctx)
         except InvalidInputError as error:
             if not error.is_said:
@@ -243,8 +241,8 @@ class Verbs(_Command, click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The verbs that may be meant, or options; no verb's file is loaded."""
-        found = [CompletionItem(name, help=text) for name, (_, text) in VERBS.items()]
-        found = [each for each in found if each.value.startswith(incomplete)]
+        meant = {name: text for name, (_, text) in VERBS.items() if name.startswith(incomplete)}
+        found = [CompletionItem(name, help=text) for name, text in meant.items()]
         return found + click.Command.shell_complete(self, ctx, incomplete)
 
 
@@ -426,9 +424,7 @@ def _path(name: str, word: str) -> str:
 
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
-    "--device auto|cpu|cuda|cuda:N",
-    "where to compute; default: auto, a GPU if there is one",
-    default="auto",
+    "--device auto|cpu|cuda|cuda:N", "where to compute; default: auto, a GPU if there is one", default="auto"
 )
 data_dir_option = option(
     "--data-dir DIR",
@@ -485,6 +481,11 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
+def some(names: Sequence[str], most: int) -> str:
+    """The first few of some names."""
+    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
+
+
 def print_rows(rows: Mapping[str, str]) -> None:
     """Print names with what they mean, in two columns."""
     longest = max(map(len, rows), default=0)
@@ -497,14 +498,6 @@ def note(text: str, stream: TextIO | None = None) -> None:
     stream = stream or sys.stderr
     with suppress(OSError):  # there may be no place left for it
         print(wrapped(text) if stream is not None and stream.isatty() else text, file=stream)
-
-
-def say_device(device: torch.device) -> None:
-    """Print on standard error where the first process computes."""
-    from discrete_vae.distributed import rank
-
-    if rank() == 0:
-        note(computing_on(device))
 
 
 def say_while_torch_loads(text: str) -> None:
@@ -521,8 +514,6 @@ def worth(value: float, baseline: float, std_error: float, data: str) -> str:
     if abs(gain) <= 2 * std_error:
         said += " So small a difference may be chance."
     if gain < 0:
-        said += (
-            " Train longer (--training.num-epochs), or try a smaller model or another step size "
-            "(--training.optimizer.learning-rate)."
-        )
+        said += " Train longer (--training.num-epochs), or try a smaller model or another step size "
+        said += "(--training.optimizer.learning-rate)."
     return said

@@ -34,7 +34,6 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.figures.registry import FIGURES
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -43,7 +42,6 @@ if TYPE_CHECKING:
     from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.samplers.gibbs import Sampler
-    from discrete_vae.training.refit import Refit
 
 
 @verb(
@@ -99,13 +97,14 @@ def run_evaluate(
     parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
     run.say_device()
     passes = 1 if run.loaded.model.smoothing.sharp_limit() is None else 2  # each counts the examples from 0
-    before = [0, 0]  # examples of the passes that are over, and of the last report
+    over = last = 0  # examples of the passes that are over, and of the last report
 
     with run.progress(passes * len(indices), "log-likelihood") as progress:
 
         def report(done: int, mean: float) -> None:
-            before[:] = before[0] + (len(indices) if done < before[1] else 0), done
-            progress(before[0] + done, f"{mean:.2f} nats")
+            nonlocal over, last
+            over, last = over + (len(indices) if done < last else 0), done
+            progress(over + done, f"{mean:.2f} nats")
 
         found = evaluate_run(run.loaded, dataset, config, indices, parts_folder=parts_folder, report=report)
     if not run.is_first_process:
@@ -129,9 +128,8 @@ def _worth(result: Evaluation) -> str:
     ours, baseline = result.log_likelihood, result.independent_features
     if baseline is None or baseline.examples is None or ours.examples is None:
         return ""
-    error = math.hypot(
-        baseline.examples.std_error_of_gain(ours.examples.value), result.log_partition.std_error
-    )
+    error = baseline.examples.std_error_of_gain(ours.examples.value)
+    error = math.hypot(error, result.log_partition.std_error)
     return wrapped(worth(ours.value, baseline.value, error, "test data"))
 
 
@@ -139,27 +137,21 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     """One quantity per line, in nats per example, and below them what the numbers mean."""
     likelihood, elbo, prior = result.log_likelihood, result.elbo, result.log_partition
     limit, baseline = result.log_likelihood_limit, result.independent_features
-    lines = [
-        "  nats per example",
-        _row("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+    rows: list[tuple[str, float, float | None, str]] = [
+        ("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
+        ("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
+        ("  reconstruction", elbo.reconstruction, None, ""),
+        ("  KL discrete", elbo.kl_discrete, None, ""),
     ]
     if limit is not None:
-        lines.append(
-            _row("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta")
-        )
-    lines += [
-        _row("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
-        _row("  reconstruction", elbo.reconstruction),
-        _row("  KL discrete", elbo.kl_discrete),
-    ]
+        rows.insert(1, ("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta"))
     if has_layers:
-        lines.append(_row("  KL continuous", elbo.kl_continuous))
+        rows.append(("  KL continuous", elbo.kl_continuous, None, ""))
     if baseline is not None:
-        words = "without any dependence"
-        lines.append(_row("independent columns", baseline.value, baseline.std_error, words))
+        rows.append(("independent columns", baseline.value, baseline.std_error, "without any dependence"))
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
         if found is not None:
-            lines.append(_row(name, found.value, found.std_error, found.method))
+            rows.append((name, found.value, found.std_error, found.method))
     exact = prior.best.std_error == 0
     notes = (
         f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
@@ -170,11 +162,10 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     if likelihood.effective_examples is not None:
         count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
         notes += f" Means are weighted: {count}."
-    lines += ["", wrapped(notes, "  ")]
-    return "\n".join(lines)
+    return "\n".join(["  nats per example", *(_row(*row) for row in rows), "", wrapped(notes, "  ")])
 
 
-def _row(name: str, value: float, error: float | None = None, note: str = "") -> str:
+def _row(name: str, value: float, error: float | None, note: str) -> str:
     row = f"  {name:20} {value:9.3f}"
     if error is None:
         return row
@@ -182,59 +173,54 @@ def _row(name: str, value: float, error: float | None = None, note: str = "") ->
     return f"{row} {shown:9}  {note}".rstrip()
 
 
-_REPAIR = "Give another place: --out FILE.png."
+def _figure_names() -> list[str]:
+    from discrete_vae.figures.registry import FIGURES
+
+    return list(FIGURES)
 
 
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
+@click.argument("name", required=False, shell_complete=completion("", _figure_names))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
-    name: str | None,
-    run: str | None,
-    out: str | None,
-    data_dir: str | None,
-    pretrained: str | None,
-    **named: Any,
+    name: str | None, run: str | None, out: str | None, data_dir: str | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
+    from discrete_vae.figures.registry import FIGURES
+
     if name is None:
-        print_figures()
+        print("Figures of a run: dvae figure NAME RUN")
+        print_rows({name: entry.about for name, entry in FIGURES.items()})
         return
     if name not in FIGURES:
         raise not_one_of("NAME", list(FIGURES), name)
-    if run is None and pretrained is None:
+    if run is None and named["pretrained"] is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
-    of_run = trained_run(run, pretrained, **named)
+    of_run = trained_run(run, **named)
 
-    from discrete_vae.figures import FigureRequest, FigureRun, save_figure, save_table
-    from discrete_vae.figures.style import picture_file
+    from discrete_vae.figures.style import FigureRequest, FigureRun, picture_file, save_figure, save_table
 
     if out is not None:
         picture = picture_file(out, argument="--out").path
     else:
         picture = user_path("--out", of_run.figure_path(f"{name}.png"))
-    check_writable(picture, repair=_REPAIR)
+    repair = "Give another place: --out FILE.png."
+    check_writable(picture, repair=repair)
     table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        if out is None and pretrained is None:
+        if out is None and of_run.pretrained is None:
             table = of_run.place(table)
-        check_writable(table, repair=_REPAIR)
+        check_writable(table, repair=repair)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
     drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
-
-
-def print_figures() -> None:
-    """Print every figure with what it shows."""
-    print("Figures of a run: dvae figure NAME RUN")
-    print_rows({name: entry.about for name, entry in FIGURES.items()})
 
 
 @verb("log-partition", EXPLAINED)
@@ -279,17 +265,14 @@ def run_log_partition(
     repeated = found.repeated
     last = repeated.estimates[-1]
     rates, ladder = last.swap_rates or (), last.inverse_temperatures or ()
-    words = (
-        f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}, {last.round_trips:.0f} round "
-        f"trips per chain, {last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
-    )
+    exchanged = f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}"
+    effective = f"{last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
+    words = f"{exchanged}, {last.round_trips:.0f} round trips per chain, {effective}"
     print(wrapped(words, "tempering: "))
     print(wrapped(str(found.chains), "training chains: ", indent=11))
     if repeats > 1:
-        print(
-            f"mean {repeated.mean:.4f}, spread {repeated.std:.4f} nats over {repeats} repeats "
-            f"(stated errors {repeated.rms_std_error:.4f})"
-        )
+        spread = f"spread {repeated.std:.4f} nats over {repeats} repeats"
+        print(f"mean {repeated.mean:.4f}, {spread} (stated errors {repeated.rms_std_error:.4f})")
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
@@ -302,13 +285,13 @@ def run_log_partition(
 
 
 _LINES = 10
-_REFIT_MORE = (
-    "RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is interrupted leaves "
-    "nothing."
+
+
+@verb(
+    "refit",
+    f"{EXPLAINED} RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is "
+    "interrupted leaves nothing.",
 )
-
-
-@verb("refit", f"{EXPLAINED} {_REFIT_MORE}")
 @takes_run
 @option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")
 @option("--num-steps N", "steps of Adam", whole_number(), default="2000")
@@ -326,8 +309,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     settings = {name: value for name, value in given.items() if value is not None}
     if out is None:
         path = run.directory.path if run.pretrained is None else Path(run.pretrained)
-        named = path if path.name not in ("", "..") else path.resolve()
-        out = f"{named}-refit"
+        out = f"{path if path.name not in ('', '..') else path.resolve()}-refit"
     refit = RunRefit(run.directory, run.loaded, dataset, out, num_steps=num_steps, seed=run.seed, **settings)
     run.say_device()
     with training_threads(run.loaded.config, {}), TrainingProgress(0, num_steps, what="refitting") as shown:
@@ -344,32 +326,22 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
             found = refit.run(report)
         except NonFiniteLossError as error:
             raise NonFiniteLossError(error.step, error.term, error.value, run.loaded.step) from None
+    gain = found.after.elbo - found.before.elbo
     print(f"{run.title}, {num_steps} steps")
-    print(_outcome(found))
+    print(f"Validation ELBO {found.before.elbo:.2f} before, {found.after.elbo:.2f} after: {gain:+.3f} nats.")
+    print("The generative model is the same, so the difference is KL to the true posterior.")
+    if gain < 0:
+        print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
 
 
-def _outcome(found: Refit) -> str:
-    """Both bounds, and what a posterior that got worse asks for."""
-    gain = found.after.elbo - found.before.elbo
-    lines = [
-        f"Validation ELBO {found.before.elbo:.2f} before, {found.after.elbo:.2f} after: {gain:+.3f} nats.",
-        "The generative model is the same, so the difference is KL to the true posterior.",
-    ]
-    if gain < 0:
-        lines.append("The posterior of training was better: try more steps or a smaller --learning-rate.")
-    return "\n".join(lines)
-
-
-_RELEASE_MORE = (
-    "The new folder is a run that every verb takes, of one checkpoint, without what training would need to go on. RUN "
-    "must have been evaluated, and stays as it is. The ELBO of validation examples is compared before and after; if it "
-    "falls by more than 0.1 nats, nothing is written."
+@verb(
+    "release",
+    f"{EXPLAINED} The new folder is a run that every verb takes, of one checkpoint, without what training would need "
+    "to go on. RUN must have been evaluated, and stays as it is. The ELBO of validation examples is compared before "
+    "and after; if it falls by more than 0.1 nats, nothing is written.",
 )
-
-
-@verb("release", f"{EXPLAINED} {_RELEASE_MORE}")
 @takes_run
 @option("--out DIR", "new folder, after which the model is named", required=True)
 @option("--license NAME", "of the weights, for the model card: apache-2.0, mit, cc-by-4.0", required=True)
@@ -406,22 +378,15 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
 @data_dir_option
 def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
     """Write the page about a run."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    from discrete_vae.report import make_report
-    from discrete_vae.runs.progress import progress_console
+    from discrete_vae.report import SECTIONS, make_report
     from discrete_vae.runs.results import OutputFile
 
     place = run.place(run.directory.path / "report.html") if out is None else out
     page = OutputFile(place, endings=(".html", ".htm"))
-    console = progress_console()
-    columns = BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}")
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
-        task = bar.add_task("loading")
+    with run.progress(len(SECTIONS), "report") as progress:
 
         def report(name: str, number: int, count: int) -> None:
-            run.say_device()  # what is wrong has been found by then
-            bar.update(task, description=name, completed=number - 1, total=count)
+            progress(number - 1, name)
 
         text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
     print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
@@ -496,15 +461,7 @@ def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: 
 
 
 def _samples(
-    run: TrainedRun,
-    request: FigureRequest,
-    *,
-    start: str,
-    burn_in: int | None,
-    num_rows: int,
-    num_sweeps: int,
-    num_chains: int | None,
-    num_draws: int,
+    run: TrainedRun, request: FigureRequest, *, start: str, burn_in: int | None, num_draws: int, **sizes: Any
 ) -> Drawing:
     """Images along a few chains; of a table its columns, by draws of as many chains as there are and memory holds.
 
@@ -514,7 +471,7 @@ def _samples(
     from discrete_vae.figures.run import DEFAULT_CHAINS, make_evolution, num_chains_that_fit
     from discrete_vae.figures.style import check_grid
 
-    recorded = request.run.recorded
+    recorded, num_rows, num_chains = request.run.recorded, sizes["num_rows"], sizes["num_chains"]
     num_features, image_shape = recorded.num_features, recorded.image_shape
     if image_shape is not None:
         check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), image_shape)
@@ -531,7 +488,7 @@ def _samples(
         burn_in = _FRESH_SWEEPS if start == "fresh" else 0
     if burn_in:
         chains.step(burn_in)
-    sizes: dict[str, Any] = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+    sizes["num_chains"] = num_chains
     if image_shape is None:
         return make_column_distributions(request, chains, **sizes)
     return make_evolution(request, chains, num_draws=num_draws, **sizes)

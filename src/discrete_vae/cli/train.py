@@ -20,7 +20,6 @@ from discrete_vae.cli.options import (
     accept_changed_config_option,
     choose_device,
     completion,
-    computing_on,
     data_dir_option,
     device_option,
     json_option,
@@ -29,9 +28,9 @@ from discrete_vae.cli.options import (
     one_of,
     option,
     print_rows,
-    say_device,
     say_while_torch_loads,
     seed,
+    some,
     together,
     verb,
     whole_number,
@@ -55,7 +54,7 @@ from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_exper
 from discrete_vae.records import with_error
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import read_json
-from discrete_vae.system import in_words
+from discrete_vae.system import computing_on, in_words
 
 if TYPE_CHECKING:
     import torch
@@ -124,8 +123,7 @@ _OPTIONS = together(
         shell_complete=completion("", lambda: EXPERIMENTS),
     ),
     option(
-        "--data FILE",
-        "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)",
+        "--data FILE", "your own table (.csv, .tsv, .parquet, ...) or array (.npy, .npz, .mtx, .h5ad, ...)"
     ),
     option(
         "--size smoke|short|cpu|paper",
@@ -222,10 +220,9 @@ def run_train(
             if done < num_steps:
                 before = begun.get("device", {}).get("type", where.type)
                 if before != where.type:
-                    note(
-                        f"The run began on {before} and continues on {where}: equal up to rounding, not bit for bit."
-                    )
-                for line in _headline(config, dataset, run, done, num_steps, where):
+                    how = "equal up to rounding, not bit for bit"
+                    note(f"The run began on {before} and continues on {where}: {how}.")
+                for line in [*_headline(config, dataset, run, done, num_steps), computing_on(where)]:
                     note(line)
                 if profile is not None:
                     precision = choose_precision(config, device=where, begun=begun)
@@ -250,12 +247,8 @@ def run_train(
     if done >= result.num_steps:
         print(f"{run.path} has finished its {done} steps; nothing is left to do.")
     else:
-        most = (
-            f", of at most {num_steps}: the validation bound stopped rising"
-            if result.step < num_steps
-            else ""
-        )
-        print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{most}.")
+        ended = f", of at most {num_steps}: the validation bound stopped rising" * (result.step < num_steps)
+        print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{ended}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     baseline = validation_baseline(config, dataset)
@@ -279,65 +272,55 @@ def run_train(
 
 
 def _headline(
-    config: ExperimentConfig,
-    dataset: DataSplits,
-    run: RunDirectory,
-    done: int,
-    num_steps: int,
-    device: torch.device,
-) -> list[str]:
-    """Lines about data, steps, folder, how values are read, and where it computes."""
+    config: ExperimentConfig, dataset: DataSplits, run: RunDirectory, done: int, num_steps: int
+) -> Iterator[str]:
+    """Lines about data, steps, folder, and how values are read."""
     from discrete_vae.data.splits import effective_number, training_subset
     from discrete_vae.sparse import SparseRows  # needs torch
 
-    num_examples = config.training.num_examples
+    num_examples, model = config.training.num_examples, config.model
+    chosen = training_subset(dataset, config.training)
     count = f"{len(dataset.train)}" if num_examples is None else f"{num_examples} of {len(dataset.train)}"
     what = f"{dataset.name}: {count} training examples of {dataset.num_features} features"
     start = f"from step {done} to {num_steps}" if done else f"{num_steps} steps"
-    lines = [f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"]
+    yield f"{what}; {start} ({config.training.num_epochs} epochs); results go to {run.path}"
     if "train" in dataset.weights:
-        weights = training_subset(dataset, config.training).weights["train"]
-        lines.append(f"Examples are weighted: those to train on count as {effective_number(weights):.1f}.")
-    if config.model.num_classes:
-        lines.append(_known_labels(training_subset(dataset, config.training), config))
+        number = effective_number(chosen.weights["train"])
+        yield f"Examples are weighted: those to train on count as {number:.1f}."
+    if model.num_classes:
+        yield _known_labels(chosen, config)
     if num_examples is not None:
         takes_all = "--training.num-examples none takes all of them"
-        lines.append(f"A fixed random choice of the examples is used; {takes_all}.")
+        yield f"A fixed random choice of the examples is used; {takes_all}."
     if dataset.dynamic:
         says = "Values between 0 and 1 are read as probabilities: each step draws new bits with them."
         own = config.data.kind == "file"
-        lines.append(f"{says} For measurements that are none: --model.likelihood gaussian." if own else says)
+        yield f"{says} For measurements that are none: --model.likelihood gaussian." if own else says
     if dataset.schema is not None:
-        lines += _kinds_of_columns(dataset.schema)
-    if config.model.condition:
-        lines.append(
-            f"The model is one of p(x | {', '.join(column.name for column in config.model.condition)})."
-        )
+        yield from _kinds_of_columns(dataset.schema)
+    if model.condition:
+        yield f"The model is one of p(x | {', '.join(column.name for column in model.condition)})."
     train, *others = dataset.summaries.values()
     values = sum(others, train)
     if values.num_missing:
-        share = 100 * values.num_missing / values.num_values
+        share = f"{100 * values.num_missing / values.num_values:.1f} %"
         are = "is" if values.num_missing == 1 else "are"
         where = "" if train.num_missing else ", none of them in the examples to train on"
-        lines.append(
-            f"{values.num_missing:,} of the {values.num_values:,} values ({share:.1f} %) {are} missing{where}: the "
-            "model reads which are there, and learns from these."
-        )
-        rows = None if isinstance(dataset.train, SparseRows) else dataset.train
-        empty = 0 if rows is None or not train.num_missing else int(rows.isnan().all(0).sum())
-        if empty:
-            lines.append(
+        which = f"{values.num_missing:,} of the {values.num_values:,} values ({share}) {are} missing{where}"
+        yield f"{which}: the model reads which are there, and learns from these."
+        sees_all = isinstance(dataset.train, SparseRows) or not train.num_missing
+        if not sees_all and (empty := int(dataset.train[:].isnan().all(0).sum())):
+            yield (
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
                 "examples to train on: what the model says of such a feature is made up."
             )
-    if getattr(config.model.likelihood, "exposure", "none") == "total":
-        lines.append(
+    if getattr(model.likelihood, "exposure", "none") == "total":
+        yield (
             "Counts are read given the total of their row, so all log-likelihoods are of how totals divide: "
             "--model.likelihood.exposure none reads them as they are."
         )
-    if config.model.likelihood.kind == "gaussian":
-        lines += _unusual_features(dataset, config)
-    return [*lines, computing_on(device)]
+    if model.likelihood.kind == "gaussian":
+        yield from _unusual_features(dataset, config)
 
 
 def _known_labels(dataset: DataSplits, config: ExperimentConfig) -> str:
@@ -348,10 +331,7 @@ def _known_labels(dataset: DataSplits, config: ExperimentConfig) -> str:
     labels = model.label_numbers(dataset.labels.get("train"), count)
     assert labels is not None
     counts = np.bincount(labels[labels >= 0], minlength=model.num_classes)
-    shown = ", ".join(
-        f"{number} {name}" for name, number in list(zip(model.classes, counts, strict=True))[:10]
-    )
-    shown += ", ..." * (model.num_classes > 10)
+    shown = some([f"{number} {name}" for name, number in zip(model.classes, counts, strict=True)], 10)
     never = "" if counts.all() else "; a class without an example is not learned"
     return f"Labels of {counts.sum()} of {count} examples are known: {shown}{never}."
 
@@ -360,9 +340,7 @@ def _kinds_of_columns(schema: TableSchema) -> Iterator[str]:
     """Sentences about the kinds as which the columns of a table are read."""
     counts = Counter(column.kind for column in schema.columns)
     yield f"Columns: {', '.join(f'{count} {kind}' for kind, count in counts.items())}."
-    left_out = [
-        reading for reading in schema.readings if reading.config is None and reading.why != "you say so"
-    ]
+    left_out = [each for each in schema.readings if each.config is None and each.why != "you say so"]
     for reading in left_out[:_SHOWN_COLUMNS]:
         yield f"Column {reading.name!r} is left out: {reading.why}."
     if len(left_out) > _SHOWN_COLUMNS:
@@ -381,19 +359,14 @@ def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator
 
     def told(found: torch.Tensor, fact: str) -> str:
         places, names = found.nonzero()[:, 0].tolist(), dataset.description.columns
-        first = (
-            ", ".join([*(names[place] for place in places[:3]), *["..."] * (len(places) > 3)])
-            if names
-            else ""
-        )
-        return f"{len(places)} of {dataset.num_features} features {fact}{first and f' ({first})'}"
+        first = f" ({some([names[place] for place in places], 3)})" if names else ""
+        return f"{len(places)} of {dataset.num_features} features {fact}{first}"
 
     standardizer = Standardizer((dataset.num_features,))
     standardizer.fit_(training_subset(dataset, config.training).train)
     constant = standardizer.constant
     if constant.any():
-        has = "has" if constant.sum() == 1 else "have"
-        fact = f"{has} one value in all examples to train on"
+        fact = f"{'has' if constant.sum() == 1 else 'have'} one value in all examples to train on"
         yield f"{told(constant, fact)}: such a feature adds nothing to any likelihood."
     if getattr(config.model.likelihood, "shorten_tails", False):
         yield (
@@ -459,12 +432,12 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     where, dataset = choose_device(device), load()
     with training_threads(config, {}):
         found = describe_experiment(config, dataset, device=where)
-        say_device(where)
+        note(computing_on(where))
     training, about = config.training, dataset.description
     sizes = " / ".join(str(len(part)) for part in (dataset.train, dataset.valid, dataset.test))
     print(f"Experiment {config.name}, size {config.size}, seed {config.seed}")
-    data = f"{dataset.name}: {sizes} examples (train / valid / test) of {dataset.num_features} features"
-    _print("Data", data)
+    parts = f"{sizes} examples (train / valid / test)"
+    _print("Data", f"{dataset.name}: {parts} of {dataset.num_features} features")
     _print("", f"{about.version}; {about.values}")
     if found.num_examples != (len(dataset.train), len(dataset.valid)):
         _print("", "of which training sees {} and validation {}".format(*found.num_examples))
@@ -473,34 +446,23 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
         for reading in dataset.schema.readings:
             print(wrapped(str(reading), "  ", indent=6))
         print()
-    _print(
-        "Training",
-        f"{_counted(found.num_steps, 'step')} in {_counted(training.num_epochs, 'epoch')}, batches of "
-        f"{training.batch_size}, {_counted(found.num_chains, 'chain')}",
-    )
-    _print(
-        "Latents",
-        f"{found.num_units} binary units in {_counted(found.num_groups, 'group')}; "
-        f"{_counted(found.num_layers, 'continuous layer')} of {found.units_per_layer} units; the decoder reads "
-        f"{found.decoder_size} values",
-    )
+    steps = f"{_counted(found.num_steps, 'step')} in {_counted(training.num_epochs, 'epoch')}"
+    _print("Training", f"{steps}, batches of {training.batch_size}, {_counted(found.num_chains, 'chain')}")
+    units = f"{found.num_units} binary units in {_counted(found.num_groups, 'group')}"
+    layers = f"{_counted(found.num_layers, 'continuous layer')} of {found.units_per_layer} units"
+    _print("Latents", f"{units}; {layers}; the decoder reads {found.decoder_size} values")
     _print_parameters(found.parameters)
     peak = ""
     if found.peak_bytes is not None:
         of = f"on {where}" if where.type == "cuda" else "of this process, with its libraries,"
         peak = f"; peak {of} after {TIMED_STEPS} steps {found.peak_bytes / 2**20:,.0f} MiB"
     print()
-    _print(
-        "Memory",
-        f"{found.weight_bytes / 2**20:,.0f} MiB for weights, gradients and Adam; "
-        f"{found.data_bytes / 2**20:,.0f} MiB of data{peak}",
-    )
+    weights, data = (f"{count / 2**20:,.0f} MiB" for count in (found.weight_bytes, found.data_bytes))
+    _print("Memory", f"{weights} for weights, gradients and Adam; {data} of data{peak}")
     epoch = found.seconds_per_step * found.steps_per_epoch
-    _print(
-        "Time",
-        f"{1000 * found.seconds_per_step:,.0f} ms per step, {in_words(epoch)} per epoch, "
-        f"{in_words(epoch * training.num_epochs)} in all without validation (best of {TIMED_STEPS} steps here)",
-    )
+    step, whole = f"{1000 * found.seconds_per_step:,.0f} ms", in_words(epoch * training.num_epochs)
+    best = f"without validation (best of {TIMED_STEPS} steps here)"
+    _print("Time", f"{step} per step, {in_words(epoch)} per epoch, {whole} in all {best}")
     print("The experiment can be trained; nothing was written.")
     columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
     asked = {"config": config.model_dump(mode="json"), "data": about.version, "columns": columns}

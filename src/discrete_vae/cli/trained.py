@@ -21,8 +21,8 @@ from discrete_vae.cli.options import (
     completion,
     data_dir_option,
     device_option,
+    note,
     option,
-    say_device,
     seed,
     together,
     whole_number,
@@ -31,7 +31,7 @@ from discrete_vae.cli.options import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
 from discrete_vae.runs.io import check_replaces_none
-from discrete_vae.system import user_path
+from discrete_vae.system import computing_on, user_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -78,8 +78,6 @@ RUN_OPTIONS = together(
     accept_changed_config_option,
 )
 
-RUN_OPTION_NAMES = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
-
 
 @dataclass(eq=False)
 class TrainedRun:
@@ -94,7 +92,7 @@ class TrainedRun:
     row_options: dict[str, Any] = field(default_factory=dict)  # of `takes_rows`, by keywords of `rows_of_run`
     out: str | None = None  # the file of --out, for verbs of `takes_rows`
     picture: str | None = None  # that of --picture, for these
-    _is_device_said: bool = field(default=False, init=False)
+    _is_device_said: bool = False
 
     @property
     def seed(self) -> int:
@@ -119,9 +117,9 @@ class TrainedRun:
         from discrete_vae.config import FileDataConfig
 
         data, run = self.directory.read_experiment().data, self.directory
+        of_user = [data.path] if isinstance(data, FileDataConfig) else []
         record = [run.config_path, run.environment_path, run.metrics_path, run.best_path]
-        record += [run.refit_path, run.release_path]
-        return [*record, data.path] if isinstance(data, FileDataConfig) else record
+        return [*record, run.refit_path, run.release_path, *of_user]
 
     @cached_property
     def loaded(self) -> LoadedRun:
@@ -157,20 +155,16 @@ class TrainedRun:
         columns = self.loaded.config.model.condition
         if not columns:
             if word is not None:
-                repair = "Train one with --data.condition NAME."
-                raise InvalidInputError(
-                    "--condition", "needs a model with a condition", repr(word)[:80], repair
-                )
+                rule, repair = "needs a model with a condition", "Train one with --data.condition NAME."
+                raise InvalidInputError("--condition", rule, repr(word)[:80], repair)
             return None
         given = read_pairs("--condition", word or "")
         check_kinds(given, [column.name for column in columns], argument="--condition")
-        form = self.text_format
-        cells = {
-            name: [word if form.number(word) is None else form.number(word)] for name, word in given.items()
-        }
-        return TableSchema.of(columns).encode(
-            {column.name: cells.get(column.name, [None]) for column in columns}
-        )
+        cells: dict[str, list[Any]] = {column.name: [None] for column in columns}
+        for name, cell in given.items():
+            value = self.text_format.number(cell)
+            cells[name] = [cell if value is None else value]
+        return TableSchema.of(columns).encode(cells)
 
     @property
     def text_format(self) -> TextFormat:
@@ -205,12 +199,11 @@ class TrainedRun:
 
     def headline(self, rows: Rows) -> str:
         """The run, its checkpoint and the examples, for the first line that a verb prints."""
-        examples = f"{rows.name.rstrip(',')}: {len(rows)} examples"
-        what = f"{self.title}\n{wrapped(examples)}"
+        lines = [self.title, wrapped(f"{rows.name.rstrip(',')}: {len(rows)} examples")]
         if rows.binarized:
             said = "Values between 0 and 1 are read as probabilities: bits were drawn with them, once."
-            what += f"\n{wrapped(said)}"
-        return what
+            lines.append(wrapped(said))
+        return "\n".join(lines)
 
     def compute(self, function: Callable[..., _Result], rows: Rows, what: str, **settings: Any) -> _Result:
         """Apply a function of `discrete_vae.inference` to examples, with a bar; `x` takes the place of their values."""
@@ -241,9 +234,9 @@ class TrainedRun:
             yield report
 
     def say_device(self) -> None:
-        """Say once where it computes."""
-        if not self._is_device_said:
-            say_device(self.device)
+        """Say once on standard error where the first process computes."""
+        if not self._is_device_said and self.is_first_process:
+            note(computing_on(self.device))
         self._is_device_said = True
 
     # Where results go, checked before the work that they take.
@@ -280,8 +273,7 @@ class TrainedRun:
     def keep(self, results: ResultStore | ResultFile, fields: dict[str, Any]) -> dict[str, Any]:
         """Add a result, with what is to be known of the run, and print where it is; returns all of it."""
         change = self.loaded.changed_config
-        about = {} if change is None else {"changed_config": asdict(change)}
-        kept = self.loaded.named | fields | about
+        kept = self.loaded.named | fields | ({} if change is None else {"changed_config": asdict(change)})
         paths = results.add(kept)
         for path in paths:
             say_written(path)
@@ -306,8 +298,8 @@ class TrainedRun:
             return None
         named = {"--data": self.row_options.get("data"), **(others or {})}
         paths = self.sources + [user_path(name, word) for name, word in named.items() if word is not None]
-        rules: dict[str, Any] = {"argument": argument, "endings": endings or ENDINGS, "others": paths}
-        return compute_on_rank_zero(lambda: OutputFile(out, **rules))
+        allowed = endings or ENDINGS
+        return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, endings=allowed, others=paths))
 
     def outputs(
         self, others: Mapping[str, str | None] | None = None, *, annotates: bool = False
@@ -345,8 +337,8 @@ def takes_run(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
         if run is None and given["pretrained"] is None:
             see = f"See {click.get_current_context().command_path} --help."
             raise InvalidInputError("RUN", "must be given", "nothing", see)
-        named = {name: given.pop(name) for name in RUN_OPTION_NAMES}
-        return function(trained_run(run, **named), **given)
+        names = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
+        return function(trained_run(run, **{name: given.pop(name) for name in names}), **given)
 
     return click.argument("run", required=False, shell_complete=completion("DIR"))(RUN_OPTIONS(call))
 
@@ -359,19 +351,15 @@ def trained_run(
         received, repair = f"it beside {word!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
-    if pretrained is not None:
-        from discrete_vae.runs.run_directory import RunDirectory
-
-        folder = RunDirectory.open(shipped_folder(pretrained, argument="--pretrained"))
-    else:
-        folder = open_run(str(word))
-    return TrainedRun(folder, where, given_seed=seed, pretrained=pretrained, **given)
+    place = str(word) if pretrained is None else shipped_folder(pretrained, argument="--pretrained")
+    return TrainedRun(open_run(place), where, given_seed=seed, pretrained=pretrained, **given)
 
 
-def open_run(word: str) -> RunDirectory:
+def open_run(place: str | Path) -> RunDirectory:
     """Open the folder of a run; for a word that is none, say which run or trained model may have been meant."""
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
 
+    word = str(place)
     if Path(word).expanduser().exists():
         return RunDirectory.open(word)
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
@@ -381,10 +369,8 @@ def open_run(word: str) -> RunDirectory:
     meant = [str(folder / run) for run in found[:3]]
     if not meant and word in pretrained_names():
         meant = [f"--pretrained {word}"]
-    if meant:
-        repair = f"Did you mean {' or '.join(meant)}?"
-    else:
-        repair = "Check the path; dvae train prints it in its last line."
+    repair = "Check the path; dvae train prints it in its last line."
+    repair = f"Did you mean {' or '.join(meant)}?" if meant else repair
     raise InvalidInputError("run_dir", "must be an existing folder", word, repair)
 
 
@@ -436,14 +422,8 @@ def numbered(name: str, array: np.ndarray, *, first: int = 1) -> dict[str, np.nd
     return {f"{name}_{number}": column for number, column in enumerate(columns, start=first)}
 
 
-def write_annotated(run: TrainedRun, output: OutputFile, **more: Mapping[str, np.ndarray]) -> None:
-    """Write the .h5ad file of --data with more in obsm and obs, see `discrete_vae.data.formats.with_annotations`."""
-    from discrete_vae.data.formats import with_annotations
-
-    say_written(output.write_bytes(with_annotations(user_path("--data", run.row_options["data"]), **more)))
-
-
 def write_rows(
+    run: TrainedRun,
     output: OutputFile | None,
     rows: Rows,
     arrays: Mapping[str, np.ndarray],
@@ -451,13 +431,22 @@ def write_rows(
     columns: Mapping[str, np.ndarray] | None = None,
     *,
     in_words: bool = False,
+    of_rows: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """Write a result with a row per example, under its number and label, and say where it is.
 
     A .npz file holds the arrays, a .npy file the array, else all columns side by side, and a table the columns, else
-    the array's values under the names of the features; in the words of their table, if they are values of these.
+    the array's values under the names of the features; in the words of their table, if they are values of these. A
+    .h5ad file is that of --data with the arrays `of_rows` in obsm, else with the columns in obs.
     """
     if output is None:
+        return
+    if output.ending == ANNOTATED:
+        from discrete_vae.data.formats import with_annotations
+
+        obs = {} if of_rows else {f"dvae_{name}": column for name, column in (columns or {}).items()}
+        content = with_annotations(user_path("--data", run.row_options["data"]), obsm=of_rows, obs=obs)
+        say_written(output.write_bytes(content))
         return
     which = {"index": rows.index}
     if rows.labels is not None and rows.labels.ndim == 1:

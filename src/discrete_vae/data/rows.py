@@ -25,7 +25,6 @@ from discrete_vae.config import (
 from discrete_vae.data.arrays import as_float32, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
 from discrete_vae.data.schema import TableSchema
-from discrete_vae.data.sequences import sequence_weights
 from discrete_vae.data.splits import (
     BIT_KEYS,
     PARTS,
@@ -135,6 +134,8 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     if config.sequence_weights is None:
         weights = {key: check_weights(*given, len(arrays[key])) for key, given in found.weights.items()}
     else:  # by the relatives of each in all of the file
+        from discrete_vae.data.sequences import sequence_weights  # here, since few files need it
+
         weights = {WHOLE: sequence_weights(arrays[WHOLE][:], config.sequence_weights).numpy()}
 
     def of_parts(given: Mapping[str, Any]) -> dict[str, Any]:

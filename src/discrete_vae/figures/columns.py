@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +22,7 @@ from discrete_vae.samplers.gibbs import Sampler
 
 _STREAM = 0x636F6C75
 _MOST_COLUMNS, _PER_ROW = 24, 4
-_MOST_VALUES = (
-    8  # with bars of their own; numbers with more are binned, words beyond them are counted together
-)
+_MOST_VALUES = 8  # with bars of their own; more numbers are binned, more words are counted together
 _BINS, _TAIL = 20, 0.01  # of the data on each side, which the end bins hold with all beyond
 _LINE = 90  # letters of the caption
 _DATA = "0.72"  # gray
@@ -71,15 +70,16 @@ class ColumnDistributions:
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per bar: column, value or ends of the bin, and the share of both."""
-        names = np.repeat([each.name for each in self.shown], [len(each.data) for each in self.shown])
+        counts = [len(each.data) for each in self.shown]
         labels = [each.labels or ("",) * len(each.data) for each in self.shown]
-        empty = [np.full(len(each.data), np.nan) for each in self.shown]
-        both = list(zip(self.shown, empty, strict=True))
+        edges = [
+            each.edges if len(each.edges) else np.full(len(each.data) + 1, np.nan) for each in self.shown
+        ]
         return {
-            "column": names,
+            "column": np.repeat([each.name for each in self.shown], counts),
             "value": np.concatenate([np.array(each, dtype=str) for each in labels]),
-            "low": np.concatenate([each.edges[:-1] if len(each.edges) else none for each, none in both]),
-            "high": np.concatenate([each.edges[1:] if len(each.edges) else none for each, none in both]),
+            "low": np.concatenate([each[:-1] for each in edges]),
+            "high": np.concatenate([each[1:] for each in edges]),
             "data": np.concatenate([each.data for each in self.shown]),
             "samples": np.concatenate([each.samples for each in self.shown]),
         }
@@ -127,44 +127,29 @@ def column_distributions_table(
         received = f"{len(found)} columns with values, {len(drawn)} samples"
         raise InvalidInputError("x", "must hold a value, beside a sample at least", received, "Give more.")
     worst = np.argsort([-each.distance for each in found], kind="stable")[:_MOST_COLUMNS]
-    return ColumnDistributions(
-        tuple(found[place] for place in np.sort(worst)), len(found), len(x), len(drawn)
-    )
+    shown = tuple(found[place] for place in np.sort(worst))
+    return ColumnDistributions(shown, len(found), len(x), len(drawn))
 
 
 def _distribution(
     name: str, words: tuple[str, ...] | None, data: np.ndarray, weight: np.ndarray, samples: np.ndarray
 ) -> ColumnDistribution:
     """Of a column without gaps: data and weight, (example,), samples (sample,)."""
-    even, none = np.ones(len(samples)), np.empty(0)
-    if words is not None:
-        places = [
-            (values.round().astype(np.int64), each) for values, each in ((data, weight), (samples, even))
-        ]
-        shares = [np.bincount(*place, minlength=len(words)) / place[1].sum() for place in places]
-        if len(words) <= _MOST_VALUES:
-            return ColumnDistribution(name, tuple(words), none, *shares)
+    pairs, values = [(data, weight), (samples, np.ones(len(samples)))], np.unique(data)
+    if words is None and len(values) <= _MOST_VALUES and np.isin(samples, values).all():
+        words = tuple(f"{value:g}" for value in values)
+        pairs = [(np.searchsorted(values, own), each) for own, each in pairs]
+    if words is None:
+        edges = _edges(data, is_whole=bool((data == data.round()).all()))
+        counts = [np.histogram(own.clip(edges[0], edges[-1]), edges, weights=each)[0] for own, each in pairs]
+        return ColumnDistribution(name, (), edges, *(each / each.sum() for each in counts))
+    counts = [np.bincount(own.round().astype(np.int64), each, len(words)) for own, each in pairs]
+    shares, labels = [each / each.sum() for each in counts], words
+    if len(words) > _MOST_VALUES:
         often = np.sort(np.argsort(-shares[0], kind="stable")[: _MOST_VALUES - 1])
         labels = (*[words[place] for place in often], f"{len(words) - len(often)} others")
-        return ColumnDistribution(name, labels, none, *(_with_rest(share[often]) for share in shares))
-    values = np.unique(data)
-    if len(values) <= _MOST_VALUES and np.isin(samples, values).all():
-        pairs = ((data, weight), (samples, even))
-        shares = [
-            np.array([each[own == value].sum() for value in values]) / each.sum() for own, each in pairs
-        ]
-        return ColumnDistribution(name, tuple(f"{value:g}" for value in values), none, *shares)
-    edges = _edges(data, is_whole=bool((data == data.round()).all()))
-    shares = []
-    for own, each in ((data, weight), (samples, even)):
-        inside = own.clip(edges[0], edges[-1])
-        shares.append(np.histogram(inside, edges, weights=each)[0] / each.sum())
-    return ColumnDistribution(name, (), edges, *shares)
-
-
-def _with_rest(shares: np.ndarray) -> np.ndarray:
-    """Shares with one more, what is missing to 1."""
-    return np.append(shares, max(0.0, 1 - shares.sum()))
+        shares = [np.append(share[often], max(0.0, 1 - share[often].sum())) for share in shares]
+    return ColumnDistribution(name, tuple(labels), np.empty(0), *shares)
 
 
 def _edges(data: np.ndarray, *, is_whole: bool) -> np.ndarray:
@@ -189,10 +174,8 @@ def draw_column_distributions(table: ColumnDistributions, *, name: str = "") -> 
     down = -(-count // across)
     figure = Picture((6.4, 0.8 + 1.25 * down), layout="constrained")
     of = f" of {plot_text(name)}" if name else ""
-    text = f"Generated values{of} (blue; {table.num_samples:,} rows) beside data (gray; {table.num_examples:,} rows)."
-    text += (
-        " The percentage is the share of a column's values that would have to change for both to be alike."
-    )
+    text = f"Generated values{of} (blue; {table.num_samples:,} rows) beside data (gray; {table.num_examples:,} rows). "
+    text += "The percentage is the share of a column's values that would have to change for both to be alike."
     if any(len(each.edges) for each in table.shown):
         text += " The end bins of numbers hold all beyond."
     if left_out := table.num_columns - count:
@@ -234,16 +217,9 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
-def make_column_distributions(
-    request: FigureRequest,
-    chains: Sampler | None = None,
-    *,
-    num_rows: int = 20,
-    num_sweeps: int = 100,
-    num_chains: int | None = None,
-) -> Drawing:
-    """The figure of a run: training data beside samples, by the chains of training and as many as fit, if not told."""
-    run, sizes = request.run, {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
+def make_column_distributions(request: FigureRequest, chains: Sampler | None = None, **sizes: Any) -> Drawing:
+    """The figure of a run: training data beside samples, in the sizes of `samples_of_run`."""
+    run = request.run
     drawn = samples_of_run(run, chains, **sizes, seed=request.seed)
     table = column_distributions_of(run, drawn.flatten(0, 1), seed=request.seed)
     return Drawing(table, draw_column_distributions(table, name=run.title), run.note)

@@ -70,12 +70,10 @@ class TrainingCurves:
     def columns(self) -> dict[str, np.ndarray]:
         """A row per point: the quantity's name, step, epoch and value."""
         curves: dict[str, Curve] = vars(self)
-        names = np.repeat(list(curves), [len(curve.value) for curve in curves.values()])
-        parts = {
-            part: np.concatenate([getattr(curve, part) for curve in curves.values()])
-            for part in ("step", "epoch", "value")
-        }
-        return {"quantity": names, **parts}
+        columns = {"quantity": np.repeat(list(curves), [len(curve.value) for curve in curves.values()])}
+        for part in ("step", "epoch", "value"):
+            columns[part] = np.concatenate([getattr(curve, part) for curve in curves.values()])
+        return columns
 
 
 def training_curves_table(records: Iterable[Mapping[str, Any]]) -> TrainingCurves:
@@ -117,8 +115,7 @@ def draw_training_curves(
     ratios = [3.0, 1.8, 1.2][: len(draws)]
     figure = Picture((7.2, 1.3 * sum(ratios) + 0.4), layout="constrained")
     panels = list(figure.subplots(len(draws), 1, sharex=True, height_ratios=ratios, squeeze=False).flat)
-    title = f"Training of {plot_text(name)}" if name else "Training"
-    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    figure.suptitle(f"Training of {plot_text(name)}" if name else "Training", fontsize=10, x=0.01, ha="left")
     for axes, draw in zip(panels, draws, strict=True):
         draw(axes, curves)
         tidy(axes)
@@ -147,7 +144,7 @@ def _draw_elbo(axes: Axes, curves: TrainingCurves) -> None:
     _line(axes, curves.elbo, color=BLUE, label="training, mean between points")
     if (best := curves.kept) is not None:
         _line(axes, valid, color=VERMILION, label="validation")
-        label = f"best checkpoint: {_nats(valid.value[best])}, epoch {_epoch(valid.epoch[best])}"
+        label = f"best checkpoint: {_nats(valid.value[best])}, epoch {epoch_in_words(valid.epoch[best])}"
         place = (valid.epoch[best], valid.value[best])
         axes.plot(*place, "*", color=VERMILION, markersize=11, zorder=3, clip_on=False, label=label)
     axes.set(ylabel="ELBO (nats per example)", ylim=_limits([curves.elbo, valid]))
@@ -157,16 +154,9 @@ def _mark_importance(axes: Axes, epoch: float, num_samples: int, *, named: bool)
     """A line where importance samples begin, and in one panel what that does."""
     axes.axvline(epoch, color="0.45", linewidth=1.2, linestyle=":", zorder=1.5)
     if named:
-        axes.annotate(
-            f"from here on training counts\nthe bound of {num_samples} samples",
-            (epoch, 0.03),
-            (-5, 0),
-            xycoords=axes.get_xaxis_transform(),
-            textcoords="offset points",
-            ha="right",
-            fontsize=8,
-            color="0.35",
-        )
+        text = f"from here on training counts\nthe bound of {num_samples} samples"
+        places = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points"}
+        axes.annotate(text, (epoch, 0.03), (-5, 0), **places, ha="right", fontsize=8, color="0.35")
 
 
 def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
@@ -184,9 +174,9 @@ def _draw_beta(axes: Axes, curves: TrainingCurves) -> None:
 
 
 def _write_numbers(axes: Axes, curves: TrainingCurves) -> None:
-    lines = [f"training ELBO {_nats(curves.elbo.value[-1])}", "One point is no curve:"]
-    lines += ["--training.log-every and", "--training.validate-every", "make more of them."]
-    axes.annotate("\n".join(lines), (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
+    text = f"training ELBO {_nats(curves.elbo.value[-1])}\nOne point is no curve:\n"
+    text += "--training.log-every and\n--training.validate-every\nmake more of them."
+    axes.annotate(text, (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
 
 
 def _line(axes: Axes, curve: Curve, **style: Any) -> None:
@@ -198,7 +188,7 @@ def _nats(value: float) -> str:
     return f"{value:.2f} nats".replace("-", "\N{MINUS SIGN}")
 
 
-def _epoch(epoch: float) -> str:
+def epoch_in_words(epoch: float) -> str:
     """An epoch with three digits at least, and all that it has before the point."""
     return f"{epoch:.0f}" if epoch >= 100 else f"{epoch:.3g}"
 
@@ -223,12 +213,9 @@ def _limits(curves: Sequence[Curve]) -> tuple[float, float]:
 
 
 def _curve(lines: Sequence[Mapping[str, Any]], name: str) -> Curve:
-    chosen = [line for line in lines if name in line]
-    return Curve(
-        step=np.array([line["step"] for line in chosen], np.int64),
-        epoch=np.array([line["epoch"] for line in chosen], np.float64),
-        value=np.array([line[name] for line in chosen], np.float64),
-    )
+    points = [(line["step"], line["epoch"], line[name]) for line in lines if name in line]
+    step, epoch, value = np.array(points, np.float64).reshape(-1, 3).T
+    return Curve(step.astype(np.int64), epoch, value)
 
 
 # The spread of repeated estimates of log Z.
@@ -250,6 +237,15 @@ class LogPartitionHistogram:
     value: np.ndarray
     std_error: np.ndarray
     exact: float | None
+
+    @property
+    def stated(self) -> float:
+        """Root mean square of the errors, which the spread of the estimates should have."""
+        return float(np.sqrt(np.square(self.std_error).mean()))
+
+    def promised(self, deviation: np.ndarray) -> np.ndarray:
+        """Density of the normal law of that error at deviations from the mean, per nat."""
+        return np.exp(-0.5 * (deviation / self.stated) ** 2) / (self.stated * np.sqrt(2 * np.pi))
 
     def columns(self) -> dict[str, np.ndarray]:
         """A row per repeat: the estimate, its error, and the exact value, NaN where it is not known."""
@@ -277,7 +273,10 @@ def draw_log_partition_histogram(table: LogPartitionHistogram, *, name: str = ""
     Source: Rolfe 2017, fig. log-partition-function-hist.
     """
     figure = Picture((6.4, 3.6), layout="constrained")
-    _draw_panel(figure.subplots(), table, name)
+    axes = figure.subplots()
+    (_draw_dots if len(table.value) < FEWEST_IN_BARS else _draw_bars)(axes, table)
+    axes.set_title(_title(table, name), fontsize=10, loc="left")
+    tidy(axes)
     figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=8)  # never over the data
     return figure
 
@@ -297,15 +296,6 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
         raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)
     table = histogram_of_result(result)
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
-
-
-def _draw_panel(axes: Axes, table: LogPartitionHistogram, name: str) -> None:
-    if len(table.value) < FEWEST_IN_BARS:
-        _draw_dots(axes, table)
-    else:
-        _draw_bars(axes, table)
-    axes.set_title(_title(table, name), fontsize=10, loc="left")
-    tidy(axes)
 
 
 def _title(table: LogPartitionHistogram, name: str) -> str:
@@ -332,20 +322,17 @@ def _draw_dots(axes: Axes, table: LogPartitionHistogram) -> None:
 
 
 def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
-    count, mean = len(table.value), float(table.value.mean())
-    std_error = float(np.sqrt(np.square(table.std_error).mean()))
+    count, mean, std_error = len(table.value), float(table.value.mean()), table.stated
     deviation = table.value - mean
     reach = 1.15 * max(float(np.abs(deviation).max()), 3 * std_error, 1e-6)
     if table.exact is not None:
         reach = max(reach, 1.15 * abs(table.exact - mean))
     edges = np.linspace(-reach, reach, 2 * min(20, round(1.3 * count**0.5)) + 2)
-    share = np.full(count, 1 / count)
-    style = {"color": BLUE, "alpha": 0.6, "edgecolor": "white"}
-    axes.hist(deviation, edges.tolist(), weights=share, **style, label=f"{count} estimates")
+    style = {"weights": np.full(count, 1 / count), "color": BLUE, "alpha": 0.6, "edgecolor": "white"}
+    axes.hist(deviation, edges.tolist(), **style, label=f"{count} estimates")
     if std_error > 0:
         x = np.linspace(-reach, reach, 400)
-        density = np.exp(-0.5 * (x / std_error) ** 2) / (std_error * np.sqrt(2 * np.pi))
-        density *= edges[1] - edges[0]
+        density = table.promised(x) * (edges[1] - edges[0])
         axes.plot(x, density, color=VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
     if table.exact is not None:
         axes.axvline(table.exact - mean, color=GREEN, linestyle="--", label="exact value")

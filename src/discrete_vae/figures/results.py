@@ -58,10 +58,10 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     axes.set_title(title, fontsize=10, loc="left")
     axes.set_xlabel("unit", fontsize=9)
     axes.set_ylabel("label" if by_label else "example", fontsize=9)
-    ticks = [plot_text(str(name)[:20]) for name in names] if by_label else []
-    axes.set_yticks(range(len(ticks)), ticks)
     axes.tick_params(labelsize=8)
+    axes.set_yticks([])
     if by_label:
+        axes.set_yticks(range(len(names)), [plot_text(str(name)[:20]) for name in names])
         axes.set_xticks(range(len(units)), units.tolist(), rotation=90)
     bar = figure.colorbar(image, ax=axes, pad=0.01)
     bar.ax.tick_params(labelsize=8)
@@ -125,10 +125,8 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
 
     Of x, (example, feature) with NaN in the gaps, those with gaps are shown, from the first on.
     """
-    gapped = (
-        x.isnan().any(1).nonzero().flatten()[: _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES]
-    )
-    chosen = gapped if len(gapped) else torch.arange(min(1, len(x)))
+    most = _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES
+    chosen = x.isnan().any(1).nonzero().flatten()[:most]
     shown, filled = x[chosen], torch.from_numpy(imputed.filled)[chosen].flatten(1)
     draws = np.zeros((len(x), 0)) if imputed.draws is None else imputed.draws[:, :_DRAWS]
     drawn = torch.from_numpy(draws)[chosen].reshape(len(chosen), -1, x.shape[1])
@@ -161,12 +159,11 @@ def draw_latent_paths(
     images = torch.stack(rows)
     gray = grayscale_for(images.flatten(0, 1), per_feature=False)
     shares = [f"{round(100 * share)} %" for share in np.linspace(0, 1, num_frames)]
-    flips = any((path.flipped >= 0).any() for path in paths)
-    how = (
-        "codes in which one bit after the other is flipped, in an order that keeps the prior's energy low"
-        if flips
-        else "smoothed latents that go evenly from the one to the other"
-    )
+    how = "smoothed latents that go evenly from the one to the other"
+    if any((path.flipped >= 0).any() for path in paths):
+        how = (
+            "codes in which one bit after the other is flipped, in an order that keeps the prior's energy low"
+        )
     text = GridText(
         caption=f"Between two examples, left and right: means E[x | ζ, h] along {how}; {gray.words}.",
         row_labels=[f"{first} to {last}" for first, last in numbers],
@@ -184,10 +181,9 @@ def draw_neighbors(
     """Draw the first queries (query, feature), each at the start of a row of its neighbors among (row, feature)."""
     indices = torch.from_numpy(found.indices[:_MOST_QUERIES, :_MOST_NEIGHBORS])
     shown = queries[: len(indices)][:, None]
-    gray = grayscale_for(
-        torch.cat([shown.flatten(0, 1), among[indices.flatten()]]), per_feature=image_shape is None
-    )
-    images = torch.cat([gray(shown), gray(among[indices.flatten()]).unflatten(0, indices.shape)], 1)
+    examples = torch.cat([shown, among[indices.flatten()].unflatten(0, indices.shape)], 1)
+    gray = grayscale_for(examples.flatten(0, 1), per_feature=image_shape is None)
+    images = gray(examples)
     distances = found.distances[: len(indices), : indices.shape[1]]
     text = GridText(
         caption="Examples (left) and those whose codes differ from theirs in the fewest units, nearest first; "
@@ -211,9 +207,8 @@ def draw_new_examples(
     """
     rows = torch.from_numpy(x).flatten(1)
     gray = grayscale_for(rows, per_feature=image_shape is None)
-    what = {"sample": "drawn from p(x | ζ, h)", "mean": "means E[x | ζ, h]"}.get(
-        statistic, "modes of p(x | ζ, h)"
-    )
+    kinds = {"sample": "drawn from p(x | ζ, h)", "mean": "means E[x | ζ, h]", "mode": "modes of p(x | ζ, h)"}
+    what = kinds[statistic]
     if labels is None:
         count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)

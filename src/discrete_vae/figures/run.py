@@ -152,9 +152,9 @@ def draw_evolution(
     caption += f", {table.num_sweeps} sweeps from row to row. "
     if num_draws > 1:
         caption += f"The {num_draws} {kind}s of a group share the state z and differ in {table.varies}. "
+    caption += f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {gray.words}."
     text = GridText(
-        caption=caption
-        + f"A{'n' * (kind == 'image')} {kind} is the mean of x given its latents; {gray.words}.",
+        caption=caption,
         row_title="sweeps since the top row",
         row_labels=[f"{row * table.num_sweeps}" for row in range(num_rows)],
         group_labels=[f"chain {chain + 1}" for chain in range(num_chains)],
@@ -261,12 +261,10 @@ class FeatureStatistics:
     def columns(self) -> dict[str, np.ndarray]:
         """A row per quantity: its kind, what it is in data and samples, and the error of the difference."""
         both = (self.means, self.correlations)
-        kinds = np.repeat(["mean", "correlation"], [len(found.data) for found in both])
-        parts = {
-            part: np.concatenate([getattr(found, part) for found in both])
-            for part in ("data", "samples", "std_error")
-        }
-        return {"kind": kinds, **parts}
+        columns = {"kind": np.repeat(["mean", "correlation"], [len(found.data) for found in both])}
+        for part in ("data", "samples", "std_error"):
+            columns[part] = np.concatenate([getattr(found, part) for found in both])
+        return columns
 
 
 def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
@@ -346,10 +344,12 @@ def draw_feature_statistics(table: FeatureStatistics, *, name: str = "") -> Pict
     text += "\nA point is a feature or a pair of features; the band is ± 2 standard errors around equality."
     figure.suptitle(text, fontsize=9, x=0.01, ha="left")
     left, right = figure.subplots(1, 2)
-    if table.in_unit_interval:
-        _draw(left, table.means, "mean", "features", (0.0, 1.0))
-    else:
-        _draw(left, table.means, "mean / deviation", "features", _range(table.means))
+    quantity, limits = "mean", (0.0, 1.0)
+    if not table.in_unit_interval:
+        both = np.concatenate([table.means.data, table.means.samples])
+        margin = max(0.06 * float(np.ptp(both)), 0.1)
+        quantity, limits = "mean / deviation", (float(both.min()) - margin, float(both.max()) + margin)
+    _draw(left, table.means, quantity, "features", limits)
     _draw(right, table.correlations, "correlation", "pairs of features", None)
     return figure
 
@@ -358,8 +358,8 @@ def samples_of_run(
     run: FigureRun,
     chains: Sampler | None = None,
     *,
-    num_rows: int,
-    num_sweeps: int,
+    num_rows: int = 20,
+    num_sweeps: int = 100,
     num_chains: int | None = None,
     seed: int,
 ) -> Tensor:
@@ -370,25 +370,11 @@ def samples_of_run(
     return generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
 
 
-def make_feature_statistics(
-    request: FigureRequest,
-    chains: Sampler | None = None,
-    *,
-    num_rows: int = 20,
-    num_sweeps: int = 100,
-    num_chains: int | None = None,
-) -> Drawing:
-    """The figure of a run, samples against its test data: by its chains of training and as many as fit, if not told."""
-    run, sizes = request.run, {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": num_chains}
-    drawn = samples_of_run(run, chains, **sizes, seed=request.seed)
-    table = feature_statistics_table(run.dataset.test[:], drawn)
+def make_feature_statistics(request: FigureRequest) -> Drawing:
+    """The figure of a run, samples by its chains of training against its test data."""
+    run = request.run
+    table = feature_statistics_table(run.dataset.test[:], samples_of_run(run, seed=request.seed))
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
-
-
-def _range(found: Comparison) -> tuple[float, float]:
-    low, high = (float(end([end(found.data), end(found.samples)])) for end in (np.min, np.max))
-    margin = max(0.06 * (high - low), 0.1)
-    return low - margin, high + margin
 
 
 def _draw(
@@ -404,17 +390,19 @@ def _draw(
         reach = max(0.1, 1.1 * float(np.abs([found.data, found.samples]).max()))
         limits = (-min(reach, 1.0), min(reach, 1.0))
     # the band at a place is that of the quantities there
-    order = np.argsort(found.samples)
-    groups = np.array_split(order, min(max(count // 20, 1), 25))
+    groups = np.array_split(np.argsort(found.samples), min(max(count // 20, 1), 25))
     place = np.array([found.samples[group].mean() for group in groups])
     half = 2 * np.array([np.sqrt((found.std_error[group] ** 2).mean()) for group in groups])
-    ends = np.array(limits)
-    place = np.concatenate([ends[:1], place, ends[1:]])
-    half = np.concatenate([half[:1], half, half[-1:]])
+    place = np.concatenate([limits[:1], place, limits[1:]])
+    half = np.pad(half, 1, mode="edge")
     axes.fill_between(place, place - half, place + half, color="0.88", linewidth=0)
     axes.plot(limits, limits, color="0.45", linewidth=0.8)
-    size = 14.0 if count <= 500 else 4.0
-    dots = {"s": size, "alpha": float(np.clip(800 / count, 0.08, 0.7)), "linewidths": 0, "rasterized": True}
+    dots = {
+        "s": 14.0 if count <= 500 else 4.0,
+        "alpha": float(np.clip(800 / count, 0.08, 0.7)),
+        "linewidths": 0,
+        "rasterized": True,
+    }
     axes.scatter(found.samples, found.data, color=BLUE, **dots)
     title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
     title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
@@ -510,11 +498,8 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
 
 def make_reconstructions(request: FigureRequest) -> Drawing:
     """The figure of a run: test examples, as many as fit a picture."""
-    run = request.run
-    model, dataset = run.loaded.model, run.dataset
+    run, model, dataset = request.run, request.run.loaded.model, request.run.dataset
     shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
-    x = dataset.test[:].to(model.prior.bias.device)
-    table = reconstructions_table(
-        model, x, num_examples=shown, condition=run.condition_of("test"), seed=request.seed
-    )
+    x, c = dataset.test[:].to(model.prior.bias.device), run.condition_of("test")
+    table = reconstructions_table(model, x, num_examples=shown, condition=c, seed=request.seed)
     return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.note)

@@ -195,16 +195,6 @@ class GridText:
     row_labels: Sequence[str] = ()  # one per row, or one per line of a row; none leaves them out
     group_labels: Sequence[str] = ()  # one per group; none leaves them out
 
-    def check(self, grid: RasterGrid) -> None:
-        """Check that there are as many labels as places."""
-        for name, labels, counts in (
-            ("text.row_labels", self.row_labels, {len(grid.rows), len(grid.lines)}),
-            ("text.group_labels", self.group_labels, {len(grid.groups)}),
-        ):
-            if labels and len(labels) not in counts:
-                rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
-                raise InvalidInputError(name, rule, len(labels), "Give one per row, line or group.")
-
 
 def draw_image_grid(
     images: Tensor, image_shape: tuple[int, int] | None, *, text: GridText, stacked: bool = False
@@ -229,26 +219,27 @@ def draw_image_grid(
     rows, groups, members, features = images.shape
     check_grid((rows, groups, members, features), image_shape, stacked=stacked)
     grid = paint(images, image_shape, stacked=stacked)
-    text.check(grid)
+    of_rows, of_groups = {len(grid.rows), len(grid.lines)}, {len(grid.groups)}
+    for name, counts in (("row_labels", of_rows), ("group_labels", of_groups)):
+        if (given := len(getattr(text, name))) not in {0, *counts}:
+            rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
+            raise InvalidInputError(f"text.{name}", rule, given, "Give one per row, line or group.")
     return _with_text(grid, text)
 
 
 def _with_text(grid: RasterGrid, text: GridText) -> Picture:
-    caption, row_title = plot_text(text.caption), plot_text(text.row_title)
-    labels, heads = [[plot_text(label) for label in each] for each in (text.row_labels, text.group_labels)]
-    text = GridText(caption, row_title, labels, heads)
+    row_labels, group_labels = ([*map(plot_text, each)] for each in (text.row_labels, text.group_labels))
+    row_title, written = plot_text(text.row_title), plot_text(text.caption)
     height, width = grid.canvas.shape[:2]
     dpi = max(150.0, width / _FIGURE_INCHES)  # text grows with the picture
     em, caption_em = _FONT * dpi / 72, _CAPTION_FONT * dpi / 72
-    per_line = len(text.row_labels) not in (0, len(grid.rows))
-    rows = _thinned(grid.lines if per_line else grid.rows, text.row_labels, 1.2 * em, all_or_none=per_line)
-    longest = max(map(len, text.group_labels), default=0)
-    groups = _thinned(grid.groups, text.group_labels, 0.62 * em * longest + em)
-    left = _PAD + (1.6 * em if text.row_title else 0)
-    left += max((len(label) for _, label in rows), default=0) * 0.62 * em + (0.6 * em if rows else 0)
-    left = round(left)
+    per_line = len(row_labels) not in (0, len(grid.rows))
+    rows = _thinned(grid.lines if per_line else grid.rows, row_labels, 1.2 * em, all_or_none=per_line)
+    longest = max(map(len, group_labels), default=0)
+    groups = _thinned(grid.groups, group_labels, 0.62 * em * longest + em)
+    of_rows = max((len(label) for _, label in rows), default=0) * 0.62 * em + (0.6 * em if rows else 0)
+    left = round(_PAD + (1.6 * em if row_title else 0) + of_rows)
     total_width = max(left + width + _PAD, _MIN_FIGURE_WIDTH)
-    row_title, written = text.row_title, text.caption
     if 0.6 * em * len(row_title) > height:  # too long to stand beside so low a grid
         row_title, written = "", f"{written} Rows are labeled with {row_title}."
     caption = _wrap(written, int((total_width - 2 * _PAD) / (0.58 * caption_em)))
@@ -323,14 +314,13 @@ def tidy(axes: Axes) -> None:
 # Pictures and their tables in files.
 
 
-# Without what changes from one call to the next, the same table gives the same file.
-_METADATA: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
-    ".pdf": {"CreationDate": None},
-    ".svg": {"Date": None},
+# By ending, the fields of metadata that are left out, so that the same table gives the same file, and that of notes.
+_METADATA = {
+    ".png": ("Software", "Description"),
+    ".pdf": ("CreationDate", "Subject"),
+    ".svg": ("Date", "Description"),
 }
 _SALT = "discrete-vae"  # of the names of an SVG's parts, which are random without one
-_NOTE_FIELDS = {".png": "Description", ".pdf": "Subject", ".svg": "Description"}
 
 
 class FigureTable(Protocol):
@@ -353,14 +343,11 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
     """
     import matplotlib  # here, since it takes a while
 
-    file = picture_file(path)
-    suffix = file.ending
-    content = io.BytesIO()
-    metadata = _METADATA[suffix] | (
-        {} if note is None else {_NOTE_FIELDS[suffix]: printable(note, keep="\n")}
-    )
+    file, content = picture_file(path), io.BytesIO()
+    changing, of_note = _METADATA[file.ending]
+    metadata = {changing: None} | ({} if note is None else {of_note: printable(note, keep="\n")})
     with matplotlib.rc_context({"svg.hashsalt": _SALT}):
-        figure.savefig(content, format=suffix[1:], dpi=figure.dpi, metadata=metadata)
+        figure.savefig(content, format=file.ending[1:], dpi=figure.dpi, metadata=metadata)
     return file.write_bytes(content.getvalue())
 
 
@@ -449,10 +436,16 @@ class FigureRun:
         condition = self.loaded.model.condition
         if condition is None:
             return self.loaded.note
-        names, given = ", ".join(condition.names), "those of training examples chosen at random"
-        text = f"A model of p(x | c), with c the columns {names}: the prior, and so what a code stands for, does not "
-        text += "depend on c. Examples are read with their own c; samples are decoded with "
-        text += f"{given if self._has_conditions else 'all of its columns missing'}."
+        given = (
+            "those of training examples chosen at random"
+            if self._has_conditions
+            else "all of its columns missing"
+        )
+        text = f"A model of p(x | c), with c the columns {', '.join(condition.names)}: the prior, and so what a code "
+        text += (
+            "stands for, does not depend on c. Examples are read with their own c; samples are decoded with "
+        )
+        text += f"{given}."
         return " ".join([text, *filter(None, [self.loaded.note])])
 
     @cached_property

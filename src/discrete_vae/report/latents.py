@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.evaluation.diagnostics import ChainHealthWarning, chain_health
-from discrete_vae.evaluation.latents import UNUSED, FlipEffects, LatentUsage, flip_effects, label_agreement
+from discrete_vae.evaluation.latents import UNUSED, LatentUsage, flip_effects, label_agreement
 from discrete_vae.figures.columns import ColumnDistribution, column_distributions_of
 from discrete_vae.figures.run import (
     Comparison,
@@ -55,11 +55,11 @@ def samples(source: ReportSource) -> Section:
     found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn)
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
-    text = (
-        f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
+    text = f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
+    text += (
         f"square), {percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree "
-        "within two errors."
     )
+    text += "within two errors."
     verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
     values: dict[str, Any] = {
         "picture": None,
@@ -90,22 +90,14 @@ def _bins(column: ColumnDistribution) -> Chart | None:
 
 def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any]:
     shown = min(_CHAINS, source.loaded.chains.num_chains)
-    table = evolution_table(
-        source.model,
-        source.loaded.chains,
-        num_rows=_COLUMNS,
-        num_sweeps=_SAMPLES_SWEEPS,
-        num_draws=1,
-        num_chains=shown,
-        condition=source.condition_of_samples(shown),
-        seed=source.seed,
-    )
+    sizes = {"num_rows": _COLUMNS, "num_sweeps": _SAMPLES_SWEEPS, "num_draws": 1, "num_chains": shown}
+    c = source.condition_of_samples(shown)
+    table = evolution_table(source.model, source.loaded.chains, **sizes, condition=c, seed=source.seed)
     images = source.image_gray(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
-    chains = len(images)
-    alt = f"Grid of {chains} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
+    alt = f"Grid of {shown} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
     moved = source.modes.assign(table.z.flatten(0, 1).float()).reshape(table.z.shape[:2]).numpy()
     return {
-        "picture": picture(grid(grayscale(images.reshape(chains, _COLUMNS, *shape))), "gray whole", alt=alt),
+        "picture": picture(grid(grayscale(images.reshape(shown, _COLUMNS, *shape))), "gray whole", alt=alt),
         "changes": float((moved[1:] != moved[:-1]).mean()),
     }
 
@@ -133,10 +125,8 @@ def reconstructions(source: ReportSource) -> Section:
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
     share, of_feature = explained(source.shown(x).double().cpu(), means)
-    text = (
-        f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
-        f"{percent(_POOR)} the latents would tell nearly nothing."
-    )
+    text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
+    text += f"{percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
         values["pictures"] = _pairs(source, x.cpu(), means, source.image_shape)
@@ -186,15 +176,12 @@ def _reconstructed(source: ReportSource, x: Tensor, condition: Tensor | None) ->
 def _pairs(source: ReportSource, x: Tensor, means: Tensor, shape: tuple[int, int]) -> list[Picture]:
     count = min(_PAIRS, len(x))
     pairs = np.stack([source.image_gray(part[:count].float()).double().numpy() for part in (x, means)])
-    blocks = [pairs[:, first : first + _PER_ROW] for first in range(0, count, _PER_ROW)]
-    return [
-        picture(
-            grid(grayscale(block.reshape(2, -1, *shape))),
-            "gray whole",
-            alt=f"{block.shape[1]} test examples, each with its reconstruction below it.",
-        )
-        for block in blocks
-    ]
+    pictures = []
+    for first in range(0, count, _PER_ROW):
+        block = pairs[:, first : first + _PER_ROW].reshape(2, -1, *shape)
+        alt = f"{block.shape[1]} test examples, each with its reconstruction below it."
+        pictures.append(picture(grid(grayscale(block)), "gray whole", alt=alt))
+    return pictures
 
 
 _FLIPPED = 200  # codes
@@ -205,20 +192,13 @@ _WEAK = 0.01  # of the strongest unit
 
 def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
-    scale = _scale(source)
+    scale, x, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
     c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
-    effects = flip_effects(
-        source.model,
-        source.train[:_FLIPPED],
-        condition=c,
-        scale=scale,
-        statistics=source.shown_places is not None,
-        seed=source.seed,
-    )
+    settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
+    effects = flip_effects(source.model, x, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
-    shape = source.image_shape
     chosen = effects.order[: _CARDS if shape is None else _SHOWN]
     most = float(effects.change[chosen].abs().max())
     x = Axis(1.0, max(2.0, float(count)), "unit, the strongest first", whole=True)
@@ -226,9 +206,19 @@ def traversals(source: ReportSource) -> Section:
     y = Axis.around(sizes, f"sum of absolute changes ({of})", zero=True)
     label = f"Effect of units by rank: from {shown(float(sizes[0]))} down to {shown(float(sizes[-1]))}"
     columns = (effects.size, effects.size_std_error, source.usage.activity, source.usage.information)
+    pictures, features = [], []
+    for unit, change in zip(chosen, effects.change[chosen], strict=True):
+        if shape is not None:
+            said = plus_minus(float(effects.size[unit]), float(effects.size_std_error[unit]))
+            alt = f"Mean change of the image when unit {unit} is switched on; total absolute change {said}."
+            pictures.append(picture(signed(change.numpy().reshape(shape), most), "signed", alt=alt))
+        else:
+            own = change if source.shown_places is None else change[source.shown_places]
+            top = own.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
+            features.append([(source.feature_names[feature], float(own[feature])) for feature in top])
     values = {
-        "pictures": [] if shape is None else [_change_picture(effects, unit, most, shape) for unit in chosen],
-        "features": [_most_changed(source, effects, unit) for unit in chosen] if shape is None else [],
+        "pictures": pictures,
+        "features": features,
         "units": [(int(unit), *(float(column[unit]) for column in columns)) for unit in effects.order],
         "most": most,
         "is_scaled": scale is not None,
@@ -253,19 +243,6 @@ def _scale(source: ReportSource) -> Tensor | None:
     of_all = deviation.new_ones(math.prod(source.model.likelihood.statistic_shape))
     of_all[places] = deviation
     return of_all
-
-
-def _change_picture(effects: FlipEffects, unit: int, most: float, shape: tuple[int, int]) -> Picture:
-    said = plus_minus(float(effects.size[unit]), float(effects.size_std_error[unit]))
-    alt = f"Mean change of the image when unit {unit} is switched on; total absolute change {said}."
-    return picture(signed(effects.change[unit].numpy().reshape(shape), most), "signed", alt=alt)
-
-
-def _most_changed(source: ReportSource, effects: FlipEffects, unit: int) -> list[tuple[str, float]]:
-    change = effects.change[unit]
-    change = change if source.shown_places is None else change[source.shown_places]
-    top = change.abs().argsort(descending=True, stable=True)[:_FEATURES].tolist()
-    return [(source.feature_names[feature], float(change[feature])) for feature in top]
 
 
 _NAMED = 12
@@ -342,18 +319,13 @@ def modes(source: ReportSource) -> Section:
     of_code = found.assign(source.codes.z.float()).numpy()
     share = np.bincount(of_code, minlength=len(found)) / len(of_code)
     apart = 0.5 * float(np.abs(share - found.share.numpy()).sum())
-    text = (
-        f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
-        f"{percent(apart)} in all."
-    )
+    text = f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
+    text += f"{percent(apart)} in all."
     labels = source.labels
     count = min(_MODES_SHOWN, len(found))
     values = {
         "agreement": None if labels is None or len(labels) < _FEWEST else label_agreement(of_code, labels),
-        "modes": [
-            _mode(source, mode, np.flatnonzero(of_code == mode)) | {"of_codes": float(share[mode])}
-            for mode in range(count)
-        ],
+        "modes": [_mode(source, mode, np.flatnonzero(of_code == mode)) for mode in range(count)],
         "rest": (len(found) - count, float(found.share[count:].sum())),
     }
     return Section("modes", "Modes of the prior", values, Verdict(apart <= _APART, text))
@@ -374,6 +346,7 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
     found, shape = source.modes, source.image_shape
     values: dict[str, Any] = {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
     values |= {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
+    values["of_codes"] = len(members) / len(source.codes.z)
     if not len(members):
         return values
     if shape is None:
@@ -422,11 +395,9 @@ def chains(source: ReportSource) -> Section:
 
 
 def _energies(source: ReportSource) -> dict[str, Any]:
+    states, energy = (source.loaded.chains.z, source.codes.z), source.model.prior.energy
     with torch.no_grad():
-        of_chains, of_codes = (
-            source.model.prior.energy(z.float()).double().cpu().numpy()
-            for z in (source.loaded.chains.z, source.codes.z)
-        )
+        of_chains, of_codes = (energy(z.float()).double().cpu().numpy() for z in states)
     low, high = np.quantile(np.concatenate([of_chains, of_codes]), [0.002, 0.998])
     edges = np.linspace(float(low), float(high) if high > low else float(low) + 1.0, _BINS + 1)
     clipped = [np.clip(part, edges[0], edges[-1]) for part in (of_chains, of_codes)]

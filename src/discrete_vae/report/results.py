@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from discrete_vae.figures.curves import (
     MIN_SPAN,
     LogPartitionHistogram,
     TrainingCurves,
+    epoch_in_words,
     histogram_of_result,
     training_curves_table,
 )
@@ -56,10 +58,8 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
         if found.get("log_likelihood_limit"):
             yield of("Sharp limit", found["log_likelihood_limit"], "log-likelihood at ζ = z")
         yield "ELBO", elbo["elbo"], elbo["elbo_std_error"], "on the same test examples"
-        if found.get("independent_features"):
-            yield of(
-                "Independent columns", found["independent_features"], "each column on its own: what to beat"
-            )
+        if columns := found.get("independent_features"):
+            yield of("Independent columns", columns, "each column on its own: what to beat")
         yield of("log Z", best, best["method"])
         return
     name = "validation_elbo"
@@ -104,11 +104,8 @@ def bound(source: ReportSource) -> Section | None:
     else:
         verdict = Verdict(True, f"{text} of each example.")
     has_layers = source.model.hierarchy.num_layers > 0
-    parts = [
-        (title, sign * found[name], kind)
-        for name, title, sign, kind in _PARTS
-        if has_layers or name != "kl_continuous"
-    ]
+    present = _PARTS if has_layers else _PARTS[:2]
+    parts = [(title, sign * found[name], kind) for name, title, sign, kind in present]
     values = {
         "parts": parts,
         "total": sum(max(value, 0.0) for _, value, _ in parts),
@@ -134,12 +131,8 @@ def training_curves(source: ReportSource) -> Section | None:
     has_validation = len(curves.validation_elbo.value) > 0
     bounds = _bounds(curves)
     low = min(part.value.min(initial=np.inf) for part in (curves.elbo, curves.validation_elbo))
-    values = {
-        "bounds": bounds,
-        "has_validation": has_validation,
-        "divergences": None,
-        "is_cut": low < bounds.y.low,
-    }
+    values: dict[str, Any] = {"bounds": bounds, "has_validation": has_validation, "divergences": None}
+    values["is_cut"] = low < bounds.y.low
     if has_validation:
         values["gap"] = float(curves.elbo.value[-1] - curves.validation_elbo.value[-1])
     if len(curves.kl_discrete.value):
@@ -158,7 +151,7 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
     # the ELBO itself falls where training turns to importance samples
     score = curves.validation_score if len(curves.validation_score.value) else valid
     fall = float(score.value.max() - score.value[-1])
-    at = f"epoch {_epoch(valid.epoch[best])} of {_epoch(valid.epoch[-1])}"
+    at = f"epoch {epoch_in_words(valid.epoch[best])} of {epoch_in_words(valid.epoch[-1])}"
     if fall > _FALL:
         words = f"validation fell by {shown(fall)} nats after its best at {at}: the run fits the training part only."
         return Verdict(False, words)
@@ -168,11 +161,6 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
     if rise > _RISE:
         text += f" It still rose by {shown(rise)} nats in the last fifth: longer training would gain."
     return Verdict(True, text)
-
-
-def _epoch(number: float) -> str:
-    """The number of an epoch with three digits, or all before the point."""
-    return f"{number:,.0f}" if number >= 100 else f"{number:.3g}"
 
 
 def _bounds(curves: TrainingCurves) -> Chart:
@@ -219,12 +207,10 @@ def log_partition(source: ReportSource) -> Section | None:
 
 
 def _repeats(found: LogPartitionHistogram) -> Section:
-    value, error = found.value, found.std_error
-    count, stated = len(value), float(np.sqrt(np.square(error).mean()))
+    value, count, stated = found.value, len(found.value), found.stated
     spread = float(value.std(ddof=1)) if count > 1 else float("nan")
-    truth = f"; the exact value is {shown(found.exact, 4)}" if found.exact is not None else ""
     words = f"spread {shown(spread, 4)} nats over {count} repeats, where the stated errors promise {shown(stated, 4)}"
-    words += truth
+    words += f"; the exact value is {shown(found.exact, 4)}" if found.exact is not None else ""
     # a spread of n repeats is itself uncertain by about 1 / sqrt(2 (n - 1))
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
     verdict = Verdict(not spread > bound, f"{words}.") if count > 1 else None
@@ -248,14 +234,14 @@ def _repeats_apart(found: LogPartitionHistogram, mean: str) -> Chart:
 
 
 def _repeats_together(found: LogPartitionHistogram, mean: str) -> Chart:
-    value, stated = found.value, float(np.sqrt(np.square(found.std_error).mean()))
+    value, stated = found.value, found.stated
     edges = np.histogram_bin_edges(value, bins=min(20, round(1.3 * len(value) ** 0.5)))
     shares, width = np.histogram(value, edges)[0] / len(value), float(edges[1] - edges[0])
     marks, legend, known = [steps(edges, shares, "s1")], [("s1 box", "estimates")], [value]
     heights, at = shares, np.array([])
     if stated > 0:  # the normal distribution that the stated errors promise, about the mean
         at = np.linspace(value.mean() - 3 * stated, value.mean() + 3 * stated, 121)
-        density = np.exp(-0.5 * ((at - value.mean()) / stated) ** 2) / (stated * np.sqrt(2 * np.pi))
+        density = found.promised(at - value.mean())
         marks.append(line(at, density * width, "s2"))
         legend.append(("s2", "as the stated errors promise"))
         heights = np.concatenate([shares, density * width])
@@ -267,9 +253,8 @@ def _repeats_together(found: LogPartitionHistogram, mean: str) -> Chart:
     if found.exact is not None:
         marks.append(line([found.exact] * 2, [0.0, y.high], "s3 dash"))
         legend.append(("s3 dash", "exact value"))
-    return Chart(
-        x, y, marks, f"Histogram of {len(value)} estimates of log Z, mean {mean}", legend, height=190
-    )
+    label = f"Histogram of {len(value)} estimates of log Z, mean {mean}"
+    return Chart(x, y, marks, label, legend, height=190)
 
 
 def _methods(found: dict[str, Any]) -> Section:
@@ -277,10 +262,8 @@ def _methods(found: dict[str, Any]) -> Section:
     value, error = (np.array([each[name] for each in methods]) for name in ("value", "std_error"))
     verdict, words = None, ""
     if len(methods) > 1:
-        far = np.abs(value[1:] - value[0]) / np.where(
-            error[1:] + error[0] > 0, np.hypot(error[1:], error[0]), 1.0
-        )
-        apart = float(far.max())
+        both = np.hypot(error[1:], error[0])
+        apart = float((np.abs(value[1:] - value[0]) / np.where(both > 0, both, 1.0)).max())
         words = f"annealing differs from {methods[0]['method']} by at most {shown(apart, 1)} standard errors"
         verdict = Verdict(apart <= _FAR, f"{words}.")
     said = "; ".join(
@@ -325,23 +308,19 @@ def reproduce(source: ReportSource) -> Section:
     """Train, evaluate and report anew, with every setting that is not the experiment's."""
     run, words = source.directory, train_command(source)
     commands = [] if words is None else [[*words, "--run-dir", str(run.path)]]
-    if source.evaluation is not None:
-        asked = source.evaluation["config"]
-        more = ["--num-samples", str(asked["num_samples"]), "--seed", str(asked["seed"])]
-        if asked["num_examples"] is not None:
-            more += ["--num-examples", str(asked["num_examples"])]
-        commands.append(["dvae", "evaluate", str(run.path), *more])
-    if source.log_partitions is not None:
-        asked, repeats = source.log_partitions["config"], len(source.log_partitions["estimates"])
-        more = [
-            "--repeats",
-            str(repeats),
-            "--std-error",
-            str(asked["std_error"]),
-            "--seed",
-            str(asked["seed"]),
-        ]
-        commands.append(["dvae", "log-partition", str(run.path), *more])
+    kept = {
+        "evaluate": ("num_samples", "seed", "num_examples"),
+        "log-partition": ("repeats", "std_error", "seed"),
+    }
+    for verb, found in zip(kept, (source.evaluation, source.log_partitions), strict=True):
+        if found is not None:
+            asked = {"repeats": len(found.get("estimates", ()))} | found["config"]
+            given = [
+                (f"--{name.replace('_', '-')}", str(asked[name]))
+                for name in kept[verb]
+                if asked[name] is not None
+            ]
+            commands.append(["dvae", verb, str(run.path), *chain.from_iterable(given)])
     commands += [["dvae", verb, str(run.path)] for verb in ("report", "cite")]
     values = {
         "has_command": words is not None,
@@ -393,19 +372,13 @@ def differences(base: ExperimentConfig, config: ExperimentConfig) -> list[Overri
         True
     """
     entries = settings_of(config)
-    swaps = [
-        (entry.path, [_kind(config, entry.path)])
-        for entry in entries
-        if isinstance(entry, Slot) and _kind(config, entry.path) != _kind(base, entry.path)
-    ]
+    slots = [entry.path for entry in entries if isinstance(entry, Slot)]
+    swaps = [(path, [_kind(config, path)]) for path in slots if _kind(config, path) != _kind(base, path)]
     try:
-        swapped = apply_overrides(base, swaps)
-        values = [
-            (entry.path, words_of(read_value(config, entry.path)))
-            for entry in entries
-            if not isinstance(entry, Slot)
-            and read_value(config, entry.path) != read_value(swapped, entry.path)
-        ]
+        swapped, values = apply_overrides(base, swaps), []
+        for path in (entry.path for entry in entries if not isinstance(entry, Slot)):
+            if (value := read_value(config, path)) != read_value(swapped, path):
+                values.append((path, words_of(value)))
         found = swaps + values
         return found if apply_overrides(base, found) == config else None
     except (ValueError, AttributeError):  # a component without defaults, or a setting that no word can give

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,9 +25,6 @@ from discrete_vae.rng import keyed_generator
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
-
-if TYPE_CHECKING:
-    from discrete_vae.config.columns import ColumnConfig
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
 _SETTLING = 100  # sweeps of the chains of training before anything is made of them
@@ -75,55 +72,46 @@ class ReportSource(FigureRun):
         return grayscale_for(self.dataset.test[:], per_feature=False)
 
     @cached_property
-    def shown_places(self) -> list[int] | None:
-        """Places of what is shown of a table among the statistics of its likelihood; None for other data.
+    def _statistics(self) -> list[tuple[int, int, int | None, str]] | None:
+        """Of a table what is shown: place among its likelihood's statistics, column, code and name; else None.
 
         A column of codes has a statistic for each of its words, and none where a column of its kind has more.
         """
-        columns = self._columns
-        if columns is None:
+        likelihood, of_config = self.model.likelihood, self.config.model.likelihood
+        if not isinstance(likelihood, TableLikelihood) or not isinstance(of_config, TableLikelihoodConfig):
             return None
-        return [
-            place
-            for place, (column, code) in enumerate(self._statistics)
-            if code is None or code < len(columns[column].values)  # pyright: ignore[reportAttributeAccessIssue]
-        ]
+        found = []
+        for place, (number, code) in enumerate(likelihood.statistic_columns):
+            column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
+            if code is None or code < len(words):
+                word = 1 if isinstance(column, BinaryColumnConfig) else code
+                name = column.name if word is None else f"{column.name} = {words[word]}"
+                found.append((place, number, code, name))
+        return found
 
     @property
-    def _columns(self) -> tuple[ColumnConfig, ...] | None:
-        likelihood = self.config.model.likelihood
-        return likelihood.columns if isinstance(likelihood, TableLikelihoodConfig) else None
-
-    @property
-    def _statistics(self) -> list[tuple[int, int | None]]:
-        likelihood = self.model.likelihood
-        return likelihood.statistic_columns if isinstance(likelihood, TableLikelihood) else []
+    def shown_places(self) -> list[int] | None:
+        """Places of what is shown of a table among the statistics of its likelihood; None for other data."""
+        return None if self._statistics is None else [place for place, *_ in self._statistics]
 
     @cached_property
     def feature_names(self) -> tuple[str, ...]:
         """Names of what `shown` gives: of a word of a table its column and the word."""
-        columns = self._columns
-        if columns is None or self.shown_places is None:
-            given = self.dataset.description.columns
-            return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
-        names = []
-        for column, code in (self._statistics[place] for place in self.shown_places):
-            of, word = columns[column], code
-            if isinstance(of, BinaryColumnConfig):
-                word = 1
-            names.append(of.name if word is None else f"{of.name} = {of.values[word]}")  # pyright: ignore[reportAttributeAccessIssue]
-        return tuple(names)
+        if self._statistics is not None:
+            return tuple(name for *_, name in self._statistics)
+        given = self.dataset.description.columns
+        return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
 
     def shown(self, x: Tensor) -> Tensor:
         """Examples as sections show them, (example, shown): of a column of words 1 at its word and 0 at the others.
 
         NaN stays. Data other than a table of columns stay as they are.
         """
-        if self.shown_places is None:
+        if self._statistics is None:
             return x
         found = []
-        for column, code in (self._statistics[place] for place in self.shown_places):
-            values = x[:, column]
+        for _, number, code, _ in self._statistics:
+            values = x[:, number]
             if code is not None:
                 values = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
             found.append(values)
@@ -235,7 +223,6 @@ class Section:
 # Numbers as readers want them.
 
 
-_MINUS, _PLUS_MINUS = "\N{MINUS SIGN}", "\N{PLUS-MINUS SIGN}"
 _MOST_DIGITS = 4
 
 
@@ -248,8 +235,8 @@ def shown(value: float, digits: int = 2) -> str:
     """
     if math.isnan(value):
         return "unknown"
-    text = f"{value:,.{digits}f}"
-    return (text[1:] if float(text.replace(",", "")) == 0 and text[0] == "-" else text).replace("-", _MINUS)
+    rounded = round(float(value), digits) + 0.0  # where -0.0 becomes 0.0
+    return f"{rounded:,.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def percent(share: float) -> str:
@@ -278,7 +265,7 @@ def error_digits(std_error: float | None) -> int:
 
 def plus_minus(value: float, std_error: float | None) -> str:
     """A value with its standard error, if that is known."""
-    digits = error_digits(std_error)
     if std_error is None or math.isnan(std_error):
-        return shown(value, digits)
-    return f"{shown(value, digits)} {_PLUS_MINUS} {shown(std_error, digits)}"
+        return shown(value)
+    digits = error_digits(std_error)
+    return f"{shown(value, digits)} \N{PLUS-MINUS SIGN} {shown(std_error, digits)}"
