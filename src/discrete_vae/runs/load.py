@@ -23,17 +23,21 @@ from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, save_tensors, without_prefix
+from discrete_vae.runs.checkpoints import (
+    MODEL_PREFIX,
+    check_sum,
+    damage_in,
+    save_tensors,
+    without_prefix,
+)
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
 from discrete_vae.runs.io import (
-    RESTORE,
     Schema,
     publish_directory,
     read_json,
     remove_temporaries,
     sha256_fields,
     sha256_file,
-    unreadable,
     write_json,
 )
 from discrete_vae.runs.results import CHECKPOINT_SUM
@@ -290,30 +294,20 @@ def _of_run(run: RunDirectory) -> SavedModel:
 
 def _of_folder(folder: Path) -> SavedModel:
     weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
-    fields = read_json(file, repair=RESTORE)
-    sums = fields.pop("sha256", None)
-    if not isinstance(sums, dict) or sums.get("config") != sha256_fields("config", fields):
-        raise _damaged(file, "another SHA-256")
+    fields = read_json(file)
+    with damage_in(file):
+        sums = fields.pop("sha256")
+        if sums["config"] != sha256_fields("config", fields):
+            raise ValueError("another SHA-256")
     if fields.get("format") != FORMAT:
         received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
         repair = f"Update discrete-vae, which is {__version__} here."
         raise InvalidInputError(str(folder), f"must be a model of format {FORMAT}", received[:80], repair)
-    try:
-        saved = _Config.model_validate(fields)
-    except ValueError:
-        raise _damaged(file, "values of another form") from None
-    try:
-        if sha256_file(weights) != sums.get("weights"):
-            raise _damaged(weights, "another SHA-256")
-    except OSError as error:
-        raise unreadable(weights, error, RESTORE) from None
+    with damage_in(file):
+        saved, sum_of_weights = _Config.model_validate(fields), sums["weights"]
+    check_sum(weights, sum_of_weights)
     config = ModelConfig.from_json(json.dumps(saved.model), source=str(file))
-    try:
+    with damage_in(weights):
         tensors = load_file(weights)
-    except Exception as error:  # whatever a forged file makes its reader raise
-        raise _damaged(weights, str(error)[:200]) from None
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
 
-
-def _damaged(file: Path, received: str) -> InvalidInputError:
-    return InvalidInputError(str(file), "must hold what was saved", received, RESTORE)
