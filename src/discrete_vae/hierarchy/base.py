@@ -87,9 +87,7 @@ class ManyDraws(ShowsShapes):
     h: Tensor  # (sample, batch, layer, unit), carrying the gradients of the reparameterization
     log_prob: Tensor  # log q(h | zeta, x), (sample, batch), nats; without gradient
     noise: Tensor  # standard normal, (sample, batch, layer, unit), of which h is made
-    inputs: Sequence[
-        Tensor
-    ]  # of each layer, what its network read beside the features: [zeta, h_1, ..., h_(m-1)]
+    inputs: Sequence[Tensor]  # of each layer's network beside the features: [zeta, h_1, ..., h_(m-1)]
     layers: Sequence[Gaussian]  # of each layer, what its network gave; the first one's has no sample axis
 
     def path_gradient(self, weights: Tensor) -> Tensor:

@@ -265,21 +265,13 @@ _APART = 3.5  # standard errors between parts of the run that must agree
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BridgeSums(ShowsShapes):
-    """Sums of `bridge_term` over a stretch of a run, one entry per chain and gap of the ladder.
+    """Sums of `bridge_term` over a stretch of a run, one entry per chain and gap of the ladder."""
 
-    Attributes:
-        forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
-        backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
-        squares: Sums over chains of the squares of both terms and of their product at each inner replica, (3, gap).
-        num_states: States of each chain and replica that were summed.
-        round_trips: (chain,), in the stretch.
-    """
-
-    forward: Tensor
-    backward: Tensor
-    squares: Tensor
-    num_states: int
-    round_trips: Tensor
+    forward: Tensor  # of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap)
+    backward: Tensor  # of sigmoid(w + c_i) over replica i + 1, (chain, gap)
+    squares: Tensor  # of both terms, over chains, and of their product at each inner replica, (3, gap)
+    num_states: int  # of each chain and replica that were summed
+    round_trips: Tensor  # in the stretch, (chain,)
 
     def __add__(self, other: BridgeSums) -> BridgeSums:
         return BridgeSums(*map(operator.add, vars(self).values(), vars(other).values()))

@@ -310,4 +310,3 @@ def _of_folder(folder: Path) -> SavedModel:
     with damage_in(weights):
         tensors = load_file(weights)
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
-

@@ -200,10 +200,13 @@ class MetricsLog:
         check_fields("record", record, MetricsSchema, "Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
         self._check_own()
-        with naming(self.path):
-            self._remove_torn_line()
-            with self.path.open("ab") as file:
-                file.write(line)
+        with naming(self.path), self.path.open("ab+") as file:
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a torn line
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(line)
 
     def read(self) -> list[dict[str, Any]]:
         """All complete records, in the order of the file; none if there is no file. A damaged line is an error."""
@@ -246,10 +249,9 @@ class MetricsLog:
             raise InvalidInputError(str(self.path), "must be a file of the run", "a link", repair)
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
+        record: Any = None
+        with suppress(ValueError):
             record = parse_json(line)
-        except ValueError:
-            record = None
         record = record if isinstance(record, dict) else {}
         repair = "Remove the line, or restore the file from a copy."
         check_fields(f"{self.path}, line {number}", record, MetricsSchema, repair)
@@ -263,15 +265,6 @@ class MetricsLog:
             return read_regular(self.path) if self.path.exists() else b""
         except OSError as error:
             raise unreadable(self.path, error) from None
-
-    def _remove_torn_line(self) -> None:
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            return
-        with self.path.open("rb+") as file:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
 
 
 LOCK_NAME = ".lock"
@@ -414,12 +407,11 @@ def _platform() -> dict[str, Any]:
 
 def _processor() -> str:
     """Name of the processor, as Linux gives it, else the platform."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
+    with suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name") and (name := line.partition(":")[2].strip()):
+                return name
+    return platform.processor() or platform.machine()
 
 
 def _commit(folder: Path) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TextIO
 
@@ -264,6 +265,7 @@ _PER_WEIGHT = 16  # bytes: the weight, its gradient, Adam's moments
 _SHOWN = 20  # lines of a run
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # the mixin's score gives None
     PriorMixin, DensityMixin, BaseEstimator
 ):
@@ -305,38 +307,22 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         True
     """
 
-    machine_: RBM
     _numbers: ClassVar = {
         name: {"at_least": 1}
         for name in ("num_hidden", "num_epochs", "batch_size", "num_chains", "num_sweeps")
     } | {"learning_rate": {"whole": False, "above": 0}, "verbose": {"at_least": 0}}
 
-    def __init__(
-        self,
-        *,
-        num_hidden: int = 64,
-        binarize: float | None = 0.5,
-        num_epochs: int = 100,
-        batch_size: int = 100,
-        learning_rate: float = 0.03,
-        num_chains: int = 200,
-        num_sweeps: int = 5,
-        log_partition_sweeps: int = 1000,
-        contamination: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.num_hidden = num_hidden
-        self.binarize = binarize
-        self.num_epochs = num_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.num_chains = num_chains
-        self.num_sweeps = num_sweeps
-        self.log_partition_sweeps = log_partition_sweeps
-        self.contamination = contamination
-        self.random_state = random_state
-        self.verbose = verbose
+    num_hidden: int = 64
+    binarize: float | None = 0.5
+    num_epochs: int = 100
+    batch_size: int = 100
+    learning_rate: float = 0.03
+    num_chains: int = 200
+    num_sweeps: int = 5
+    log_partition_sweeps: int = 1000
+    contamination: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train the machine on X, (row, feature), numbers, see `binarize`; returns the estimator.

@@ -123,19 +123,12 @@ def has_words(X: Any) -> bool:  # noqa: N803
 
 @dataclass(frozen=True, eq=False)
 class FrameColumns:
-    """How a data frame becomes a model's numbers, and numbers a frame of the same names, words and dtypes.
+    """How a data frame becomes a model's numbers, and numbers a frame of the same names, words and dtypes."""
 
-    Attributes:
-        schema: The kinds of its columns.
-        names: The frame's own names of the columns that the model reads.
-        dtypes: Their dtypes.
-        cells: Of each column of codes the cell that stands for each code; None of columns of numbers.
-    """
-
-    schema: TableSchema
-    names: tuple[Hashable, ...]
-    dtypes: tuple[Any, ...]
-    cells: tuple[np.ndarray | None, ...]
+    schema: TableSchema  # the kinds of its columns
+    names: tuple[Hashable, ...]  # the frame's own, of the columns that the model reads
+    dtypes: tuple[Any, ...]  # theirs
+    cells: tuple[np.ndarray | None, ...]  # that stand for each code of a column; None of numbers
 
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None) -> Self:
