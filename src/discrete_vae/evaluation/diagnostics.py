@@ -82,8 +82,9 @@ def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
     if len(series) == 1:  # R-hat compares chains; the halves of one are two
         series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
     measures = (array_stats.rhat, array_stats.ess)
-    r_hat, effective = (measure(series.numpy(), chain_axis=0, draw_axis=1) for measure in measures)
-    return float(r_hat), float(effective)
+    found = (measure(series.numpy(), chain_axis=0, draw_axis=1) for measure in measures)
+    r_hat, effective = (np.asarray(value).item() for value in found)
+    return r_hat, effective
 
 
 # The modes of a prior.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -111,17 +111,16 @@ class SmoothedBernoulli(Distribution):
     @property
     def mean(self) -> Tensor:
         given = self.smoothing.conditional_moments(*self._parameters)
-        zero, one = (value.to(self.logits) for value in (given.mean_of_zero, given.mean_of_one))
-        return torch.sigmoid(-self.logits) * zero + self.probs * one
+        off, on = torch.sigmoid(-self.logits), self.probs
+        return off * given.mean_of_zero.to(off) + on * given.mean_of_one.to(on)
 
     @property
     def variance(self) -> Tensor:
         """Var zeta: the mean of the variances given z, and the variance of the means."""
         given = self.smoothing.conditional_moments(*self._parameters)
-        zero, one = (value.to(self.logits) for value in (given.variance_of_zero, given.variance_of_one))
-        between = (given.mean_of_one - given.mean_of_zero).to(self.logits)
         off, on = torch.sigmoid(-self.logits), self.probs
-        return off * zero + on * one + off * on * between.square()
+        within = off * given.variance_of_zero.to(off) + on * given.variance_of_one.to(on)
+        return within + off * on * (given.mean_of_one - given.mean_of_zero).to(off).square()
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """The same law for more units; see `torch.distributions.Distribution.expand`."""
@@ -141,14 +140,15 @@ class SmoothedBernoulli(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density, where there is a spike with respect to a point mass at 0 and the Lebesgue measure."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return self.smoothing.log_prob(value, self.logits, *self._parameters)
+        return self._at(value, self.smoothing.log_prob)
 
     def cdf(self, value: Tensor) -> Tensor:
+        return self._at(value, self.smoothing.cdf)
+
+    def _at(self, value: Tensor, evaluate: Callable[..., Tensor]) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return self.smoothing.cdf(value, self.logits, *self._parameters)
+        return evaluate(value, self.logits, *self._parameters)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse CDF; at 1 the upper end of the support."""
@@ -180,9 +180,8 @@ def _exponential(law: SmoothedBernoulli) -> tuple[Tensor, Tensor, Tensor]:
         return zero, zero, zero + 0.5
     if isinstance(law.smoothing, SpikeExponential):
         beta = law.smoothing._bounded_parameter()
-        assert beta is not None
-        found = truncated_exponential(beta)
-        return found.log_scale, beta.double(), found.mean
+        log_scale, mean, _ = truncated_exponential(beta)
+        return log_scale, beta.double(), mean
     raise NotImplementedError(f"no closed form for {type(law.smoothing).__name__}")
 
 

@@ -30,7 +30,7 @@ from discrete_vae.runs.checkpoints import (
     save_tensors,
     without_prefix,
 )
-from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
+from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
 from discrete_vae.runs.io import (
     Schema,
     publish_directory,
@@ -46,7 +46,6 @@ from discrete_vae.runs.run_directory import (
     RunDirectory,
     check_config,
     held_names,
-    named_entries,
 )
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
@@ -160,8 +159,6 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape
         torch.Size([20, 1, 8, 8])
     """
-    from discrete_vae.runs.hub import shipped_folder  # here, since other runs need none of it
-
     return load_run(shipped_folder(name), device=device)
 
 
@@ -172,12 +169,13 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool
         shared = {name: value for name, value in state.items() if value.ndim > 0}
         state |= {name: value[own_share(len(value))] for name, value in shared.items()}
     for name, fresh in chains.state_dict().items():  # the sampler checks sizes itself
-        value, rule = state.get(name), ""
+        value = state.get(name)
         if not isinstance(fresh, Tensor):
-            rule = "" if type(value) is type(fresh) else f"must be a value of type {type(fresh).__name__}"
-        elif not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
+            fits, rule = type(value) is type(fresh), f"must be a value of type {type(fresh).__name__}"
+        else:
+            fits = isinstance(value, Tensor) and (value.dtype, value.ndim) == (fresh.dtype, fresh.ndim)
             rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
-        if rule:
+        if not fits:
             raise InvalidInputError(f"chains/{name}", rule, described(value), OTHER_MODEL)
     chains.load_state_dict(state)
 
@@ -226,7 +224,8 @@ def write_model(
 ) -> Path:
     """Write a model's folder, whole or not at all, and return it; one that holds a saved model gives way."""
     folder = without_links("path", unicode_path("path", path)).resolve()
-    _check_replaceable(folder)
+    if held_names(folder) != {WEIGHTS_FILE, CONFIG_FILE}:  # nothing but a saved model gives way
+        RunDirectory.check_new(folder, argument="path")
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
             repair = "Bring the model to one dtype, by model.float() say."
@@ -246,19 +245,6 @@ def write_model(
     return folder
 
 
-def _check_replaceable(folder: Path) -> None:
-    """Check that nothing but a saved model would give way."""
-    if not folder.exists():
-        return
-    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-        raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
-    names = held_names(folder)
-    if names and names != {WEIGHTS_FILE, CONFIG_FILE}:
-        rule = "must be a new or empty folder, or that of a saved model"
-        received = f"{folder}, which holds {named_entries(names)}"
-        raise InvalidInputError("path", rule, received, "Give another folder.")
-
-
 def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) -> SavedModel:
     """Read what `write_model` wrote, here or on the hub, or the best checkpoint of a run; nothing is unpickled."""
     if isinstance(path, RunDirectory):
@@ -273,8 +259,8 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         with suppress(OSError):  # a process that was killed while it replaced the model may leave it aside
             remove_temporaries(folder.parent, of_others=True)
     if not os.path.isdir(folder):  # noqa: PTH112
-        repair = "Check the path of the model."
-        raise InvalidInputError("path", "must be an existing folder", str(folder), repair)
+        rule, repair = "must be an existing folder", "Check the path of the model."
+        raise InvalidInputError("path", rule, str(folder), repair)
     if (folder / WEIGHTS_FILE).exists():
         return _of_folder(folder)
     if (folder / CONFIG_FILE).exists():

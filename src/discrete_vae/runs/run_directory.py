@@ -129,8 +129,7 @@ class RunDirectory:
         except OSError as error:
             raise unreadable(self.config_path, error) from None
         except UnicodeDecodeError as error:
-            rule = "must be text in UTF-8"
-            raise InvalidInputError(str(self.config_path), rule, error, RESTORE) from None
+            raise InvalidInputError(str(self.config_path), "must be UTF-8", error, RESTORE) from None
 
     def config_sha256(self) -> str | None:
         """SHA-256 of ``config.json``; None if there is none."""
@@ -176,13 +175,12 @@ def named_entries(names: Iterable[str]) -> str:
 
 def _check_links(run: Path) -> None:
     """Refuse links through which something would be written outside of a run; linked files are replaced."""
-    for folder in (run / name for name in _FOLDERS):
-        for path in (folder, *folder.rglob("*")):
-            if path.is_symlink() and (path.is_dir() or not path.exists()):
-                target = os.path.realpath(path)
-                if not Path(target).is_relative_to(os.path.realpath(run)):
-                    rule, repair = "must not lead out of the run", "Put what it leads to in its place."
-                    raise InvalidInputError(str(path), rule, f"a link to {target}", repair)
+    for path in (path for name in _FOLDERS for path in (run / name, *(run / name).rglob("*"))):
+        target = os.path.realpath(path)
+        leads_on = path.is_symlink() and (path.is_dir() or not path.exists())
+        if leads_on and not Path(target).is_relative_to(os.path.realpath(run)):
+            rule, repair = "must not lead out of the run", "Put what it leads to in its place."
+            raise InvalidInputError(str(path), rule, f"a link to {target}", repair)
 
 
 class MetricsLog:
@@ -219,8 +217,7 @@ class MetricsLog:
         kept is an error. Nothing is written if there is nothing to drop.
         """
         self._check_own()
-        kept: list[bytes] = []
-        damage: InvalidInputError | None = None
+        content, damage = b"", None
         for number, line in enumerate(self._complete_lines(), start=1):
             try:
                 record = self._parse(line, number)
@@ -230,8 +227,7 @@ class MetricsLog:
             if record["step"] <= step:
                 if damage is not None:
                     raise damage
-                kept.append(line)
-        content = b"".join(line + b"\n" for line in kept)
+                content += line + b"\n"
         if content != self._content():
             write_bytes(self.path, content)
 
@@ -267,8 +263,9 @@ class MetricsLog:
             raise unreadable(self.path, error) from None
 
 
-LOCK_NAME = ".lock"
-"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
+LOCK_NAME = (
+    ".lock"  # the file in the folder that is locked; there while a process trains, or was killed at it
+)
 
 
 @contextmanager
@@ -277,8 +274,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     Where the file system knows no such locks, or lets nothing be written, nothing is held.
     """
-    file = folder / LOCK_NAME
-    lock = FileLock(file, blocking=False, fallback_to_soft=False)
+    lock = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -286,14 +282,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         repair = "Wait for it or stop it, or give another --run-dir."
         raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
     except OSError:  # some network file systems; a folder that is read only
-        lock = None
+        yield
+        return
     try:
         yield
     finally:
-        if lock is not None:
-            with suppress(OSError):  # Windows removes it on release
-                file.unlink()  # while it is held: who gets hold of a removed file looks again
-            lock.release()
+        with suppress(OSError):  # Windows removes it on release
+            (folder / LOCK_NAME).unlink()  # while it is held: who gets hold of a removed file looks again
+        lock.release()
 
 
 CONFIG_SUM = "config_sha256"
@@ -336,17 +332,16 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
 
 
 _PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+# variables of the environment that say which instructions a library may use
 _SETTINGS = (
     *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
     *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
 )
-"""Variables of the environment that say which instructions a library may use."""
-
+# entries that decide in which order sums are added up on the CPU, beside the number of threads
 _ROUNDING = (
     *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
     *(("packages", name) for name in ("torch", "numba")),
 )
-"""Entries that decide in which order sums are added up on the CPU, beside the number of threads."""
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -416,12 +411,10 @@ def _processor() -> str:
 
 def _commit(folder: Path) -> dict[str, Any] | None:
     # An installed package may lie inside the checkout of another project: only a tracked file counts.
-    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
     commit = _git(folder, "rev-parse", "HEAD")
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    if commit is None:
+    if commit is None or _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
 
 
@@ -429,12 +422,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
     # Inside a git hook these variables point at another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *arguments]
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=10, env=environment, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        options = {"capture_output": True, "text": True, "env": environment, "check": True}
+        return subprocess.run(command, timeout=10, **options).stdout
+    return None
 
 
 # Runs made of another one, which stays as it is.

@@ -66,13 +66,13 @@ class OverlappingSmoothing(Smoothing):
         (zeta,), _ = widened(zeta)
         return self._log_density_of_zero(zeta, self._bounded_parameter())
 
-    @abstractmethod
-    def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
-        """`log_ratio` of a tensor in float32 or wider."""
+    # the same of a tensor in float32 or wider
 
     @abstractmethod
-    def _log_density_of_zero(self, zeta: Tensor, parameter: Any) -> Tensor:
-        """`log_density_of_zero` of a tensor in float32 or wider."""
+    def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor: ...
+
+    @abstractmethod
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Any) -> Tensor: ...
 
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         return _draw_bits(self.bits(zeta, logits), generator)
@@ -284,7 +284,7 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
+        mean, variance = (value.to(beta) for value in truncated_exponential(beta)[1:])
         return ConditionalMoments(1 - mean, variance, mean, variance)
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Tensor) -> Tensor:

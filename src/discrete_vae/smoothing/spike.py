@@ -238,12 +238,12 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         return slope, by_beta
 
     def log_density_of_one(self, zeta: Tensor, parameter: Tensor) -> Tensor:
-        return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
+        return truncated_exponential(parameter)[0].to(zeta.dtype) + parameter * (zeta - 1)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        of_one, zero = truncated_exponential(beta), beta.new_zeros(())
-        return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
+        zero, (_, mean, variance) = beta.new_zeros(()), truncated_exponential(beta)
+        return ConditionalMoments(zero, zero, mean.to(beta), variance.to(beta))
 
     def survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
@@ -417,10 +417,8 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         super().__init__()
         repair = "The default is 3: the slope of zeta is then up to 226 scale."
         self.max_ratio = check_number("max_ratio", max_ratio, above=0, at_most=10, repair=repair)
-        repair = "The default is 5."
-        self.log_scale_bound = check_number(
-            "log_scale_bound", log_scale_bound, above=0, at_most=20, repair=repair
-        )
+        bounds, repair = {"above": 0, "at_most": 20}, "The default is 5."
+        self.log_scale_bound = check_number("log_scale_bound", log_scale_bound, **bounds, repair=repair)
         self.prior_loc = check_number("prior_loc", prior_loc, repair="The default is 0.")
         if not abs(self.prior_loc) < self.max_ratio:
             rule = f"must lie between -{self.max_ratio:g} and {self.max_ratio:g}, the bounds of loc / scale"

@@ -8,8 +8,8 @@ import sys
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TextIO
@@ -161,13 +161,21 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps: int) -> LogPartition:
-    if (bits := num_enumerated_units(machine)) <= MAX_ENUMERATED_UNITS:
-        seconds = machine.num_units * 2**bits / _STATES_A_SECOND
-        if seconds > _SILENT_SECONDS:
-            _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
+    bits, last = num_enumerated_units(machine), time.monotonic()
+    seconds = machine.num_units * 2**bits / _STATES_A_SECOND
+    if bits <= MAX_ENUMERATED_UNITS and seconds > _SILENT_SECONDS:
+        _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
     exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
     if exact is not None:
         return exact
+
+    def report(num_sweeps: int, found: LogPartition) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SILENT_SECONDS:
+            last = time.monotonic()
+            done = f"{num_sweeps} of at most {max_sweeps} sweeps"
+            _say(f"log Z, {done}: {found.value:.2f} ± {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
+
     found = comparable_log_partition(
         copy.deepcopy(machine).float(),  # for which there are compiled kernels
         chains=states,
@@ -177,7 +185,7 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
         num_chains=_CHAINS,
         annealing=(100, 1000),
         seed=seed,
-        report=_progress(max_sweeps),
+        report=report,
     )
     if not found.converged:
         more = 10 * max(max_sweeps, found.num_sweeps or 0)
@@ -189,19 +197,6 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
             stacklevel=3,
         )
     return found
-
-
-def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
-    last = time.monotonic()
-
-    def report(num_sweeps: int, found: LogPartition) -> None:
-        nonlocal last
-        if time.monotonic() - last > _SILENT_SECONDS:
-            last = time.monotonic()
-            done = f"{num_sweeps} of at most {max_sweeps} sweeps"
-            _say(f"log Z, {done}: {found.value:.2f} ± {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
-
-    return report
 
 
 def _say(text: str) -> None:
@@ -231,16 +226,6 @@ def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | 
         rule, repair = "must be None, an integer or a RandomState", "Give an integer from 0 to 2^32 - 1."
         raise InvalidInputError("random_state", rule, repr(random_state)[:80], repair) from None
     return int(source.randint(np.iinfo(np.int32).max))
-
-
-@contextmanager
-def naming_x() -> Iterator[None]:
-    """Name X and the parameters of the estimator, not a part of a file and options of the command line."""
-    try:
-        yield
-    except InvalidInputError as error:
-        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
-        raise InvalidInputError("X", rule, error.received, repair) from None
 
 
 def dtype_of(X: Any) -> np.dtype:  # noqa: N803

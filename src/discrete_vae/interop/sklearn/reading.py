@@ -40,6 +40,18 @@ def check_readable(X: Any) -> None:  # noqa: N803 (scikit-learn's name)
         raise InvalidInputError("X", rule, f"an object of type {kind}", repair)
 
 
+@contextmanager
+def naming_x(argument: str | None = None) -> Iterator[None]:
+    """Name X, in place of one argument or of all, and the parameters of the estimator, not options of commands."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if argument not in (None, error.argument):
+            raise
+        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
+        raise InvalidInputError("X", rule, error.received, repair) from None
+
+
 def dense_blocks(rows: Any) -> Iterator[np.ndarray]:
     """Blocks of some thousand rows of an array or a sparse matrix, as arrays."""
     for first in range(0, rows.shape[0], _ROWS):
@@ -113,12 +125,14 @@ def _places(sample_weight: Any, found: np.ndarray) -> np.ndarray:
 
 def has_words(X: Any) -> bool:  # noqa: N803
     """Whether X is a data frame with a column that holds other values than numbers, truth values and gaps."""
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "items")):
+    if not _is_frame(X):
         return False
-    others = [
-        (str(name), column) for name, column in X.items() if getattr(column.dtype, "kind", "O") not in "buifc"
-    ]
-    return any(raw_column(name, column).words for name, column in others)
+    others = [each for each in X.items() if getattr(each[1].dtype, "kind", "O") not in "buifc"]
+    return any(raw_column(str(name), column).words for name, column in others)
+
+
+def _is_frame(X: Any) -> bool:  # noqa: N803
+    return all(hasattr(X, name) for name in ("columns", "dtypes", "items"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +152,7 @@ class FrameColumns:
         if len(names) < len(frame.columns):
             repair = "Rename those that are alike."
             raise InvalidInputError("X", "must have different names of columns", "some alike", repair)
-        with _naming_table():
+        with naming_x("table"):
             schema = infer_schema(frame, kinds)
         own = tuple(names[column.name] for column in schema.columns)
         cells = tuple(_cells(column, frame[name]) for name, column in zip(own, schema.columns, strict=True))
@@ -147,39 +161,23 @@ class FrameColumns:
     def encode(self, frame: Any) -> np.ndarray:
         """Values as the model reads them, (row, column) float32, found by the names of columns."""
         _check_frame(frame)
-        with _naming_table():
+        with naming_x("table"):
             return self.schema.encode(frame).numpy()
 
     def decode(self, values: np.ndarray, index: Any = None) -> Any:
         """A data frame of values, (row, column), that a row can have; without gaps."""
         import pandas
 
-        columns = [
-            _column(config, values[:, place], self.dtypes[place], self.cells[place])
-            for place, config in enumerate(self.schema.columns)
-        ]
-        found = {place: pandas.Series(column, index=index) for place, column in enumerate(columns)}
-        frame = pandas.DataFrame(found, index=index)
-        frame.columns = pandas.Index(self.names)
-        return frame
+        parts = enumerate(zip(self.schema.columns, values.T, self.dtypes, self.cells, strict=True))
+        found = {place: pandas.Series(_column(*part), index=index) for place, part in parts}
+        return pandas.DataFrame(found, index=index).set_axis(pandas.Index(self.names), axis=1)
 
 
 def _check_frame(frame: Any) -> None:
-    if not (hasattr(frame, "columns") and hasattr(frame, "items") and hasattr(frame, "dtypes")):
+    if not _is_frame(frame):
         repair = "Give a pandas DataFrame, whose columns are found by their names."
         rule = "must be a data frame to be read as a table"
         raise InvalidInputError("X", rule, f"an object of type {type(frame).__name__}", repair)
-
-
-@contextmanager
-def _naming_table() -> Iterator[None]:
-    """Call the table X; what is wrong with a column keeps its name."""
-    try:
-        yield
-    except InvalidInputError as error:
-        if error.argument != "table":
-            raise
-        raise InvalidInputError("X", error.rule, error.received, error.repair) from None
 
 
 def _cells(config: Any, column: Any) -> np.ndarray | None:

@@ -44,7 +44,6 @@ from discrete_vae.interop.sklearn.boltzmann_density import (
     PriorMixin,
     check_number,
     dtype_of,
-    naming_x,
     states_of,
 )
 from discrete_vae.interop.sklearn.reading import (
@@ -53,6 +52,7 @@ from discrete_vae.interop.sklearn.reading import (
     dense,
     dense_blocks,
     has_words,
+    naming_x,
     weighted_rows,
 )
 from discrete_vae.model import DiscreteVAE
