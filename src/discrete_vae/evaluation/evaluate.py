@@ -368,12 +368,16 @@ _REPEATS = 8
 
 @dataclass(frozen=True)
 class IndependentFeatures(ShowsTable):
-    """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples."""
+    """Mean log-likelihood of examples whose features are independent, nats, and its standard error over examples.
+
+    effective_examples is their effective number where the mean is weighted, None where all count alike. examples are
+    the log-likelihoods themselves.
+    """
 
     value: float
     std_error: float
     num_examples: int
-    effective_examples: float | None = None  # where the mean is weighted; None where all count alike
+    effective_examples: float | None = None
     examples: ExampleValues | None = field(default=None, repr=False, compare=False)
 
 

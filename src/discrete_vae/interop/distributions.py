@@ -56,11 +56,7 @@ class SmoothedBernoulli(Distribution):
     scale: Tensor
 
     def __init__(
-        self,
-        logits: Tensor,
-        smoothing: Smoothing,
-        *parameters: Tensor,
-        validate_args: bool | None = None,
+        self, logits: Tensor, smoothing: Smoothing, *parameters: Tensor, validate_args: bool | None = None
     ) -> None:
         if not isinstance(smoothing, Smoothing) or isinstance(smoothing, SharpLimit):
             repair = "Take SpikeExponential(), or torch.distributions.Bernoulli where zeta is z."

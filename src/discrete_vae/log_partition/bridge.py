@@ -226,8 +226,8 @@ class BridgeRun:
         half = sampler.num_chains // 2
         starts = total.of_chains(slice(half)), total.of_chains(slice(half, None))
         by_time, by_start = ([solve_bridge(p, self.reference) for p in parts] for parts in (halves, starts))
-        drift = _distance(*by_time, same_chains=True)
-        return RunCheck(estimate, drift, _distance(*by_start, same_chains=False))
+        apart = max(_distance(*by_time, same_chains=True), _distance(*by_start, same_chains=False))
+        return RunCheck(estimate, apart)
 
     def _work(self, block: int) -> tuple[Tensor, Tensor]:
         """Work down and up the ladder at each replica, (chain, replica), with a block summed out."""
@@ -343,33 +343,30 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
 class RunCheck:
     """The estimate of a run so far, and how far parts of it disagree, in standard errors.
 
-    ``drift`` is the distance of the two halves of the time that is kept, ``disagreement`` that of the chains that
-    started low from those that started from coins.
+    The parts are the two halves of the time that is kept, and the chains that started low and those from coins.
     """
 
     estimate: LogPartition
-    drift: float
-    disagreement: float
+    apart: float
 
     def reaches(self, std_error: float) -> bool:
         """True if the run may end."""
         mixes = (self.estimate.round_trips or 0.0) >= _ROUND_TRIPS
-        agrees = max(self.drift, self.disagreement) <= _APART
-        return self.estimate.std_error <= std_error and mixes and agrees
+        return self.estimate.std_error <= std_error and mixes and self.apart <= _APART
 
     def warning_text(self, std_error: float) -> str:
         """The numbers and the remedies."""
         found = self.estimate
         rates, trips = found.swap_rates or (1.0,), found.round_trips or 0.0
-        apart = max(self.drift, self.disagreement)
         text = (
             f"log Z = {found.value:.4f} ± {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
             f"{std_error:g} was asked for: {trips:.1f} round trips per chain ({_ROUND_TRIPS:g} are wanted), exchange "
-            f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {apart:.1f} standard errors apart. "
+            f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {self.apart:.1f} standard errors "
+            "apart. "
         )
         if min(rates) < LOW_RATE:
             text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
-        if trips < _ROUND_TRIPS or apart > _APART:
+        if trips < _ROUND_TRIPS or self.apart > _APART:
             return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
         return text + "Raise max_sweeps or num_chains, or ask for less."
 

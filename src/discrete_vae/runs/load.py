@@ -23,13 +23,7 @@ from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
-from discrete_vae.runs.checkpoints import (
-    MODEL_PREFIX,
-    check_sum,
-    damage_in,
-    save_tensors,
-    without_prefix,
-)
+from discrete_vae.runs.checkpoints import MODEL_PREFIX, check_sum, damage_in, save_tensors, without_prefix
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
 from discrete_vae.runs.io import (
     Schema,
@@ -41,12 +35,7 @@ from discrete_vae.runs.io import (
     write_json,
 )
 from discrete_vae.runs.results import CHECKPOINT_SUM
-from discrete_vae.runs.run_directory import (
-    ConfigChange,
-    RunDirectory,
-    check_config,
-    held_names,
-)
+from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config, held_names
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
 

@@ -455,7 +455,7 @@ def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | 
     """
     read = (_like(module, torch.randn, _ROWS, *input_shape) if x is None else x,)
     features = _check_module(module, read)
-    assert features.dim() == 2, f"the output has shape {_shape(features)}, not (batch, feature)"
+    assert features.dim() == 2, f"the output has shape {tuple(features.shape)}, not (batch, feature)"
     known = getattr(module, "num_features", None)
     stated = not isinstance(known, int) or known == features.shape[1]
     assert stated, f"num_features is {known}, and the output has {features.shape[1]}"
@@ -474,7 +474,7 @@ def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence
     latents = _like(module, torch.rand, _ROWS, num_latents)
     output = _check_module(module, (latents,), to_inputs=True)
     wanted = (_ROWS, *parameter_shape)
-    assert output.shape == wanted, f"the output has shape {_shape(output)}, not {wanted}"
+    assert output.shape == wanted, f"the output has shape {tuple(output.shape)}, not {wanted}"
     initialize = getattr(module, "initialize_output_", None)
     if initialize is not None:
         twin = copy.deepcopy(module).eval()
@@ -503,7 +503,7 @@ def check_network(factory: NetworkFactory) -> None:
         assert not mine & others, "two networks share a parameter"
         inputs = tuple(_like(network, torch.randn, _ROWS, size) for size in sizes)
         output = _check_module(network, inputs, to_inputs=True)
-        assert output.shape == (_ROWS, 4), f"{sizes} give the shape {_shape(output)}, not ({_ROWS}, 4)"
+        assert output.shape == (_ROWS, 4), f"{sizes} give the shape {tuple(output.shape)}, not ({_ROWS}, 4)"
         _check_broadcast(copy.deepcopy(network).eval(), inputs)
 
 
@@ -514,7 +514,7 @@ def _check_broadcast(network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     latents = [torch.stack([value, -value, value / 2]) for value in latents]
     front = (3, _ROWS) if latents else (_ROWS,)
     output = network(features, *latents)
-    assert output.shape == (*front, 4), f"with samples the shape is {_shape(output)}, not {(*front, 4)}"
+    assert output.shape == (*front, 4), f"with samples the shape is {tuple(output.shape)}, not {(*front, 4)}"
     expanded = network(features.expand(*front, -1), *latents)
     assert _close(output, expanded), "inputs that broadcast do not give what they give when expanded"
 
@@ -536,7 +536,9 @@ def _check_function(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     assert isinstance(output, Tensor), f"the output is {type(output).__name__}, not a tensor"
     assert output.is_floating_point(), f"the output is {output.dtype}"
     assert output.dim() > 0, "the output is a single number"
-    assert len(output) == len(inputs[0]), f"{len(inputs[0])} rows give an output of shape {_shape(output)}"
+    assert len(output) == len(inputs[0]), (
+        f"{len(inputs[0])} rows give an output of shape {tuple(output.shape)}"
+    )
     assert bool(output.isfinite().all()), "the output is not finite"
     assert torch.equal(module(*inputs), output), "in evaluation mode, a second call gives something else"
     same = all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
@@ -593,7 +595,3 @@ def _close(one: Tensor, other: Tensor) -> bool:
     tolerance = 1e3 * torch.finfo(one.dtype).eps
     scale = float(other.abs().max())
     return one.shape == other.shape and bool(((one - other).abs() <= tolerance * max(scale, 1e-3)).all())
-
-
-def _shape(value: Tensor) -> tuple[int, ...]:
-    return tuple(value.shape)

@@ -30,13 +30,7 @@ from discrete_vae.checks import check_states
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn.reading import (
-    check_readable,
-    dense,
-    dense_blocks,
-    quantile,
-    weighted_rows,
-)
+from discrete_vae.interop.sklearn.reading import check_readable, dense, dense_blocks, quantile, weighted_rows
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.log_partition.exact import (

@@ -40,12 +40,7 @@ from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.encode import most_probable
-from discrete_vae.interop.sklearn.boltzmann_density import (
-    PriorMixin,
-    check_number,
-    dtype_of,
-    states_of,
-)
+from discrete_vae.interop.sklearn.boltzmann_density import PriorMixin, check_number, dtype_of, states_of
 from discrete_vae.interop.sklearn.reading import (
     FrameColumns,
     check_readable,
