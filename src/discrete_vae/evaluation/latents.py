@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -89,7 +90,7 @@ def latent_usage(
                 logits[:, : log_q.shape[1]] = torch.logit(log_q.double().exp(), eps=1e-12)
             kl = below.posterior.kl_to(below.prior).double()
             found.append((torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)))
-    sums = [sum(others, first) for first, *others in zip(*found, strict=True)]
+    sums = (reduce(torch.add, parts) for parts in zip(*found, strict=True))
     activity, entropy, layer_kl = (total.cpu() / len(x) for total in sums)
     of_activity = bernoulli_entropy(torch.logit(activity, eps=1e-12))
     information = (of_activity - entropy).clamp(min=0)

@@ -38,9 +38,8 @@ class SmoothedBernoulli(Distribution):
         validate_args: As in torch.
 
     Attributes:
-        logits: As given, broadcast.
+        logits: As given, broadcast; so are loc and scale of spike-and-Gaussian.
         smoothing: As given; a module, whose parameters are trained by whoever owns it.
-        loc: Of spike-and-Gaussian, as scale; others have none.
 
     Examples:
         >>> from discrete_vae import SpikeExponential

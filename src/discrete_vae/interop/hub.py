@@ -1,8 +1,4 @@
-"""Models to pass on: small copies of runs, and the Hugging Face hub, with cards that say what they are and how good.
-
-Files are those of `DiscreteVAE.save_pretrained`, not of huggingface_hub's PyTorchModelHubMixin: the mixin falls back to
-a pickle where there is no safetensors file, keeps no checksums, writes in place, and needs an extra to save at all.
-"""
+"""Models to pass on: small copies of runs, and the Hugging Face hub, with cards that say what they are and how good."""
 
 from __future__ import annotations
 
@@ -136,8 +132,7 @@ def push_to_hub(
 
 
 CARD_FILE = "README.md"
-EVALUATED = "evaluation_sha256"
-"""Key of ``release.json``: SHA-256 of the evaluation from before the weights were rounded."""
+EVALUATED = "evaluation_sha256"  # key of release.json: of the evaluation from before the weights were rounded
 
 _TEMPLATES = Environment(
     loader=PackageLoader("discrete_vae.interop", ""), trim_blocks=True, lstrip_blocks=True
@@ -253,8 +248,7 @@ def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 Precision = Literal["bfloat16", "float32"]
 
-MAX_LOSS = 0.1
-"""Largest loss of ELBO by a release, nats per example."""
+MAX_LOSS = 0.1  # of ELBO by a release, nats per example
 
 
 @dataclass(frozen=True)
@@ -278,9 +272,6 @@ class Release:
             f"ELBO of {self.num_examples} validation examples: {self.before:.3f} nats before, {self.after:.3f} after, "
             f"a difference of {self.difference:+.4f} ± {self.difference_std_error:.4f}"
         )
-
-
-_KEYS = [field.name for field in fields(Release)]
 
 
 def release_run(
@@ -353,10 +344,12 @@ def check_release(
         received = "no such file" if found is None else which(found, loaded.step)
         repair = f"Evaluate it: dvae evaluate {run.path}."
         raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
+
+    def made(said: Mapping[str, Any]) -> Release:
+        return Release(**{field.name: said[field.name] for field in fields(Release)})
+
     asked = _asked(run, loaded, precision, {"license": license} | settings)
-    return check_derived_folder(
-        out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})
-    )
+    return check_derived_folder(out, run, run.release_path.name, asked, made)
 
 
 def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:

@@ -74,8 +74,7 @@ def without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tens
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-ROUNDED = "rounded"
-"""Key of a checkpoint's plain values: names of float32 tensors that the file keeps in bfloat16."""
+ROUNDED = "rounded"  # key of a checkpoint's plain values: names of float32 tensors kept in bfloat16
 
 
 def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -92,8 +91,7 @@ def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> d
 
 RECORD_FILE, STATE_FILE = "checkpoint.json", "state.safetensors"
 FORMAT = 3  # raised whenever what a checkpoint holds, or where, changes
-RELEASED_FROM = "released_from"
-"""Key of a released checkpoint's plain values: the SHA-256 of the one it was made of."""
+RELEASED_FROM = "released_from"  # key of a released one's plain values: the SHA-256 of the one it was made of
 MODEL_PREFIX = "model/"  # prefix of the names of a model's weights among a checkpoint's tensors
 
 
@@ -141,13 +139,11 @@ class Checkpoint(ShowsShapes):
         return self.record.meta
 
 
+Form = TypeVar("Form", bound=Schema)
+
+
 class _Best(Schema):
     step: Annotated[int, Field(ge=0)]
-
-
-class _Sums(Schema):
-    record: str
-    state: str
 
 
 class _Record(Schema):
@@ -155,7 +151,7 @@ class _Record(Schema):
     meta: dict[str, Any]
     best: _Best | None
     interim: bool
-    sha256: _Sums
+    sha256: dict[str, str]
 
 
 def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
@@ -163,29 +159,41 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
     to_json("meta", record.meta)
     to_json("best", record.best or {})
     save_tensors(folder / STATE_FILE, tensors)
-    fields = {"format": FORMAT, "discrete_vae": __version__, **asdict(record)}
-    del fields["sha256"]
-    sums = {"state": sha256_file(folder / STATE_FILE), "record": sha256_fields("meta", fields)}
-    write_json(folder / RECORD_FILE, {**fields, "sha256": sums})
+    fields = asdict(record)
+    fields["sha256"] = {"state": sha256_file(folder / STATE_FILE)}
+    write_summed(folder / RECORD_FILE, FORMAT, "record", fields)
 
 
 def read_record(folder: Path, step: int) -> CheckpointRecord:
     """Read what the checkpoint of a step says about itself and check its sum; the tensors are not looked at."""
-    file = folder / RECORD_FILE
+    found = read_summed(folder / RECORD_FILE, FORMAT, "record", _Record)
+    best = None if found.best is None else found.best.model_dump()
+    with damage_in(folder / RECORD_FILE):
+        if found.step != step or (best is not None and best["step"] > step):
+            raise ValueError(f"what is of another step than {step}")
+    return CheckpointRecord(step, found.meta, best, found.interim, found.sha256.get("state", ""))
+
+
+def write_summed(file: Path, number: int, part: str, fields: dict[str, Any]) -> None:
+    """Write what `read_summed` reads; ``sha256`` holds the sums of other files."""
+    fields = {"format": number, "discrete_vae": __version__, **fields}
+    sums = fields.pop("sha256")
+    write_json(file, {**fields, "sha256": {**sums, part: sha256_fields(part, fields)}})
+
+
+def read_summed(file: Path, number: int, part: str, schema: type[Form]) -> Form:
+    """Read values that were saved with the number of their format and, as the sum of a part, their own SHA-256."""
     with damage_in(file):
         fields: Any = parse_json(read_regular(file))
-        sums, form = fields.pop("sha256", {}), fields.get("format")
-        fits = sha256_fields("meta", fields | {"format": FORMAT}) == sums.get("record")
-        if form == FORMAT and fits:
-            found = _Record.model_validate(fields | {"sha256": sums})
-            if found.step != step or (found.best is not None and found.best.step > step):
-                raise ValueError(f"what is of another step than {step}")
-            return CheckpointRecord(step, found.meta, fields["best"], found.interim, found.sha256.state)
+        sums, said = fields.pop("sha256", {}), fields.get("format")
+        fits = sha256_fields(part, fields | {"format": number}) == sums.get(part)
+        if said == number and fits:
+            return schema.model_validate(fields | {"sha256": sums})
         # a damaged digit looks like another format, but for the sum
-        if fits or form in (0, FORMAT) or type(form) is not int:
+        if fits or said in (0, number) or type(said) is not int:
             raise ValueError("another SHA-256")
-    received = f"format {form}, written by discrete-vae {fields.get('discrete_vae', '(unknown)')}"[:80]
-    rule, repair = f"must be of format {FORMAT}", "Use the version that wrote it; nothing was changed."
+    received = f"format {said}, written by discrete-vae {fields.get('discrete_vae', '(unknown)')}"[:80]
+    rule, repair = f"must be of format {number}", f"Use the version that wrote it; this one is {__version__}."
     raise InvalidInputError(str(file), rule, received, repair)
 
 
@@ -204,7 +212,7 @@ def read_checkpoint(folder: Path, step: int) -> Checkpoint:
     return Checkpoint(folder, record, widened_weights(tensors, record.meta))
 
 
-def check_sum(file: Path, sha256: str) -> None:
+def check_sum(file: Path, sha256: str | None) -> None:
     """Check that a file has the SHA-256 with which it was saved."""
     with damage_in(file):
         if sha256_file(file) != sha256:

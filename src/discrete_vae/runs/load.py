@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig, ModelConfig, instantiate
 from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
@@ -23,17 +22,17 @@ from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, check_sum, damage_in, save_tensors, without_prefix
-from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
-from discrete_vae.runs.io import (
-    Schema,
-    publish_directory,
-    read_json,
-    remove_temporaries,
-    sha256_fields,
-    sha256_file,
-    write_json,
+from discrete_vae.runs.checkpoints import (
+    MODEL_PREFIX,
+    check_sum,
+    damage_in,
+    read_summed,
+    save_tensors,
+    without_prefix,
+    write_summed,
 )
+from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
+from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file
 from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config, held_names
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
@@ -201,6 +200,7 @@ class _Config(Schema):
     model: object
     dtype: Literal["float32", "float64", "bfloat16", "float16"]
     own: list[Literal["encoder", "decoder"]]
+    sha256: dict[str, str]
 
 
 def write_model(
@@ -222,15 +222,9 @@ def write_model(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with publish_directory(folder, replace=True) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, tensors)
-        fields = {
-            "format": FORMAT,
-            "discrete_vae": __version__,
-            "model": config.model_dump(mode="json"),
-            "dtype": str(dtype).removeprefix("torch."),
-            "own": list(own),
-        }
-        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": sha256_fields("config", fields)}
-        write_json(temporary / CONFIG_FILE, {**fields, "sha256": sums})
+        fields = {"model": config.model_dump(mode="json"), "dtype": str(dtype).removeprefix("torch.")}
+        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE)}
+        write_summed(temporary / CONFIG_FILE, FORMAT, "config", {**fields, "own": list(own), "sha256": sums})
     return folder
 
 
@@ -269,18 +263,8 @@ def _of_run(run: RunDirectory) -> SavedModel:
 
 def _of_folder(folder: Path) -> SavedModel:
     weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
-    fields = read_json(file)
-    with damage_in(file):
-        sums = fields.pop("sha256")
-        if sums["config"] != sha256_fields("config", fields):
-            raise ValueError("another SHA-256")
-    if fields.get("format") != FORMAT:
-        received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
-        repair = f"Update discrete-vae, which is {__version__} here."
-        raise InvalidInputError(str(folder), f"must be a model of format {FORMAT}", received[:80], repair)
-    with damage_in(file):
-        saved, sum_of_weights = _Config.model_validate(fields), sums["weights"]
-    check_sum(weights, sum_of_weights)
+    saved = read_summed(file, FORMAT, "config", _Config)
+    check_sum(weights, saved.sha256.get("weights"))
     config = ModelConfig.from_json(json.dumps(saved.model), source=str(file))
     with damage_in(weights):
         tensors = load_file(weights)

@@ -50,10 +50,7 @@ _FOLDERS = ("checkpoints", "evaluations", "evaluation-parts", "log_partitions", 
 
 
 class RunDirectory:
-    """The folder of one run; make one with `create` or `open`.
-
-    Attributes:
-        path: The folder; the other attributes are the paths of what it holds.
+    """The folder of one run, and the paths of what it holds; make one with `create` or `open`.
 
     Examples:
         >>> import tempfile
@@ -292,8 +289,9 @@ def sole_writer(folder: Path) -> Iterator[None]:
         lock.release()
 
 
-CONFIG_SUM = "config_sha256"
-"""Key of a checkpoint's plain values: SHA-256 of the config.json that it was trained with."""
+CONFIG_SUM = (
+    "config_sha256"  # key of a checkpoint's plain values: of the config.json that it was trained with
+)
 
 
 @dataclass(frozen=True)

@@ -355,9 +355,7 @@ def check_groups(posterior: Posterior, features: Tensor) -> None:
     for position in positions:
         # rows with the same earlier latents must have the same logits; where there is a spike many have
         earlier, logits = sample.zeta[:, group < position], sample.logits[:, group == position]
-        index = torch.zeros(len(rows), dtype=torch.int64)
-        if position > 0:
-            _, index = earlier.unique(dim=0, return_inverse=True)
+        _, index = torch.nn.functional.pad(earlier, (0, 1)).unique(dim=0, return_inverse=True)
         for row in range(int(index.max()) + 1):
             alike = logits[index == row]
             message = f"logits of group {position} differ where all earlier groups agree"
