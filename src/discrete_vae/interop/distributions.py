@@ -65,22 +65,12 @@ class SmoothedBernoulli(Distribution):
             repair = "Take SpikeGaussian(shifted=False), whose law is the same."
             raise InvalidInputError("smoothing", "must have an inverse CDF", "a shifted one", repair)
         logits = check_tensor("logits", logits, (...,))
-        names = smoothing.parameter_names
         if not parameters:
             parameters = tuple(torch.full_like(logits, value) for value in smoothing.prior_parameters)
-        if len(parameters) != len(names):
-            rule = f"must be {' and '.join(names)}" if names else "must be left out"
-            repair = "Give what smoothing.parameter_names names."
-            raise InvalidInputError("parameters", rule, f"{len(parameters)} tensors", repair)
-        given = [check_tensor(name, value, (...,)) for name, value in zip(names, parameters, strict=True)]
+        smoothing._check_parameters(logits.shape, parameters)
         self.smoothing = smoothing
-        try:
-            self.logits, *given = torch.broadcast_tensors(logits, *given)
-        except RuntimeError:
-            shapes = " and ".join(str(tuple(value.shape)) for value in given)
-            rule, repair = f"must broadcast with logits, {tuple(logits.shape)}", "Give one per unit."
-            raise InvalidInputError(" and ".join(names), rule, shapes, repair) from None
-        self.__dict__.update(zip(names, given, strict=True))
+        self.logits, *given = torch.broadcast_tensors(logits, *parameters)
+        self.__dict__.update(zip(smoothing.parameter_names, given, strict=True))
         super().__init__(self.logits.shape, validate_args=validate_args)
 
     @property
