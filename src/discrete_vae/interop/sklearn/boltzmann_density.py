@@ -26,7 +26,7 @@ from torch import Tensor
 from discrete_vae import checks
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import check_states
+from discrete_vae.checks import check_states, check_unit_interval
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
@@ -384,11 +384,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         values = np.array(rows, np.float64)
         if self.binarize is not None:
             return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
-        if not bool(((values >= 0) & (values <= 1)).all()):
-            received = f"values from {values.min():g} to {values.max():g}"
-            rule = "must hold values in [0, 1] where binarize is None"
-            repair = "Give binarize a threshold, or scale the values."
-            raise InvalidInputError("X", rule, received, repair)
+        repair = "Give binarize a threshold, or scale the values."
+        check_unit_interval("X", torch.from_numpy(values), repair=repair)
         return values
 
 

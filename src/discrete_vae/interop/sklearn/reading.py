@@ -78,12 +78,8 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
     ratios alone count. Either way a row of weight 0 is left out. The order is that of the rows' values, so that a fit
     depends on which rows there are and how often, not on where they stand.
     """
-    weights = None
-    if sample_weight is not None:
-        found = check_weights("sample_weight", sample_weight, len(rows))
-        kept = _places(sample_weight, found)
-        rows = rows[kept]
-        weights = None if _are_counts(sample_weight) else found[kept]
+    kept, weights = _weighted_places(sample_weight, len(rows))
+    rows = rows[kept]
     if weights is not None:  # of equal rows the lightest first
         lightest = weights.argsort(kind="stable")
         rows, weights = rows[lightest], weights[lightest]
@@ -95,29 +91,26 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
 
 def quantile(values: np.ndarray, share: float, sample_weight: Any) -> float:
     """The quantile of values, (row,), as `numpy.quantile` gives it; weights are read as `weighted_rows` does."""
-    if sample_weight is None:
-        return float(np.quantile(values, share))
-    found = check_weights("sample_weight", sample_weight, len(values))
-    kept = _places(sample_weight, found)
-    if _are_counts(sample_weight) or bool((found[kept] == found[kept][0]).all()):
+    kept, weights = _weighted_places(sample_weight, len(values))
+    if weights is None or bool((weights == weights[0]).all()):
         return float(np.quantile(values[kept], share))
-    return float(np.quantile(values[kept], share, weights=found[kept], method="inverted_cdf"))
+    return float(np.quantile(values[kept], share, weights=weights, method="inverted_cdf"))
 
 
-def _are_counts(sample_weight: Any) -> bool:
-    return np.asarray(sample_weight).dtype.kind in "bui"
-
-
-def _places(sample_weight: Any, found: np.ndarray) -> np.ndarray:
-    """Places of the rows that have a weight; of counts each as often as it counts."""
-    if not _are_counts(sample_weight):
-        return np.flatnonzero(found)
+def _weighted_places(sample_weight: Any, num_rows: int) -> tuple[np.ndarray | slice, np.ndarray | None]:
+    """Places of the rows that have a weight, of counts each as often as it counts; and the weights, None of counts."""
+    if sample_weight is None:
+        return slice(None), None
+    found = check_weights("sample_weight", sample_weight, num_rows)
+    if np.asarray(sample_weight).dtype.kind not in "bui":
+        kept = np.flatnonzero(found)
+        return kept, found[kept]
     total = found.sum()
     if total > _MOST_COPIES * len(found):
         rule = f"of whole numbers counts copies of rows, at most {_MOST_COPIES} of each on average"
         repair = "Give floating-point numbers, whose ratios alone count: sample_weight.astype(float)."
         raise InvalidInputError("sample_weight", rule, f"{total:.3g} copies of {len(found)} rows", repair)
-    return np.repeat(np.arange(len(found)), found.astype(np.int64))
+    return np.repeat(np.arange(num_rows), found.astype(np.int64)), None
 
 
 # Data frames of mixed columns.
