@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -94,9 +93,7 @@ class TrainingProgress:
                 self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
