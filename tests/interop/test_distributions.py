@@ -198,7 +198,7 @@ SLAB, GAUSSIAN = SpikeSlab(), SpikeGaussian()
         (lambda: SmoothedBernoulli([0.0], SLAB), "logits"),
         (lambda: SmoothedBernoulli(LOGITS, SLAB, LOGITS), "parameters"),
         (lambda: SmoothedBernoulli(LOGITS, GAUSSIAN, LOGITS), "parameters"),
-        (lambda: SmoothedBernoulli(LOGITS[:3], GAUSSIAN, torch.zeros(2), torch.ones(2)), "loc and scale"),
+        (lambda: SmoothedBernoulli(LOGITS[:3], GAUSSIAN, torch.zeros(2), torch.ones(2)), "loc"),
         (lambda: SmoothedBernoulli(LOGITS, SLAB).icdf(0.5), "value"),
         (lambda: SharpLimit().log_prob(torch.ones(1), torch.zeros(1)), "smoothing"),
         (lambda: SharpLimit().conditional_moments(), "smoothing"),

@@ -118,7 +118,7 @@ def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
     def fails(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("discrete_vae.runs.load.write_json", fails)
+    monkeypatch.setattr("discrete_vae.runs.load.write_summed", fails)
     with pytest.raises(OSError, match="No space"):
         build("layers").save_pretrained(saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

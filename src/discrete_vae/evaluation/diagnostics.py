@@ -34,21 +34,13 @@ class ChainHealthWarning(UserWarning):
 
 @dataclass(frozen=True)
 class ChainHealth(ShowsTable):
-    """The health of chains, by the energy of their states.
+    """The health of chains, by the energy of their states."""
 
-    Attributes:
-        r_hat: Rank-normalized split R-hat; near 1 where all chains visit the same energies.
-        autocorrelation_time: Sweeps that a chain takes for one effective sample.
-        effective_samples: Effective samples of all chains together.
-        num_chains: Chains.
-        num_sweeps: Sweeps looked at.
-    """
-
-    r_hat: float
-    autocorrelation_time: float
-    effective_samples: float
+    r_hat: float  # rank-normalized split R-hat; near 1 where all chains visit the same energies
+    autocorrelation_time: float  # sweeps that a chain takes for one effective sample
+    effective_samples: float  # of all chains together
     num_chains: int
-    num_sweeps: int
+    num_sweeps: int  # looked at
 
     def __str__(self) -> str:
         return (
@@ -73,22 +65,15 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
     r_hat, effective = _r_hat_and_effective_samples(series.cpu())
-    health = ChainHealth(
-        r_hat=r_hat,
-        autocorrelation_time=series.numel() / effective,
-        effective_samples=effective,
-        num_chains=len(series),
-        num_sweeps=num_sweeps,
-    )
-    if health.r_hat > _HIGH_R_HAT:
+    if r_hat > _HIGH_R_HAT:
         warnings.warn(
-            f"R-hat of the chains' energies is {health.r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
+            f"R-hat of the chains' energies is {r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
             "different regions. Run more sweeps per step, or draw from parallel tempering "
             "(--training.sampler parallel-tempering).",
             ChainHealthWarning,
             stacklevel=2,
         )
-    return health
+    return ChainHealth(r_hat, series.numel() / effective, effective, len(series), num_sweeps)
 
 
 def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
@@ -96,10 +81,9 @@ def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
         return 1.0, float(series.numel())
     if len(series) == 1:  # R-hat compares chains; the halves of one are two
         series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
-    r_hat, effective = (
-        np.asarray(measure(series.numpy(), chain_axis=0, draw_axis=1)).item()
-        for measure in (array_stats.rhat, array_stats.ess)
-    )
+    measures = (array_stats.rhat, array_stats.ess)
+    found = (measure(series.numpy(), chain_axis=0, draw_axis=1) for measure in measures)
+    r_hat, effective = (np.asarray(value).item() for value in found)
     return r_hat, effective
 
 

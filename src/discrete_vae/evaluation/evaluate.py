@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import product
 from statistics import fmean
 
 import numpy as np
@@ -34,21 +35,13 @@ _MOST_TOGETHER = 64  # examples; a batch that is not full costs as much as a ful
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExampleLogLikelihoods(ShowsShapes):
-    """log p(x) of each example.
+    """log p(x) of each example; all are (example,), float64 but for the index."""
 
-    Attributes:
-        index: Number of the example in its data set, (example,), int64.
-        value: log (1/K) sum_k w_k, (example,), float64, nats.
-        std_error: Standard error from the importance samples, (example,), float64, nats.
-        ess: Effective number of samples, (example,), float64.
-        weight: Weight in the mean, (example,), float64, positive; None where all count alike.
-    """
-
-    index: Tensor
-    value: Tensor
-    std_error: Tensor
-    ess: Tensor
-    weight: Tensor | None = None
+    index: Tensor  # number of the example in its data set, int64
+    value: Tensor  # log (1/K) sum_k w_k, nats
+    std_error: Tensor  # from the importance samples, nats
+    ess: Tensor  # effective number of samples
+    weight: Tensor | None = None  # in the mean, positive; None where all count alike
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -65,34 +58,22 @@ class ExampleValues(ShowsShapes):
 
 @dataclass(frozen=True)
 class MeanLogLikelihood(ShowsTable):
-    """Mean log p(x) over examples, in nats.
-
-    Attributes:
-        value: Mean over examples of log (1/K) sum_k w_k, a lower bound in expectation given log Z.
-        std_error: Standard error of value over examples (which data were drawn).
-        monte_carlo_std_error: Standard error of value from the importance samples alone.
-        min_ess: Smallest effective number of samples of an example.
-        median_ess: Median of it.
-        doubling_gain: Mean gain by the last doubling of the samples, to K, nats; value is low by about as much or more.
-        num_examples: Examples.
-        num_samples: K.
-        log_partition_std_error: Standard error of log Z, which shifts value as a whole: -1 nat for each nat.
-        examples: The examples, of which value is the mean, `statistics.fmean` to the last digit.
-        effective_examples: Effective number of examples, see `discrete_vae.data.splits.effective_number`, where value
-            is a weighted mean; None where all count alike.
-    """
+    """Mean over examples of log (1/K) sum_k w_k, nats: a lower bound of mean log p(x) in expectation given log Z."""
 
     value: float
-    std_error: float
-    monte_carlo_std_error: float
-    min_ess: float
+    std_error: float  # over examples: which data were drawn
+    monte_carlo_std_error: float  # of value from the importance samples alone
+    min_ess: float  # smallest effective number of samples of an example
     median_ess: float
-    doubling_gain: float
+    doubling_gain: float  # mean gain by the last doubling, to K; value is low by about as much or more
     num_examples: int
-    num_samples: int
-    log_partition_std_error: float = 0.0
+    num_samples: int  # K
+    log_partition_std_error: float = 0.0  # which shifts value as a whole: -1 nat for each nat
+    # of which value is the mean, `statistics.fmean` to the last digit
     examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
-    effective_examples: float | None = None
+    effective_examples: float | None = (
+        None  # `effective_number` of a weighted mean; None where all count alike
+    )
 
     def weighted(self, weights: Tensor) -> MeanLogLikelihood:
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
@@ -259,8 +240,7 @@ def positive_weights(
         return None
     found = torch.from_numpy(check_weights(argument, weights, num_examples))
     if not bool(found.all()):
-        repair = "Leave those examples out."
-        raise InvalidInputError(argument, "must be above 0", "a weight of 0", repair)
+        raise InvalidInputError(argument, "must be above 0", "a weight of 0", "Leave those examples out.")
     return None if bool((found == found[0]).all()) else found
 
 
@@ -273,29 +253,17 @@ _ELBO_STREAM = 0x656C626F
 
 @dataclass(frozen=True)
 class MeanElbo(ShowsTable):
-    """Means over examples, in nats.
-
-    Attributes:
-        elbo: Mean ELBO.
-        elbo_std_error: Its standard error over examples, given log Z.
-        reconstruction: Mean log p(x | zeta).
-        kl_discrete: Mean KL of the binary latents.
-        kl_continuous: Mean KL of the Gaussian layers.
-        num_examples: Examples.
-        num_samples: Draws per example.
-        log_partition_std_error: Standard error of log Z, which shifts elbo as a whole: -1 nat for each nat.
-        effective_examples: Effective number of examples where the means are weighted; None where all count alike.
-    """
+    """Means over examples, in nats."""
 
     elbo: float
-    elbo_std_error: float
-    reconstruction: float
-    kl_discrete: float
-    kl_continuous: float
+    elbo_std_error: float  # over examples, given log Z
+    reconstruction: float  # log p(x | zeta)
+    kl_discrete: float  # of the binary latents
+    kl_continuous: float  # of the Gaussian layers
     num_examples: int
-    num_samples: int
-    log_partition_std_error: float = 0.0
-    effective_examples: float | None = None
+    num_samples: int  # draws per example
+    log_partition_std_error: float = 0.0  # which shifts elbo as a whole: -1 nat for each nat
+    effective_examples: float | None = None  # where the means are weighted; None where all count alike
 
     @property
     def total_std_error(self) -> float:
@@ -325,15 +293,8 @@ def evaluate_elbo(
     than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
     Weights, (example,) above 0, make the means weighted ones.
     """
-    parts = elbo_parts(
-        model,
-        x,
-        condition=condition,
-        log_partition=log_partition,
-        num_samples=num_samples,
-        num_importance_samples=num_importance_samples,
-        seed=seed,
-    )
+    counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples, "seed": seed}
+    parts = elbo_parts(model, x, condition=condition, log_partition=log_partition, **counts)
     return mean_elbo(
         parts, num_samples=num_samples, log_partition_std_error=log_partition_std_error, weights=weights
     )
@@ -356,20 +317,18 @@ def elbo_parts(
     c = model.check_condition(condition, len(x))
     parts = torch.zeros(len(x), 3, dtype=torch.float64)
     with eval_mode(model) as model:
-        for draw in range(num_samples):
-            for block in shard_indices(math.ceil(len(x) / _BATCH_SIZE)):
-                first = block * _BATCH_SIZE
-                rows = slice(first, first + _BATCH_SIZE)
-                generator = keyed_generator(seed, _ELBO_STREAM, draw, first, device=x.device)
-                elbo = model.elbo(
-                    x[rows],
-                    condition=None if c is None else c[rows],
-                    log_partition=log_partition,
-                    num_importance_samples=num_importance_samples,
-                    generator=generator,
-                )
-                terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
-                parts[rows] += terms.double().cpu() / num_samples
+        for draw, block in product(range(num_samples), shard_indices(math.ceil(len(x) / _BATCH_SIZE))):
+            first = block * _BATCH_SIZE
+            rows = slice(first, first + _BATCH_SIZE)
+            elbo = model.elbo(
+                x[rows],
+                condition=None if c is None else c[rows],
+                log_partition=log_partition,
+                num_importance_samples=num_importance_samples,
+                generator=keyed_generator(seed, _ELBO_STREAM, draw, first, device=x.device),
+            )
+            terms = torch.stack([elbo.reconstruction, elbo.kl_discrete, elbo.kl_continuous], -1)
+            parts[rows] += terms.double().cpu() / num_samples
     return all_reduce_shards(parts)
 
 
@@ -403,7 +362,7 @@ _ROWS, _FEWEST_ROWS, _VALUES = (
     4096,
     256,
     1 << 22,
-)  # rows in double precision at a time, fewer of many features
+)  # in double precision at a time, fewer rows of many features
 _REPEATS = 8
 
 
@@ -446,10 +405,8 @@ def independent_features(
         (-0.693, 0.0)
     """
     law = deepcopy(likelihood).cpu().double()
-    given, of_train = (
-        positive_weights(weights, len(x)),
-        positive_weights(train_weights, len(train), "train_weights"),
-    )
+    given = positive_weights(weights, len(x))
+    of_train = positive_weights(train_weights, len(train), "train_weights")
     if of_train is not None:
         train = select(train, repeated_by_weight(of_train).numpy())
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
@@ -492,6 +449,5 @@ def _examples(name: str, x: Examples, law: Likelihood) -> Tensor:
     rows = fitted_to(law, x)
     if isinstance(rows, SparseRows):
         return rows
-    return (
-        check_tensor(name, rows.flatten(1), ("example", law.num_features)).cpu().reshape(-1, *law.event_shape)
-    )
+    flat = check_tensor(name, rows.flatten(1), ("example", law.num_features))
+    return flat.cpu().reshape(-1, *law.event_shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import torch
@@ -71,15 +72,14 @@ def latent_usage(
         [0, 1, 2, 3]
     """
     check_examples("x", x)
-    sums: list[Tensor] = []
+    found = []
     c = model.check_condition(condition, len(x))
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
-            rows, observed = validate_batch(
-                x[first : first + _BATCH_SIZE], None, model.likelihood, like=x, missing=model.missing
-            )
+            part = slice(first, first + _BATCH_SIZE)
+            rows, observed = validate_batch(x[part], None, model.likelihood, like=x, missing=model.missing)
             generator = keyed_generator(seed, _STREAM, first, device=rows.device)
-            of_rows = None if c is None else c[first : first + _BATCH_SIZE]
+            of_rows = None if c is None else c[part]
             features = model.features_of(rows.to(model.dtype), observed, of_rows)
             features, log_q = model.with_drawn_label(features, generator=generator)
             drawn = model.posterior.rsample(features, generator=generator)
@@ -89,8 +89,8 @@ def latent_usage(
             if log_q is not None:
                 logits[:, : log_q.shape[1]] = torch.logit(log_q.double().exp(), eps=1e-12)
             kl = below.posterior.kl_to(below.prior).double()
-            found = torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)
-            sums = [before + now for before, now in zip(sums, found, strict=True)] if sums else list(found)
+            found.append((torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)))
+    sums = (reduce(torch.add, parts) for parts in zip(*found, strict=True))
     activity, entropy, layer_kl = (total.cpu() / len(x) for total in sums)
     of_activity = bernoulli_entropy(torch.logit(activity, eps=1e-12))
     information = (of_activity - entropy).clamp(min=0)

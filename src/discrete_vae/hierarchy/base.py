@@ -35,8 +35,13 @@ class Gaussian(ShowsShapes):
         return -0.5 * scaled.square() - self.log_std - HALF_LOG_TWO_PI
 
     def kl_to(self, other: Gaussian) -> Tensor:
-        """KL[self || other] of each element, nats, at least 0; by expm1, which keeps digits where the two are alike."""
-        return _kl(self.mean, self.log_std, other.mean, other.log_std)
+        """KL[self || other] of each element, nats, at least 0; by expm1, which keeps digits where the two are alike.
+
+        (e^(2r) - 1 - 2r + d^2) / 2, with r the difference of log standard deviations, d that of means over the other's.
+        """
+        twice = 2 * (self.log_std - other.log_std)
+        distance = (self.mean - other.mean) * torch.exp(-other.log_std)
+        return 0.5 * (torch.expm1(twice) - twice + distance.square())
 
     def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
         """`kl_to`, summed over the last axes, of which there is one or more; (...), nats."""
@@ -47,14 +52,8 @@ class Gaussian(ShowsShapes):
 def _joint_kl(
     mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor, num_axes: int
 ) -> Tensor:
-    return _kl(mean, log_std, other_mean, other_log_std).sum(tuple(range(-num_axes, 0)))
-
-
-def _kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
-    """(e^(2r) - 1 - 2r + d^2) / 2, r the difference of log standard deviations, d that of means over the other's."""
-    twice = 2 * (log_std - other_log_std)
-    distance = (mean - other_mean) * torch.exp(-other_log_std)
-    return 0.5 * (torch.expm1(twice) - twice + distance.square())
+    other = Gaussian(other_mean, other_log_std)
+    return Gaussian(mean, log_std).kl_to(other).sum(tuple(range(-num_axes, 0)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -87,9 +86,7 @@ class ManyDraws(ShowsShapes):
     h: Tensor  # (sample, batch, layer, unit), carrying the gradients of the reparameterization
     log_prob: Tensor  # log q(h | zeta, x), (sample, batch), nats; without gradient
     noise: Tensor  # standard normal, (sample, batch, layer, unit), of which h is made
-    inputs: Sequence[
-        Tensor
-    ]  # of each layer, what its network read beside the features: [zeta, h_1, ..., h_(m-1)]
+    inputs: Sequence[Tensor]  # of each layer's network beside the features: [zeta, h_1, ..., h_(m-1)]
     layers: Sequence[Gaussian]  # of each layer, what its network gave; the first one's has no sample axis
 
     def path_gradient(self, weights: Tensor) -> Tensor:

@@ -246,11 +246,11 @@ class NoSharing(AutoregressiveGaussianPrior):
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
         joint = self.decoder_input(zeta, h[..., :-1, :])
-        networks = gaussian_networks(self.networks)
-        outputs = [
-            network.output(joint[..., : self.num_latents + index * self.num_units])
-            for index, network in enumerate(networks)
-        ]
+        networks, ends = (
+            gaussian_networks(self.networks),
+            range(self.num_latents, self.decoder_size, self.num_units),
+        )
+        outputs = [network.output(joint[..., :end]) for network, end in zip(networks, ends, strict=True)]
         return networks[0].gaussian(torch.stack(outputs, dim=-2))
 
 
@@ -310,11 +310,8 @@ class GroupSharing(AutoregressiveGaussianPrior):
         """One call per group, with all of its layers at their own running sums."""
         start = self.zeta_map(zeta).unsqueeze(-2)
         sums = start + torch.cat([torch.zeros_like(start), h[..., :-1, :].cumsum(-2)], dim=-2)
-        networks = gaussian_networks(self.networks)
-        outputs = [
-            network.output(part)
-            for network, part in zip(networks, sums.split(self.group_size, dim=-2), strict=True)
-        ]
+        networks, parts = gaussian_networks(self.networks), sums.split(self.group_size, dim=-2)
+        outputs = [network.output(part) for network, part in zip(networks, parts, strict=True)]
         return networks[0].gaussian(torch.cat(outputs, dim=-2))
 
 
@@ -408,10 +405,8 @@ class GaussianHierarchy(Hierarchy):
             drawn.append(h)
             made.append(layer)
         h = torch.stack(drawn, dim=-2)
-        posterior = Gaussian(
-            torch.stack([layer.mean for layer in made], dim=-2),
-            torch.stack([layer.log_std for layer in made], dim=-2),
-        )
+        means, log_stds = ([getattr(layer, name) for layer in made] for name in ("mean", "log_std"))
+        posterior = Gaussian(torch.stack(means, dim=-2), torch.stack(log_stds, dim=-2))
         return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
 
     def rsample_many(
@@ -452,21 +447,12 @@ class GaussianHierarchy(Hierarchy):
 def build_gaussian_hierarchy(
     *,
     num_features: int,
-    num_latents: int,
-    num_layers: int,
-    num_units: int,
     posterior_hidden: Sequence[int],
     prior_hidden: Sequence[int],
     sharing: SharingConfig,
     log_std_bound: float | None,
+    **sizes: int,
 ) -> GaussianHierarchy:
-    """Build a hierarchy and its prior from a config's fields."""
-    prior = instantiate(
-        sharing,
-        num_latents=num_latents,
-        num_layers=num_layers,
-        num_units=num_units,
-        hidden=prior_hidden,
-        log_std_bound=log_std_bound,
-    )
+    """Build a hierarchy and its prior, of these sizes, from a config's fields."""
+    prior = instantiate(sharing, hidden=prior_hidden, log_std_bound=log_std_bound, **sizes)
     return GaussianHierarchy(num_features, prior, posterior_hidden, log_std_bound=log_std_bound)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Self
 
 import torch
@@ -38,9 +38,8 @@ class SmoothedBernoulli(Distribution):
         validate_args: As in torch.
 
     Attributes:
-        logits: As given, broadcast.
+        logits: As given, broadcast; so are loc and scale of spike-and-Gaussian.
         smoothing: As given; a module, whose parameters are trained by whoever owns it.
-        loc: Of spike-and-Gaussian, as scale; others have none.
 
     Examples:
         >>> from discrete_vae import SpikeExponential
@@ -56,11 +55,7 @@ class SmoothedBernoulli(Distribution):
     scale: Tensor
 
     def __init__(
-        self,
-        logits: Tensor,
-        smoothing: Smoothing,
-        *parameters: Tensor,
-        validate_args: bool | None = None,
+        self, logits: Tensor, smoothing: Smoothing, *parameters: Tensor, validate_args: bool | None = None
     ) -> None:
         if not isinstance(smoothing, Smoothing) or isinstance(smoothing, SharpLimit):
             repair = "Take SpikeExponential(), or torch.distributions.Bernoulli where zeta is z."
@@ -70,22 +65,12 @@ class SmoothedBernoulli(Distribution):
             repair = "Take SpikeGaussian(shifted=False), whose law is the same."
             raise InvalidInputError("smoothing", "must have an inverse CDF", "a shifted one", repair)
         logits = check_tensor("logits", logits, (...,))
-        names = smoothing.parameter_names
         if not parameters:
             parameters = tuple(torch.full_like(logits, value) for value in smoothing.prior_parameters)
-        if len(parameters) != len(names):
-            rule = f"must be {' and '.join(names)}" if names else "must be left out"
-            repair = "Give what smoothing.parameter_names names."
-            raise InvalidInputError("parameters", rule, f"{len(parameters)} tensors", repair)
-        given = [check_tensor(name, value, (...,)) for name, value in zip(names, parameters, strict=True)]
+        smoothing._check_parameters(logits.shape, parameters)
         self.smoothing = smoothing
-        try:
-            self.logits, *given = torch.broadcast_tensors(logits, *given)
-        except RuntimeError:
-            shapes = " and ".join(str(tuple(value.shape)) for value in given)
-            rule, repair = f"must broadcast with logits, {tuple(logits.shape)}", "Give one per unit."
-            raise InvalidInputError(" and ".join(names), rule, shapes, repair) from None
-        self.__dict__.update(zip(names, given, strict=True))
+        self.logits, *given = torch.broadcast_tensors(logits, *parameters)
+        self.__dict__.update(zip(smoothing.parameter_names, given, strict=True))
         super().__init__(self.logits.shape, validate_args=validate_args)
 
     @property
@@ -111,17 +96,16 @@ class SmoothedBernoulli(Distribution):
     @property
     def mean(self) -> Tensor:
         given = self.smoothing.conditional_moments(*self._parameters)
-        zero, one = (value.to(self.logits) for value in (given.mean_of_zero, given.mean_of_one))
-        return torch.sigmoid(-self.logits) * zero + self.probs * one
+        off, on = torch.sigmoid(-self.logits), self.probs
+        return off * given.mean_of_zero.to(off) + on * given.mean_of_one.to(on)
 
     @property
     def variance(self) -> Tensor:
         """Var zeta: the mean of the variances given z, and the variance of the means."""
         given = self.smoothing.conditional_moments(*self._parameters)
-        zero, one = (value.to(self.logits) for value in (given.variance_of_zero, given.variance_of_one))
-        between = (given.mean_of_one - given.mean_of_zero).to(self.logits)
         off, on = torch.sigmoid(-self.logits), self.probs
-        return off * zero + on * one + off * on * between.square()
+        within = off * given.variance_of_zero.to(off) + on * given.variance_of_one.to(on)
+        return within + off * on * (given.mean_of_one - given.mean_of_zero).to(off).square()
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Self:
         """The same law for more units; see `torch.distributions.Distribution.expand`."""
@@ -141,14 +125,15 @@ class SmoothedBernoulli(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Log density, where there is a spike with respect to a point mass at 0 and the Lebesgue measure."""
-        if self._validate_args:
-            self._validate_sample(value)
-        return self.smoothing.log_prob(value, self.logits, *self._parameters)
+        return self._at(value, self.smoothing.log_prob)
 
     def cdf(self, value: Tensor) -> Tensor:
+        return self._at(value, self.smoothing.cdf)
+
+    def _at(self, value: Tensor, evaluate: Callable[..., Tensor]) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return self.smoothing.cdf(value, self.logits, *self._parameters)
+        return evaluate(value, self.logits, *self._parameters)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse CDF; at 1 the upper end of the support."""
@@ -180,9 +165,8 @@ def _exponential(law: SmoothedBernoulli) -> tuple[Tensor, Tensor, Tensor]:
         return zero, zero, zero + 0.5
     if isinstance(law.smoothing, SpikeExponential):
         beta = law.smoothing._bounded_parameter()
-        assert beta is not None
-        found = truncated_exponential(beta)
-        return found.log_scale, beta.double(), found.mean
+        log_scale, mean, _ = truncated_exponential(beta)
+        return log_scale, beta.double(), mean
     raise NotImplementedError(f"no closed form for {type(law.smoothing).__name__}")
 
 

@@ -1,8 +1,4 @@
-"""Models to pass on: small copies of runs, and the Hugging Face hub, with cards that say what they are and how good.
-
-Files are those of `DiscreteVAE.save_pretrained`, not of huggingface_hub's PyTorchModelHubMixin: the mixin falls back to
-a pickle where there is no safetensors file, keeps no checksums, writes in place, and needs an extra to save at all.
-"""
+"""Models to pass on: small copies of runs, and the Hugging Face hub, with cards that say what they are and how good."""
 
 from __future__ import annotations
 
@@ -136,8 +132,7 @@ def push_to_hub(
 
 
 CARD_FILE = "README.md"
-EVALUATED = "evaluation_sha256"
-"""Key of ``release.json``: SHA-256 of the evaluation from before the weights were rounded."""
+EVALUATED = "evaluation_sha256"  # key of release.json: of the evaluation from before the weights were rounded
 
 _TEMPLATES = Environment(
     loader=PackageLoader("discrete_vae.interop", ""), trim_blocks=True, lstrip_blocks=True
@@ -191,11 +186,8 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
 
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
-    rows = _results(values.get("evaluation") or {})
-    prior = config.prior.model_dump()
-    sizes = [
-        f"{key} {value}" for key, value in prior.items() if key != "kind" and not isinstance(value, list)
-    ]
+    rows, prior = _results(values.get("evaluation") or {}), config.prior.model_dump()
+    sizes = {key: value for key, value in prior.items() if key != "kind" and not isinstance(value, list)}
     head: dict[str, Any] = {  # as JSON, which is YAML
         "license": license,
         "library_name": "discrete-vae",
@@ -215,7 +207,7 @@ def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
         license=license,
         config=config,
         prior=prior,
-        sizes=", ".join(sizes),
+        sizes=", ".join(f"{key} {value}" for key, value in sizes.items()),
         config_json=json.dumps(config.model_dump(mode="json"), indent=2),
         rows=rows,
         version=__version__,
@@ -241,13 +233,13 @@ def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
         part = part.get("best", part)
         names = ("elbo", "elbo_std_error") if kind == "elbo" else ("value", "std_error")
         value, error = (part[name] for name in names)
-        metric = {"type": kind, "name": f"{title}, nats", "value": value}
-        metric |= {} if error is None else {"args": {"std_error": error}}
         unknown = error is None or math.isnan(error)
-        row = {"title": title.format(**part), "value": value}
-        row["error_words"] = "unknown" if unknown else "0 (exact)" if error == 0 else f"{error:.3f}"
-        row["metric"] = metric if kind in ("log_likelihood", "log_likelihood_limit", "elbo") else None
-        rows.append(row)
+        words = "unknown" if unknown else "0 (exact)" if error == 0 else f"{error:.3f}"
+        metric = None
+        if kind in ("log_likelihood", "log_likelihood_limit", "elbo"):
+            metric = {"type": kind, "name": f"{title}, nats", "value": value}
+            metric |= {} if error is None else {"args": {"std_error": error}}
+        rows.append({"title": title.format(**part), "value": value, "error_words": words, "metric": metric})
     return rows
 
 
@@ -256,10 +248,7 @@ def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 Precision = Literal["bfloat16", "float32"]
 
-MAX_LOSS = 0.1
-"""Largest loss of ELBO by a release, nats per example."""
-
-_LINES = 50  # of the log of training, and as many of its validations
+MAX_LOSS = 0.1  # of ELBO by a release, nats per example
 
 
 @dataclass(frozen=True)
@@ -283,9 +272,6 @@ class Release:
             f"ELBO of {self.num_examples} validation examples: {self.before:.3f} nats before, {self.after:.3f} after, "
             f"a difference of {self.difference:+.4f} ± {self.difference_std_error:.4f}"
         )
-
-
-_KEYS = [field.name for field in fields(Release)]
 
 
 def release_run(
@@ -334,7 +320,11 @@ def release_run(
         write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
         x = training_subset(dataset, loaded.config.training).valid[:num_examples]
         found = Release(loaded.step, precision, **_compared(run, loaded, new, x, num_samples, seed, report))
-        _check_loss(found)
+        if 2 * found.difference_std_error - found.difference > MAX_LOSS:
+            rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
+            received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
+            repair = "Use float32: --precision float32; or check more examples: --num-examples."
+            raise InvalidInputError(f"precision {precision}", rule, received, repair)
         write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
         write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
@@ -354,10 +344,12 @@ def check_release(
         received = "no such file" if found is None else which(found, loaded.step)
         repair = f"Evaluate it: dvae evaluate {run.path}."
         raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
+
+    def made(said: Mapping[str, Any]) -> Release:
+        return Release(**{field.name: said[field.name] for field in fields(Release)})
+
     asked = _asked(run, loaded, precision, {"license": license} | settings)
-    return check_derived_folder(
-        out, run, run.release_path.name, asked, lambda said: Release(**{key: said[key] for key in _KEYS})
-    )
+    return check_derived_folder(out, run, run.release_path.name, asked, made)
 
 
 def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
@@ -382,18 +374,13 @@ def _checkpoint(
         for name, parameter in loaded.model.named_parameters(remove_duplicate=False)
         if parameter.ndim > 1 and not name.startswith("prior.")
     ]
-    kept = {
-        name: value for name, value in saved.tensors.items() if name.startswith((MODEL_PREFIX, CHAINS_PREFIX))
-    }
+    parts = (MODEL_PREFIX, CHAINS_PREFIX)
+    kept = {name: value for name, value in saved.tensors.items() if name.startswith(parts)}
     tensors, rounded = rounded_weights(kept, matrices if precision == "bfloat16" else [])
-    meta = {
-        "step": loaded.step,
-        CONFIG_SUM: run.config_sha256(),
-        RELEASED_FROM: saved.record.sha256,
-        **rounded,
-    }
+    sums = {CONFIG_SUM: run.config_sha256(), RELEASED_FROM: saved.record.sha256}
     is_best = best is not None and best["step"] == loaded.step
-    return CheckpointRecord(loaded.step, meta, best if is_best else {"step": loaded.step}), tensors
+    best = best if is_best else {"step": loaded.step}
+    return CheckpointRecord(loaded.step, {"step": loaded.step, **sums, **rounded}, best), tensors
 
 
 def rounded_weights(
@@ -405,12 +392,12 @@ def rounded_weights(
     return found, {ROUNDED: chosen} if chosen else {}
 
 
-def thinned(lines: Sequence[dict[str, Any]], most: int = _LINES) -> list[dict[str, Any]]:
-    """At most so many lines of a log and as many of its validations, evenly spaced, the first and the last included."""
+def thinned(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """At most fifty lines of a log and as many of its validations, evenly spaced, the first and the last included."""
     kept: list[dict[str, Any]] = []
     for validated in (False, True):
         kind = [line for line in lines if ("validation_elbo" in line) is validated]
-        places = np.linspace(0, len(kind) - 1, min(len(kind), most)).round().astype(int)
+        places = np.linspace(0, len(kind) - 1, min(len(kind), 50)).round().astype(int)
         kept += [kind[place] for place in places]
     return sorted(kept, key=lambda line: line["step"])
 
@@ -429,28 +416,14 @@ def _compared(
     score = partial(elbo_rows, x=x, log_partition=log_z, num_samples=num_samples, seed=seed)
     before = score(loaded.model, report=report).value
     after = score(released, report=None if report is None else lambda done: report(len(x) + done)).value
-    change = after - before
+    change, error = after - before, 0.0
+    if change.any():  # which one example alone cannot judge
+        error = float(change.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.inf
     return {
         "before": float(before.mean()),
         "after": float(after.mean()),
         "difference": float(change.mean()),
-        "difference_std_error": _error_of_mean(change),
+        "difference_std_error": error,
         "num_examples": len(x),
         "num_samples": num_samples,
     }
-
-
-def _error_of_mean(change: np.ndarray) -> float:
-    """Standard error over examples; 0 where nothing has changed, infinite where one example cannot tell."""
-    if not change.any():
-        return 0.0
-    return float(change.std(ddof=1)) / math.sqrt(len(change)) if len(change) > 1 else math.inf
-
-
-def _check_loss(found: Release) -> None:
-    """Refuse a release whose ELBO fell, or may have fallen within two standard errors."""
-    if 2 * found.difference_std_error - found.difference > MAX_LOSS:
-        rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
-        received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
-        repair = "Use float32: --precision float32; or check more examples: --num-examples."
-        raise InvalidInputError(f"precision {found.precision}", rule, received, repair)

@@ -226,8 +226,8 @@ class BridgeRun:
         half = sampler.num_chains // 2
         starts = total.of_chains(slice(half)), total.of_chains(slice(half, None))
         by_time, by_start = ([solve_bridge(p, self.reference) for p in parts] for parts in (halves, starts))
-        drift = _distance(*by_time, same_chains=True)
-        return RunCheck(estimate, drift, _distance(*by_start, same_chains=False))
+        apart = max(_distance(*by_time, same_chains=True), _distance(*by_start, same_chains=False))
+        return RunCheck(estimate, apart)
 
     def _work(self, block: int) -> tuple[Tensor, Tensor]:
         """Work down and up the ladder at each replica, (chain, replica), with a block summed out."""
@@ -265,21 +265,13 @@ _APART = 3.5  # standard errors between parts of the run that must agree
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BridgeSums(ShowsShapes):
-    """Sums of `bridge_term` over a stretch of a run, one entry per chain and gap of the ladder.
+    """Sums of `bridge_term` over a stretch of a run, one entry per chain and gap of the ladder."""
 
-    Attributes:
-        forward: Sums of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap).
-        backward: Sums of sigmoid(w + c_i) over replica i + 1, (chain, gap).
-        squares: Sums over chains of the squares of both terms and of their product at each inner replica, (3, gap).
-        num_states: States of each chain and replica that were summed.
-        round_trips: (chain,), in the stretch.
-    """
-
-    forward: Tensor
-    backward: Tensor
-    squares: Tensor
-    num_states: int
-    round_trips: Tensor
+    forward: Tensor  # of exp(c_i - reference) sigmoid(-(w + c_i)) over replica i, (chain, gap)
+    backward: Tensor  # of sigmoid(w + c_i) over replica i + 1, (chain, gap)
+    squares: Tensor  # of both terms, over chains, and of their product at each inner replica, (3, gap)
+    num_states: int  # of each chain and replica that were summed
+    round_trips: Tensor  # in the stretch, (chain,)
 
     def __add__(self, other: BridgeSums) -> BridgeSums:
         return BridgeSums(*map(operator.add, vars(self).values(), vars(other).values()))
@@ -351,33 +343,30 @@ def solve_bridge(sums: BridgeSums, reference: Tensor) -> BridgeEstimate:
 class RunCheck:
     """The estimate of a run so far, and how far parts of it disagree, in standard errors.
 
-    ``drift`` is the distance of the two halves of the time that is kept, ``disagreement`` that of the chains that
-    started low from those that started from coins.
+    The parts are the two halves of the time that is kept, and the chains that started low and those from coins.
     """
 
     estimate: LogPartition
-    drift: float
-    disagreement: float
+    apart: float
 
     def reaches(self, std_error: float) -> bool:
         """True if the run may end."""
         mixes = (self.estimate.round_trips or 0.0) >= _ROUND_TRIPS
-        agrees = max(self.drift, self.disagreement) <= _APART
-        return self.estimate.std_error <= std_error and mixes and agrees
+        return self.estimate.std_error <= std_error and mixes and self.apart <= _APART
 
     def warning_text(self, std_error: float) -> str:
         """The numbers and the remedies."""
         found = self.estimate
         rates, trips = found.swap_rates or (1.0,), found.round_trips or 0.0
-        apart = max(self.drift, self.disagreement)
         text = (
             f"log Z = {found.value:.4f} ± {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
             f"{std_error:g} was asked for: {trips:.1f} round trips per chain ({_ROUND_TRIPS:g} are wanted), exchange "
-            f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {apart:.1f} standard errors apart. "
+            f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {self.apart:.1f} standard errors "
+            "apart. "
         )
         if min(rates) < LOW_RATE:
             text += "Some neighbors hardly exchange: raise num_chains, so that the ladder is tuned on more states. "
-        if trips < _ROUND_TRIPS or apart > _APART:
+        if trips < _ROUND_TRIPS or self.apart > _APART:
             return text + "The chains mix slowly and the stated error may be too small: raise max_sweeps."
         return text + "Raise max_sweeps or num_chains, or ask for less."
 

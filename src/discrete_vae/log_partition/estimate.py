@@ -21,9 +21,7 @@ from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_l
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 
-AGREEMENT = 0.1
-"""Nats by which annealing may differ from the estimate before a warning."""
-
+AGREEMENT = 0.1  # nats by which annealing may differ from the estimate before a warning
 _COMPARED_TO, _COMPARED_SWEEPS = 0.02, 2000  # two seconds for 64 + 64 units
 
 

@@ -67,10 +67,9 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
     if enumerated > MAX_ENUMERATED_UNITS:
         rule = f"must have at most {MAX_ENUMERATED_UNITS} units outside its largest block"
         raise InvalidInputError("energy", rule, enumerated, "Estimate log Z by sampling instead.")
-    sizes = [len(block) for block in energy.blocks]
+    sizes, device = [len(block) for block in energy.blocks], energy.bias.device
     largest = sizes.index(max(sizes))
     rest = [block for index, block in enumerate(energy.blocks) if index != largest]
-    device = energy.bias.device
     units = torch.cat(rest).to(device) if rest else torch.empty(0, dtype=torch.int64, device=device)
     places = torch.arange(enumerated, device=device)
 

@@ -6,11 +6,11 @@ import re
 import shutil
 import stat
 import warnings
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import torch
 from pydantic import Field
@@ -74,8 +74,7 @@ def without_prefix(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tens
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-ROUNDED = "rounded"
-"""Key of a checkpoint's plain values: names of float32 tensors that the file keeps in bfloat16."""
+ROUNDED = "rounded"  # key of a checkpoint's plain values: names of float32 tensors kept in bfloat16
 
 
 def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -90,11 +89,9 @@ def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> d
 
 # One checkpoint: a folder with its tensors, a record of plain values in JSON, and the SHA-256 of both.
 
-
 RECORD_FILE, STATE_FILE = "checkpoint.json", "state.safetensors"
 FORMAT = 3  # raised whenever what a checkpoint holds, or where, changes
-RELEASED_FROM = "released_from"
-"""Key of a released checkpoint's plain values: the SHA-256 of the one it was made of."""
+RELEASED_FROM = "released_from"  # key of a released one's plain values: the SHA-256 of the one it was made of
 MODEL_PREFIX = "model/"  # prefix of the names of a model's weights among a checkpoint's tensors
 
 
@@ -133,22 +130,20 @@ class Checkpoint(ShowsShapes):
 
     @property
     def step(self) -> int:
-        """Number of steps done when it was saved."""
+        """That of the record."""
         return self.record.step
 
     @property
     def meta(self) -> dict[str, Any]:
-        """The plain values that were saved with the tensors."""
+        """That of the record."""
         return self.record.meta
+
+
+Form = TypeVar("Form", bound=Schema)
 
 
 class _Best(Schema):
     step: Annotated[int, Field(ge=0)]
-
-
-class _Sums(Schema):
-    record: str
-    state: str
 
 
 class _Record(Schema):
@@ -156,7 +151,7 @@ class _Record(Schema):
     meta: dict[str, Any]
     best: _Best | None
     interim: bool
-    sha256: _Sums
+    sha256: dict[str, str]
 
 
 def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[str, Tensor]) -> None:
@@ -164,82 +159,82 @@ def write_checkpoint(folder: Path, record: CheckpointRecord, tensors: Mapping[st
     to_json("meta", record.meta)
     to_json("best", record.best or {})
     save_tensors(folder / STATE_FILE, tensors)
-    fields = {"format": FORMAT, "discrete_vae": __version__, **asdict(record)}
-    del fields["sha256"]
-    sums = {"state": sha256_file(folder / STATE_FILE), "record": sha256_fields("meta", fields)}
-    write_json(folder / RECORD_FILE, {**fields, "sha256": sums})
+    fields = asdict(record)
+    fields["sha256"] = {"state": sha256_file(folder / STATE_FILE)}
+    write_summed(folder / RECORD_FILE, FORMAT, "record", fields)
 
 
 def read_record(folder: Path, step: int) -> CheckpointRecord:
     """Read what the checkpoint of a step says about itself and check its sum; the tensors are not looked at."""
-    file = folder / RECORD_FILE
-    try:
-        fields = parse_json(read_regular(file))
-    except (OSError, ValueError) as error:
-        raise _unusable(file, error) from None
-    if not isinstance(fields, dict):
-        raise _damaged(file, "no JSON object")
-    sums, form = fields.pop("sha256", None), fields.get("format")
-    record_sum = sums.get("record") if isinstance(sums, dict) else None
-    # a damaged digit looks like another format, but for the sum
-    if type(form) is int and form not in (0, FORMAT) and not _fits(fields | {"format": FORMAT}, record_sum):
-        received = f"format {form}, written by discrete-vae {fields.get('discrete_vae', '(unknown)')}"[:80]
-        rule, repair = f"must be of format {FORMAT}", "Use the version that wrote it; nothing was changed."
-        raise InvalidInputError(str(file), rule, received, repair)
-    if not _fits(fields, record_sum):
-        raise _damaged(file, "another SHA-256")
-    try:
-        found = _Record.model_validate(fields | {"sha256": sums})
-    except ValueError:
-        raise _damaged(file, "values of another form") from None
-    if found.step != step or (found.best is not None and found.best.step > step):
-        raise _damaged(file, f"what is of another step than {step}")
-    return CheckpointRecord(step, found.meta, fields["best"], found.interim, found.sha256.state)
+    found = read_summed(folder / RECORD_FILE, FORMAT, "record", _Record)
+    best = None if found.best is None else found.best.model_dump()
+    with damage_in(folder / RECORD_FILE):
+        if found.step != step or (best is not None and best["step"] > step):
+            raise ValueError(f"what is of another step than {step}")
+    return CheckpointRecord(step, found.meta, best, found.interim, found.sha256.get("state", ""))
+
+
+def write_summed(file: Path, number: int, part: str, fields: dict[str, Any]) -> None:
+    """Write what `read_summed` reads; ``sha256`` holds the sums of other files."""
+    fields = {"format": number, "discrete_vae": __version__, **fields}
+    sums = fields.pop("sha256")
+    write_json(file, {**fields, "sha256": {**sums, part: sha256_fields(part, fields)}})
+
+
+def read_summed(file: Path, number: int, part: str, schema: type[Form]) -> Form:
+    """Read values that were saved with the number of their format and, as the sum of a part, their own SHA-256."""
+    with damage_in(file):
+        fields: Any = parse_json(read_regular(file))
+        sums, said = fields.pop("sha256", {}), fields.get("format")
+        fits = sha256_fields(part, fields | {"format": number}) == sums.get(part)
+        if said == number and fits:
+            return schema.model_validate(fields | {"sha256": sums})
+        # a damaged digit looks like another format, but for the sum
+        if fits or said in (0, number) or type(said) is not int:
+            raise ValueError("another SHA-256")
+    received = f"format {said}, written by discrete-vae {fields.get('discrete_vae', '(unknown)')}"[:80]
+    rule, repair = f"must be of format {number}", f"Use the version that wrote it; this one is {__version__}."
+    raise InvalidInputError(str(file), rule, received, repair)
 
 
 def verify_checkpoint(folder: Path, step: int) -> CheckpointRecord:
     """Check a checkpoint's sums without loading its tensors; errors as of `read_record`."""
     record = read_record(folder, step)
-    try:
-        found = sha256_file(folder / STATE_FILE)
-    except OSError as error:
-        raise _unusable(folder / STATE_FILE, error) from None
-    if found != record.sha256:
-        raise _damaged(folder / STATE_FILE, "another SHA-256")
+    check_sum(folder / STATE_FILE, record.sha256)
     return record
 
 
 def read_checkpoint(folder: Path, step: int) -> Checkpoint:
     """Check a checkpoint's sums and load it; errors as of `read_record`."""
     record = verify_checkpoint(folder, step)
-    try:
+    with damage_in(folder / STATE_FILE):
         tensors = load_file(folder / STATE_FILE)
-    except Exception as error:  # whatever a forged file makes its reader raise
-        raise _unusable(folder / STATE_FILE, error) from None
     return Checkpoint(folder, record, widened_weights(tensors, record.meta))
 
 
-def _unusable(file: Path, error: Exception) -> InvalidInputError:
-    """The error for a file of a checkpoint that cannot be read; missing permissions are no damage."""
-    if isinstance(error, PermissionError):
-        return unreadable(file, error)
-    reason = error.strerror if isinstance(error, OSError) else None
-    return _damaged(file, reason or str(error).partition(";")[0][:200])
+def check_sum(file: Path, sha256: str | None) -> None:
+    """Check that a file has the SHA-256 with which it was saved."""
+    with damage_in(file):
+        if sha256_file(file) != sha256:
+            raise ValueError("another SHA-256")
 
 
-def _damaged(file: Path, received: str) -> DamagedCheckpointError:
-    repair = "Restore it from a copy, or use another checkpoint."
-    return DamagedCheckpointError(str(file), "must hold what was saved", received, repair)
-
-
-def _fits(fields: Mapping[str, Any], record_sum: object) -> bool:
+@contextmanager
+def damage_in(file: Path) -> Iterator[None]:
+    """Call what goes wrong in reading a file that was saved its damage, but for missing permissions."""
     try:
-        return sha256_fields("meta", fields) == record_sum
-    except InvalidInputError:  # nested so deeply that it can be read but not written
-        return False
+        yield
+    except PermissionError as error:
+        raise unreadable(file, error) from None
+    except Exception as error:  # whatever a forged file makes its reader raise
+        received = getattr(error, "strerror", None) or str(error).partition(";")[0][:200]
+        repair = "Restore it from a copy, or use another checkpoint."
+        raise DamagedCheckpointError(str(file), "must hold what was saved", received, repair) from None
 
 
 # The checkpoints of a run.
+
+Read = TypeVar("Read")
 
 
 class CheckpointStore:
@@ -335,20 +330,19 @@ class CheckpointStore:
 
         Where the writer removes a checkpoint that is being read, the newest or the best is chosen anew.
         """
-        chosen = self._choose(step)
-        try:
-            return read_checkpoint(self.folder(chosen), chosen)
-        except DamagedCheckpointError as error:
-            if self._choose(step) != chosen:
-                return self.load(step)
-            raise self._with_advice(error, chosen) from None
+        return self._read(step, read_checkpoint)
 
     def verify(self, step: int | Literal["last", "best"]) -> None:
         """Check the sums of a checkpoint without loading it; argument and errors as of `load`."""
+        self._read(step, verify_checkpoint)
+
+    def _read(self, step: int | Literal["last", "best"], read: Callable[[Path, int], Read]) -> Read:
         chosen = self._choose(step)
         try:
-            verify_checkpoint(self.folder(chosen), chosen)
+            return read(self.folder(chosen), chosen)
         except DamagedCheckpointError as error:
+            if self._choose(step) != chosen:
+                return self._read(step, read)
             raise self._with_advice(error, chosen) from None
 
     def _choose(self, step: int | Literal["last", "best"]) -> int:
@@ -363,9 +357,12 @@ class CheckpointStore:
             if step not in steps and self.newest() != record:
                 return self._choose("best")  # the writer was faster
             for newer in (other for other in steps if other > record.step):
-                if self._is_damaged(newer):  # it may have named a better one
-                    text = f"{self.folder(newer)} is damaged; the best up to step {record.step} is taken."
-                    warnings.warn(text, stacklevel=3)
+                try:
+                    read_record(self.folder(newer), newer)
+                except DamagedCheckpointError:
+                    if self.folder(newer).exists():  # it may have named a better one
+                        text = f"{self.folder(newer)} is damaged; the best up to step {record.step} is taken."
+                        warnings.warn(text, stacklevel=4)
             received = f"the best, step {step}, whose folder is gone from {self.path}"
             have += " Name one of them, or restore the folder from a copy."
         if type(step) is int and step in steps:
@@ -373,26 +370,16 @@ class CheckpointStore:
         rule = "must be 'last', 'best' or the step of a checkpoint that is there"
         raise InvalidInputError("checkpoint", rule, received, have)
 
-    def _is_damaged(self, step: int) -> bool:
-        """True for a checkpoint whose record is damaged, unless the writer has removed it meanwhile."""
-        try:
-            read_record(self.folder(step), step)
-        except DamagedCheckpointError:
-            return self.folder(step).exists()
-        return False
-
     def _with_advice(self, error: DamagedCheckpointError, chosen: int) -> DamagedCheckpointError:
         """The same error with the checkpoint that can be used instead."""
-        for step in (other for other in reversed(self.steps()) if other < chosen):
+        repair = "No checkpoint before it is intact: restore it from a copy, or start a new run elsewhere."
+        for step in (other for other in self.steps() if other < chosen):
             with suppress(InvalidInputError):
                 verify_checkpoint(self.folder(step), step)
                 repair = f"Step {step} is intact: name it, or move the damaged folder away to go on from it."
-                return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
-        repair = "No checkpoint before it is intact: restore it from a copy, or start a new run elsewhere."
         return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
 
     def _prune(self, newest: CheckpointRecord) -> None:
-        """Remove what is neither among the newest nor the best nor damaged."""
         records: dict[int, CheckpointRecord] = {}
         for step in self.steps():
             with suppress(InvalidInputError):

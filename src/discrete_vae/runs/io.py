@@ -33,11 +33,8 @@ RESTORE = "Restore the file from a copy."
 
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file, or a link to one, for reading; a folder, a pipe or a device is an OSError."""
-
-    def without_waiting(name: str, flags: int) -> int:  # as a pipe does for its writer, but not on Windows
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
-
-    file = open(path, "rb", opener=without_waiting)  # noqa: SIM115 (Path.open takes no opener)
+    no_wait = getattr(os, "O_NONBLOCK", 0)  # of a pipe for its writer; Windows has no such flag
+    file = open(path, "rb", opener=lambda name, flags: os.open(name, flags | no_wait))  # noqa: SIM115 (Path.open takes no opener)
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
         raise OSError(errno.EINVAL, "not a regular file", str(path))
@@ -213,8 +210,13 @@ def _is_abandoned(temporary: Path) -> bool:
     found = _NAME.fullmatch(temporary.name)
     if found is None:
         return False
-    if found[2] == _machine() and not _is_alive(int(found[3])):
-        return True
+    if found[2] == _machine() and os.name != "nt":  # where signal 0 ends a process
+        try:
+            os.kill(int(found[3]), 0)
+        except ProcessLookupError:
+            return True
+        except (PermissionError, OverflowError):
+            pass
     # a process of another machine or container cannot be asked, and a number may have been given out again
     with suppress(FileNotFoundError):
         return time.time() - temporary.lstat().st_mtime > _ABANDONED_SECONDS
@@ -224,18 +226,6 @@ def _is_abandoned(temporary: Path) -> bool:
 def _machine() -> str:
     """A short name of this machine or container: process ids are unique within one only."""
     return hashlib.sha256(platform.node().encode(errors="replace")).hexdigest()[:8]
-
-
-def _is_alive(process: int) -> bool:
-    if os.name == "nt":  # where signal 0 ends a process
-        return True
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (PermissionError, OverflowError):
-        pass
-    return True
 
 
 # JSON: strict, written atomically, refused as `InvalidInputError`.
@@ -300,10 +290,10 @@ def check_fields(name: str, fields: Mapping[str, Any], schema: type[Schema], rep
         schema.model_validate(fields)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        missing = first["type"] == "missing"
-        received = "nothing" if missing else f"{first['input']!r}"[:80]
         place = f"{name}, field {'.'.join(map(str, first['loc']))!r},"
-        rule = "must be there" if missing else rule_of(first)
+        rule, received = rule_of(first), f"{first['input']!r}"[:80]
+        if first["type"] == "missing":
+            rule, received = "must be there", "nothing"
         raise InvalidInputError(place, rule, received, repair) from None
 
 

@@ -14,7 +14,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig, ModelConfig, instantiate
 from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
@@ -23,27 +22,19 @@ from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
 from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
-from discrete_vae.runs.checkpoints import MODEL_PREFIX, save_tensors, without_prefix
-from discrete_vae.runs.hub import fetch_snapshot, is_hub_name
-from discrete_vae.runs.io import (
-    RESTORE,
-    Schema,
-    publish_directory,
-    read_json,
-    remove_temporaries,
-    sha256_fields,
-    sha256_file,
-    unreadable,
-    write_json,
+from discrete_vae.runs.checkpoints import (
+    MODEL_PREFIX,
+    check_sum,
+    damage_in,
+    read_summed,
+    save_tensors,
+    without_prefix,
+    write_summed,
 )
+from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
+from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file
 from discrete_vae.runs.results import CHECKPOINT_SUM
-from discrete_vae.runs.run_directory import (
-    ConfigChange,
-    RunDirectory,
-    check_config,
-    held_names,
-    named_entries,
-)
+from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config, held_names
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
 
@@ -156,8 +147,6 @@ def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedR
         >>> run.model.sample(z=run.chains.step(100)[:20], seed=0).mean.shape
         torch.Size([20, 1, 8, 8])
     """
-    from discrete_vae.runs.hub import shipped_folder  # here, since other runs need none of it
-
     return load_run(shipped_folder(name), device=device)
 
 
@@ -168,12 +157,13 @@ def load_chains(chains: Sampler, tensors: Mapping[str, Tensor], *, divided: bool
         shared = {name: value for name, value in state.items() if value.ndim > 0}
         state |= {name: value[own_share(len(value))] for name, value in shared.items()}
     for name, fresh in chains.state_dict().items():  # the sampler checks sizes itself
-        value, rule = state.get(name), ""
+        value = state.get(name)
         if not isinstance(fresh, Tensor):
-            rule = "" if type(value) is type(fresh) else f"must be a value of type {type(fresh).__name__}"
-        elif not isinstance(value, Tensor) or value.dtype != fresh.dtype or value.ndim != fresh.ndim:
+            fits, rule = type(value) is type(fresh), f"must be a value of type {type(fresh).__name__}"
+        else:
+            fits = isinstance(value, Tensor) and (value.dtype, value.ndim) == (fresh.dtype, fresh.ndim)
             rule = f"must be {fresh.dtype} with {fresh.ndim} axes"
-        if rule:
+        if not fits:
             raise InvalidInputError(f"chains/{name}", rule, described(value), OTHER_MODEL)
     chains.load_state_dict(state)
 
@@ -210,6 +200,7 @@ class _Config(Schema):
     model: object
     dtype: Literal["float32", "float64", "bfloat16", "float16"]
     own: list[Literal["encoder", "decoder"]]
+    sha256: dict[str, str]
 
 
 def write_model(
@@ -222,7 +213,8 @@ def write_model(
 ) -> Path:
     """Write a model's folder, whole or not at all, and return it; one that holds a saved model gives way."""
     folder = without_links("path", unicode_path("path", path)).resolve()
-    _check_replaceable(folder)
+    if held_names(folder) != {WEIGHTS_FILE, CONFIG_FILE}:  # nothing but a saved model gives way
+        RunDirectory.check_new(folder, argument="path")
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
             repair = "Bring the model to one dtype, by model.float() say."
@@ -230,29 +222,10 @@ def write_model(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with publish_directory(folder, replace=True) as temporary:
         save_tensors(temporary / WEIGHTS_FILE, tensors)
-        fields = {
-            "format": FORMAT,
-            "discrete_vae": __version__,
-            "model": config.model_dump(mode="json"),
-            "dtype": str(dtype).removeprefix("torch."),
-            "own": list(own),
-        }
-        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE), "config": sha256_fields("config", fields)}
-        write_json(temporary / CONFIG_FILE, {**fields, "sha256": sums})
+        fields = {"model": config.model_dump(mode="json"), "dtype": str(dtype).removeprefix("torch.")}
+        sums = {"weights": sha256_file(temporary / WEIGHTS_FILE)}
+        write_summed(temporary / CONFIG_FILE, FORMAT, "config", {**fields, "own": list(own), "sha256": sums})
     return folder
-
-
-def _check_replaceable(folder: Path) -> None:
-    """Check that nothing but a saved model would give way."""
-    if not folder.exists():
-        return
-    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
-        raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
-    names = held_names(folder)
-    if names and names != {WEIGHTS_FILE, CONFIG_FILE}:
-        rule = "must be a new or empty folder, or that of a saved model"
-        received = f"{folder}, which holds {named_entries(names)}"
-        raise InvalidInputError("path", rule, received, "Give another folder.")
 
 
 def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) -> SavedModel:
@@ -269,8 +242,8 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
         with suppress(OSError):  # a process that was killed while it replaced the model may leave it aside
             remove_temporaries(folder.parent, of_others=True)
     if not os.path.isdir(folder):  # noqa: PTH112
-        repair = "Check the path of the model."
-        raise InvalidInputError("path", "must be an existing folder", str(folder), repair)
+        rule, repair = "must be an existing folder", "Check the path of the model."
+        raise InvalidInputError("path", rule, str(folder), repair)
     if (folder / WEIGHTS_FILE).exists():
         return _of_folder(folder)
     if (folder / CONFIG_FILE).exists():
@@ -290,30 +263,9 @@ def _of_run(run: RunDirectory) -> SavedModel:
 
 def _of_folder(folder: Path) -> SavedModel:
     weights, file = folder / WEIGHTS_FILE, folder / CONFIG_FILE
-    fields = read_json(file, repair=RESTORE)
-    sums = fields.pop("sha256", None)
-    if not isinstance(sums, dict) or sums.get("config") != sha256_fields("config", fields):
-        raise _damaged(file, "another SHA-256")
-    if fields.get("format") != FORMAT:
-        received = f"format {fields.get('format')!r}, written by discrete-vae {fields.get('discrete_vae')}"
-        repair = f"Update discrete-vae, which is {__version__} here."
-        raise InvalidInputError(str(folder), f"must be a model of format {FORMAT}", received[:80], repair)
-    try:
-        saved = _Config.model_validate(fields)
-    except ValueError:
-        raise _damaged(file, "values of another form") from None
-    try:
-        if sha256_file(weights) != sums.get("weights"):
-            raise _damaged(weights, "another SHA-256")
-    except OSError as error:
-        raise unreadable(weights, error, RESTORE) from None
+    saved = read_summed(file, FORMAT, "config", _Config)
+    check_sum(weights, saved.sha256.get("weights"))
     config = ModelConfig.from_json(json.dumps(saved.model), source=str(file))
-    try:
+    with damage_in(weights):
         tensors = load_file(weights)
-    except Exception as error:  # whatever a forged file makes its reader raise
-        raise _damaged(weights, str(error)[:200]) from None
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
-
-
-def _damaged(file: Path, received: str) -> InvalidInputError:
-    return InvalidInputError(str(file), "must hold what was saved", received, RESTORE)

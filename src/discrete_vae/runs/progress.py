@@ -7,7 +7,6 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from importlib.util import find_spec
-from types import TracebackType
 from typing import Self
 
 from rich.console import Console
@@ -16,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from discrete_vae.system import in_words
 
-_TIMED_SECONDS, _TIMED_STEPS = 2.0, 3  # what an estimate of the time needs to have seen
+_TIMED = 3, 2.0  # steps and seconds that a first estimate of the time needs to have seen
 _WORTH_SAYING = 5.0  # seconds
 _WIDEST_BAR, _NARROWEST_BAR = 40, 8  # columns
 
@@ -49,18 +48,13 @@ class _Pace:
         elif step - self._first >= max(1, 2 * (self._mark[0] - self._first)):
             self._before, self._mark = self._mark, (step, time.monotonic())
 
-    def seconds_for(self, count: int, step: int) -> float | None:
-        """Seconds that so many steps take, seen from this one; None before two steps or two reports are seen."""
+    def seconds_for(self, count: int, step: int, steps: int = 1, seconds: float = 0.0) -> float | None:
+        """Seconds that so many steps take, seen from this one; None before so much is seen, and two reports."""
         begin, start = self._before
-        if begin == self._first or step <= begin:
+        passed = time.monotonic() - start
+        if begin == self._first or step - begin < steps or passed < seconds:
             return None
-        return (time.monotonic() - start) / (step - begin) * count
-
-    def is_known(self, step: int) -> bool:
-        """Whether enough has been seen for an estimate."""
-        begin, start = self._before
-        has_time = time.monotonic() - start >= _TIMED_SECONDS
-        return begin > self._first and has_time and step - begin >= _TIMED_STEPS
+        return passed / (step - begin) * count
 
 
 class TrainingProgress:
@@ -99,9 +93,7 @@ class TrainingProgress:
                 self._bar.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._bar is not None:
             self._bar.stop()
 
@@ -114,7 +106,7 @@ class TrainingProgress:
         if self._bar is not None:
             self._status = self._status if status is None else status
             self._move(step)
-        elif not self._estimated and self._pace.is_known(step):
+        elif not self._estimated and self._pace.seconds_for(1, step, *_TIMED) is not None:
             self._estimated = True
             if left := self._left(step):
                 self.note(f"{self._what}: {left}")

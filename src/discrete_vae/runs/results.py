@@ -8,6 +8,7 @@ import io
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -34,7 +35,6 @@ from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import user_path
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
-COLUMN_ENDINGS = (".csv", ".npz")  # those of a file of columns of numbers
 
 _BLOCK = 4096  # rows of a table that are text at the same time
 
@@ -71,6 +71,10 @@ class OutputFile:
                 rule, received = "needs pyarrow for a .parquet file", "no such library"
                 repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
                 raise InvalidInputError(argument, rule, received, repair) from None
+        self.check()
+
+    def check(self) -> None:
+        """Check, before the work, that the file can be written."""
         check_writable(self.path, repair=self._repair)
 
     def write(
@@ -86,15 +90,12 @@ class OutputFile:
         table (.csv, .parquet) holds the columns, (row,) arrays of one length, else the arrays.
         """
         table = {name: np.asarray(column) for name, column in (columns or arrays).items()}
-
-        def single() -> np.ndarray:
-            if array is not None:
-                return array
-            return next(iter(arrays.values())) if len(arrays) == 1 else np.stack([*table.values()], axis=-1)
-
+        single: Any = array
+        if array is None and self.ending == ".npy":
+            single = next(iter(arrays.values())) if len(arrays) == 1 else np.stack([*table.values()], axis=-1)
         fill = {
             ".npz": lambda file: np.savez(file, allow_pickle=False, **arrays),
-            ".npy": lambda file: np.save(file, single(), allow_pickle=False),
+            ".npy": lambda file: np.save(file, single, allow_pickle=False),
             ".csv": lambda file: _fill_csv(file, table),
             ".parquet": lambda file: _fill_parquet(file, table),
         }[self.ending]
@@ -130,9 +131,9 @@ class OutputFile:
         return self.path
 
 
-def write_columns(path: str | Path, columns: Mapping[str, np.ndarray], *, argument: str = "path") -> Path:
+def write_columns(path: str | Path, columns: Mapping[str, np.ndarray]) -> Path:
     """Write (row,) arrays by name as a .csv, with all digits of numbers, or a .npz file; returns the path."""
-    return OutputFile(path, argument=argument, endings=COLUMN_ENDINGS).write(columns)
+    return OutputFile(path, argument="path", endings=(".csv", ".npz")).write(columns)
 
 
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
@@ -327,33 +328,25 @@ def _change(fields: Fields) -> dict[str, Any]:
 
 def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
     store = run.checkpoints()
-    try:
-        best = store.best()
-        if best is None:
-            return lambda fields: False
-        step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
-    except InvalidInputError:  # reported where the best checkpoint is asked for; another one may be evaluated
-        return lambda fields: False
-    return lambda fields: is_of(fields, step, sums)
+    with suppress(
+        InvalidInputError
+    ):  # reported where the best checkpoint is asked for; another may be evaluated
+        if best := store.best():
+            step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
+            return lambda fields: is_of(fields, step, sums)
+    return lambda fields: False
 
 
 def _file_name(parts: Fields, rest: Fields) -> str:
     return "-".join([*(f"{key}-{value}" for key, value in parts.items()), digest(rest)])
 
 
-class ResultFile:
+class ResultFile(OutputFile):
     """One .json file that the user named for a result; the run's folder is not touched."""
 
     def __init__(self, path: str | Path, *, argument: str = "path") -> None:
-        self._path, self._argument = user_path(argument, path), argument
-
-    def check(self) -> None:
-        """Check, before the work, that the file can be written."""
-        self._file()
+        super().__init__(path, argument=argument, endings=(".json",))
 
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds; returns the file."""
-        return [self._file().write_text(to_json(self._path.name, fields, indent=2) + "\n")]
-
-    def _file(self) -> OutputFile:
-        return OutputFile(self._path, argument=self._argument, endings=(".json",))
+        return [self.write_text(to_json(self.path.name, fields, indent=2) + "\n")]

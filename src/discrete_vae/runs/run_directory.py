@@ -50,10 +50,7 @@ _FOLDERS = ("checkpoints", "evaluations", "evaluation-parts", "log_partitions", 
 
 
 class RunDirectory:
-    """The folder of one run; make one with `create` or `open`.
-
-    Attributes:
-        path: The folder; the other attributes are the paths of what it holds.
+    """The folder of one run, and the paths of what it holds; make one with `create` or `open`.
 
     Examples:
         >>> import tempfile
@@ -129,8 +126,7 @@ class RunDirectory:
         except OSError as error:
             raise unreadable(self.config_path, error) from None
         except UnicodeDecodeError as error:
-            rule = "must be text in UTF-8"
-            raise InvalidInputError(str(self.config_path), rule, error, RESTORE) from None
+            raise InvalidInputError(str(self.config_path), "must be UTF-8", error, RESTORE) from None
 
     def config_sha256(self) -> str | None:
         """SHA-256 of ``config.json``; None if there is none."""
@@ -176,13 +172,12 @@ def named_entries(names: Iterable[str]) -> str:
 
 def _check_links(run: Path) -> None:
     """Refuse links through which something would be written outside of a run; linked files are replaced."""
-    for folder in (run / name for name in _FOLDERS):
-        for path in (folder, *folder.rglob("*")):
-            if path.is_symlink() and (path.is_dir() or not path.exists()):
-                target = os.path.realpath(path)
-                if not Path(target).is_relative_to(os.path.realpath(run)):
-                    rule, repair = "must not lead out of the run", "Put what it leads to in its place."
-                    raise InvalidInputError(str(path), rule, f"a link to {target}", repair)
+    for path in (path for name in _FOLDERS for path in (run / name, *(run / name).rglob("*"))):
+        target = os.path.realpath(path)
+        leads_on = path.is_symlink() and (path.is_dir() or not path.exists())
+        if leads_on and not Path(target).is_relative_to(os.path.realpath(run)):
+            rule, repair = "must not lead out of the run", "Put what it leads to in its place."
+            raise InvalidInputError(str(path), rule, f"a link to {target}", repair)
 
 
 class MetricsLog:
@@ -200,10 +195,13 @@ class MetricsLog:
         check_fields("record", record, MetricsSchema, "Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
         self._check_own()
-        with naming(self.path):
-            self._remove_torn_line()
-            with self.path.open("ab") as file:
-                file.write(line)
+        with naming(self.path), self.path.open("ab+") as file:
+            if file.tell() > 0:
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # a torn line
+                    file.seek(0)
+                    file.truncate(file.read().rfind(b"\n") + 1)
+            file.write(line)
 
     def read(self) -> list[dict[str, Any]]:
         """All complete records, in the order of the file; none if there is no file. A damaged line is an error."""
@@ -216,8 +214,7 @@ class MetricsLog:
         kept is an error. Nothing is written if there is nothing to drop.
         """
         self._check_own()
-        kept: list[bytes] = []
-        damage: InvalidInputError | None = None
+        content, damage = b"", None
         for number, line in enumerate(self._complete_lines(), start=1):
             try:
                 record = self._parse(line, number)
@@ -227,8 +224,7 @@ class MetricsLog:
             if record["step"] <= step:
                 if damage is not None:
                     raise damage
-                kept.append(line)
-        content = b"".join(line + b"\n" for line in kept)
+                content += line + b"\n"
         if content != self._content():
             write_bytes(self.path, content)
 
@@ -246,10 +242,9 @@ class MetricsLog:
             raise InvalidInputError(str(self.path), "must be a file of the run", "a link", repair)
 
     def _parse(self, line: bytes, number: int) -> dict[str, Any]:
-        try:
+        record: Any = None
+        with suppress(ValueError):
             record = parse_json(line)
-        except ValueError:
-            record = None
         record = record if isinstance(record, dict) else {}
         repair = "Remove the line, or restore the file from a copy."
         check_fields(f"{self.path}, line {number}", record, MetricsSchema, repair)
@@ -264,18 +259,10 @@ class MetricsLog:
         except OSError as error:
             raise unreadable(self.path, error) from None
 
-    def _remove_torn_line(self) -> None:
-        if not self.path.exists() or self.path.stat().st_size == 0:
-            return
-        with self.path.open("rb+") as file:
-            file.seek(-1, os.SEEK_END)
-            if file.read(1) != b"\n":
-                file.seek(0)
-                file.truncate(file.read().rfind(b"\n") + 1)
 
-
-LOCK_NAME = ".lock"
-"""The file in the folder that is locked; it is there while a process trains, or was killed while it did."""
+LOCK_NAME = (
+    ".lock"  # the file in the folder that is locked; there while a process trains, or was killed at it
+)
 
 
 @contextmanager
@@ -284,8 +271,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     Where the file system knows no such locks, or lets nothing be written, nothing is held.
     """
-    file = folder / LOCK_NAME
-    lock = FileLock(file, blocking=False, fallback_to_soft=False)
+    lock = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -293,18 +279,19 @@ def sole_writer(folder: Path) -> Iterator[None]:
         repair = "Wait for it or stop it, or give another --run-dir."
         raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
     except OSError:  # some network file systems; a folder that is read only
-        lock = None
+        yield
+        return
     try:
         yield
     finally:
-        if lock is not None:
-            with suppress(OSError):  # Windows removes it on release
-                file.unlink()  # while it is held: who gets hold of a removed file looks again
-            lock.release()
+        with suppress(OSError):  # Windows removes it on release
+            (folder / LOCK_NAME).unlink()  # while it is held: who gets hold of a removed file looks again
+        lock.release()
 
 
-CONFIG_SUM = "config_sha256"
-"""Key of a checkpoint's plain values: SHA-256 of the config.json that it was trained with."""
+CONFIG_SUM = (
+    "config_sha256"  # key of a checkpoint's plain values: of the config.json that it was trained with
+)
 
 
 @dataclass(frozen=True)
@@ -343,17 +330,16 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
 
 
 _PACKAGES = ("torch", "numpy", "numba", "triton", "scipy", "scikit-learn", "pydantic", "safetensors")
+# variables of the environment that say which instructions a library may use
 _SETTINGS = (
     *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
     *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
 )
-"""Variables of the environment that say which instructions a library may use."""
-
+# entries that decide in which order sums are added up on the CPU, beside the number of threads
 _ROUNDING = (
     *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
     *(("packages", name) for name in ("torch", "numba")),
 )
-"""Entries that decide in which order sums are added up on the CPU, beside the number of threads."""
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -414,22 +400,19 @@ def _platform() -> dict[str, Any]:
 
 def _processor() -> str:
     """Name of the processor, as Linux gives it, else the platform."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError):
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, "") or platform.processor() or platform.machine()
+    with suppress(OSError, UnicodeDecodeError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name") and (name := line.partition(":")[2].strip()):
+                return name
+    return platform.processor() or platform.machine()
 
 
 def _commit(folder: Path) -> dict[str, Any] | None:
     # An installed package may lie inside the checkout of another project: only a tracked file counts.
-    if _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
-        return None
     commit = _git(folder, "rev-parse", "HEAD")
-    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
-    if commit is None:
+    if commit is None or _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
+    changes = _git(folder, "status", "--porcelain", "--untracked-files=no")
     return {"hash": commit.strip(), "modified": None if changes is None else bool(changes.strip())}
 
 
@@ -437,12 +420,10 @@ def _git(folder: Path, *arguments: str) -> str | None:
     # Inside a git hook these variables point at another repository.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     command = ["git", "-C", str(folder), *arguments]
-    try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=10, env=environment, check=True
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
+    with suppress(OSError, subprocess.SubprocessError):
+        options = {"capture_output": True, "text": True, "env": environment, "check": True}
+        return subprocess.run(command, timeout=10, **options).stdout
+    return None
 
 
 # Runs made of another one, which stays as it is.

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -172,17 +172,16 @@ class Smoothing(nn.Module, ABC):
     def sample_zeta(self, z: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw zeta from r(zeta|z) for z in {0,1}, (..., unit), with the gradient for the own parameters."""
 
-    @abstractmethod
-    def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
-        """`icdf` of checked arguments."""
+    # `icdf`, `cdf` and `bits` of checked arguments
 
     @abstractmethod
-    def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
-        """`cdf` of checked arguments."""
+    def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:
-        """`bits` of checked arguments."""
+    def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor: ...
+
+    @abstractmethod
+    def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor: ...
 
     def check_zeta(self, zeta: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:
         """Return zeta if it is a floating-point tensor of that shape inside the transformation's `support`."""
@@ -247,24 +246,16 @@ class ConditionalMoments(ShowsShapes):
     variance_of_one: Tensor
 
 
-class TruncatedExponential(NamedTuple):
-    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]: its log at 1, mean and variance, float64 scalars."""
+def truncated_exponential(beta: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The density beta e^(beta (x - 1)) / (1 - e^-beta) on [0, 1]: its log at 1, mean and variance, float64 scalars.
 
-    log_scale: Tensor
-    mean: Tensor
-    variance: Tensor
-
-
-def truncated_exponential(beta: Tensor) -> TruncatedExponential:
-    """The constants of the exponential on [0, 1], differentiable in beta.
-
-    Mean and variance are differences of terms as large as 1 / beta and 1 / beta^2, hence float64.
+    They are differentiable in beta. The latter are differences of terms as large as 1 / beta and 1 / beta^2.
     """
     wide = beta.double()
     minus_c = torch.expm1(-wide)  # -(1 - e^-beta)
     mean = -1 / minus_c - 1 / wide
     variance = 1 / wide.square() - torch.exp(-wide) / minus_c.square()
-    return TruncatedExponential(torch.log(-wide / minus_c), mean, variance)
+    return torch.log(-wide / minus_c), mean, variance
 
 
 class InputDependentSmoothing(Smoothing):

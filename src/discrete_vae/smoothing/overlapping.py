@@ -33,11 +33,15 @@ class Slopes(NamedTuple):
     by_parameter: Tensor | None
 
 
+WithSlopes = tuple[Tensor, Slopes | None]
+
+
 class OverlappingSmoothing(Smoothing):
     """r(zeta|z=0) = s(zeta) and r(zeta|z=1) = s(1 - zeta), densities on all of [0, 1].
 
     Subclasses give the inverse of the mixture's CDF F(zeta) = p S(zeta) + q (1 - S(1 - zeta)), with q = sigmoid(l) and
-    p = sigmoid(-l), and its derivatives d zeta/d l = -F_l / F_zeta and d zeta/d rho = 1 / F_zeta. zeta leaves z open:
+    p = sigmoid(-l), and its derivatives d zeta/d l = -F_l / F_zeta and d zeta/d rho = 1 / F_zeta. The parameter is the
+    transformation's own inside its bounds, a scalar, or None where it has none. zeta leaves z open:
 
         E[z | zeta, l] = sigmoid(l + g(zeta)),    g(zeta) = log r(zeta|1) - log r(zeta|0),
 
@@ -62,13 +66,13 @@ class OverlappingSmoothing(Smoothing):
         (zeta,), _ = widened(zeta)
         return self._log_density_of_zero(zeta, self._bounded_parameter())
 
-    @abstractmethod
-    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        """`log_ratio` of a tensor in float32 or wider."""
+    # the same of a tensor in float32 or wider
 
     @abstractmethod
-    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        """`log_density_of_zero` of a tensor in float32 or wider."""
+    def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor: ...
+
+    @abstractmethod
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Any) -> Tensor: ...
 
     def sample_z(self, zeta: Tensor, logits: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         return _draw_bits(self.bits(zeta, logits), generator)
@@ -85,23 +89,19 @@ class OverlappingSmoothing(Smoothing):
         return SmoothedDraw(_draw_bits(bits, generator), zeta, bits)
 
     @abstractmethod
-    def _inverse(
-        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes | None]:
-        """zeta, in [0, 1], at which F(zeta) = rho, and its derivatives by rho, l and the parameter."""
+    def _inverse(self, rho: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
+        """zeta, in [0, 1], at which F(zeta) = rho, and where asked for its derivatives by rho, l and the parameter."""
 
     @abstractmethod
-    def _mean(
-        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes | None]:
+    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         """E[z | zeta, l] and its partial derivatives by zeta, l and the parameter, finite everywhere."""
 
     @abstractmethod
-    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Any) -> Tensor:
         """F(zeta), differentiable, for zeta in [0, 1]."""
 
     @abstractmethod
-    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+    def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         """zeta at which S(zeta) = rho, differentiable in the parameter."""
 
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
@@ -150,10 +150,10 @@ class _WithSlopes(torch.autograd.Function):
         ctx: Any,
         element: Tensor,
         logits: Tensor,
-        parameter: Tensor | None,
-        evaluate: Callable[..., tuple[Tensor, Slopes | None]],
+        parameter: Any,
+        evaluate: Callable[[Tensor, Tensor, Any, bool], WithSlopes],
     ) -> Tensor:
-        value, slopes = evaluate(element, logits, parameter, differentiable=any(ctx.needs_input_grad))
+        value, slopes = evaluate(element, logits, parameter, any(ctx.needs_input_grad))
         if slopes is not None:
             needed = zip(slopes, ctx.needs_input_grad[:3], strict=True)
             ctx.save_for_backward(*(slope if needs else None for slope, needs in needed))
@@ -183,9 +183,7 @@ class MixtureOfRamps(OverlappingSmoothing):
         tensor([0.2000, 0.8892])
     """
 
-    def _inverse(
-        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes | None]:
+    def _inverse(self, rho: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
         root = torch.hypot(p * (1 - rho).sqrt_(), q * rho.sqrt()).clamp_min_(torch.finfo(rho.dtype).tiny)
         zeta = (rho / (p + root)).clamp_max_(1)
@@ -194,29 +192,27 @@ class MixtureOfRamps(OverlappingSmoothing):
         by_logits = p * q * zeta * (1 - zeta) / root
         return zeta, Slopes(0.5 / root, by_logits, None)
 
-    def _mean(
-        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes]:
+    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
         density = (p * (1 - zeta) + q * zeta).clamp_min(torch.finfo(zeta.dtype).tiny)
         off, on = p / density, q / density
         mean = on * zeta
         return mean, Slopes(off * on, mean * off * (1 - zeta), None)
 
-    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
         below, above = ends_excluded(zeta)
         return below.log() - above.log()
 
-    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Any) -> Tensor:
         return math.log(2) + ends_excluded(zeta)[1].log()
 
-    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Any) -> Tensor:
         return zeta * (p * (2 - zeta) + q * zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18]).unbind())
 
-    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+    def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         return rho / (1 + (1 - rho).sqrt())
 
 
@@ -241,10 +237,7 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
     def __init__(self, beta: float = 8.0, trainable: bool = False, max_beta: float = math.inf) -> None:
         super().__init__(beta, trainable, max_beta, repair="Values of 8 to 14 are in use.")
 
-    def _inverse(
-        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes | None]:
-        assert parameter is not None
+    def _inverse(self, rho: Tensor, logits: Tensor, parameter: Tensor, differentiable: bool) -> WithSlopes:
         beta, tiny = parameter, torch.finfo(rho.dtype).tiny
         minus_c, overlap = torch.expm1(-beta), torch.exp(-beta)
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
@@ -272,36 +265,29 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         by_beta = q * (1 - zeta) * e1 - p * zeta * e0 - overlap * (q - rho)
         return zeta, Slopes(by_rho, by_logits, by_beta / density / beta)
 
-    def _mean(
-        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes]:
-        assert parameter is not None
+    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor, differentiable: bool) -> WithSlopes:
         centred = 2 * zeta - 1
         inside = torch.addcmul(logits, parameter, centred)
         mean = torch.sigmoid(inside)
         variance = mean * torch.sigmoid(-inside)
         return mean, Slopes(2 * parameter * variance, variance, centred * variance)
 
-    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
+    def _log_ratio(self, zeta: Tensor, parameter: Tensor) -> Tensor:
         return parameter * (2 * zeta - 1)
 
-    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor) -> Tensor:
         return torch.log(-parameter / torch.expm1(-parameter)) - parameter * zeta
 
-    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor) -> Tensor:
         below = torch.expm1(-parameter * zeta) / torch.expm1(-parameter)
         return below * (p + q * torch.exp(-parameter * (1 - zeta)))
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        mean, variance = (value.to(beta.dtype) for value in truncated_exponential(beta)[1:])
+        mean, variance = (value.to(beta) for value in truncated_exponential(beta)[1:])
         return ConditionalMoments(1 - mean, variance, mean, variance)
 
-    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
+    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor) -> Tensor:
         return (torch.log1p(rho * torch.expm1(-parameter)) / -parameter).clamp(0, 1)
 
 
@@ -344,9 +330,7 @@ class OverlappingPower(OverlappingSmoothing):
     def sharp_limit(self) -> SharpLimit:
         return SharpLimit()
 
-    def _inverse(
-        self, rho: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes | None]:
+    def _inverse(self, rho: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         a, tiny = 1 / self.b, torch.finfo(rho.dtype).tiny
         log_tiny = math.log(tiny)
         log_p, log_q = F.logsigmoid(-logits), F.logsigmoid(logits)
@@ -377,9 +361,7 @@ class OverlappingPower(OverlappingSmoothing):
         by_logits = p * q * x * (power + torch.expm1(a * log_rest)) / steepness
         return zeta, Slopes(x / steepness, by_logits, None)
 
-    def _mean(
-        self, zeta: Tensor, logits: Tensor, parameter: Tensor | None, *, differentiable: bool
-    ) -> tuple[Tensor, Slopes]:
+    def _mean(self, zeta: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         sharpness, largest = 1 - 1 / self.b, torch.finfo(zeta.dtype).max
         rest = 1 - zeta
         # where zeta is rounded to 0 or 1, z is known: the logarithms may be infinite there, the logits not
@@ -391,14 +373,14 @@ class OverlappingPower(OverlappingSmoothing):
         by_zeta = sharpness * variance / torch.where(product > 0, product, 1.0)
         return mean, Slopes(by_zeta, variance, None)
 
-    def _log_ratio(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
         below, above = ends_excluded(zeta)
         return (1 - 1 / self.b) * (below.log() - above.log())
 
-    def _log_density_of_zero(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def _log_density_of_zero(self, zeta: Tensor, parameter: Any) -> Tensor:
         return (1 / self.b - 1) * ends_excluded(zeta)[0].log() - math.log(self.b)
 
-    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Tensor | None) -> Tensor:
+    def _mixture_cdf(self, zeta: Tensor, p: Tensor, q: Tensor, parameter: Any) -> Tensor:
         a = 1 / self.b
         below = torch.where(zeta < 1, zeta, 0.5)  # the logarithm of what is left must have a slope
         mirrored = torch.where(zeta < 1, -torch.expm1(a * torch.log1p(-below)), 1.0)
@@ -409,5 +391,5 @@ class OverlappingPower(OverlappingSmoothing):
         mean, variance = a / (a + 1), a / ((a + 1) ** 2 * (a + 2))
         return ConditionalMoments(*torch.tensor([mean, variance, 1 - mean, variance]).unbind())
 
-    def _inverse_of_zero(self, rho: Tensor, parameter: Tensor | None) -> Tensor:
+    def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         return rho**self.b

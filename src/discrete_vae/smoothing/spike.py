@@ -89,7 +89,7 @@ class SpikeSmoothing(SpikeAtZero):
         return PlainDraw.apply(rho, logits, self._bounded_parameter(), self)
 
     @abstractmethod
-    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Any) -> Tensor:
         """zeta in (0, 1] at which 1 - F(zeta | z=1) = v, as a new tensor without gradient; NaN where v is.
 
         v is in [0, 1), float32 or wider, and 0 where z = 0 too; the parameter is the transformation's own inside its
@@ -97,7 +97,7 @@ class SpikeSmoothing(SpikeAtZero):
         """
 
     @abstractmethod
-    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor | None]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Any) -> tuple[Tensor, Tensor | None]:
         """Derivatives of `inverse_survival`, which gave zeta, by -v and by the parameter.
 
         Both are (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
@@ -107,7 +107,7 @@ class SpikeSmoothing(SpikeAtZero):
     def survival(self, zeta: Tensor) -> Tensor:
         """1 - F(zeta | z=1), differentiable, for zeta in [0, 1]."""
 
-    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def log_density_of_one(self, zeta: Tensor, parameter: Any) -> Tensor:
         """log r(zeta|z=1), differentiable, for zeta in (0, 1]; without it there is no `log_prob`."""
         raise self._unknown("a density")
 
@@ -224,29 +224,26 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
     def _zeta_and_bits(self, rho: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
         return _draw(rho, logits, self.beta, self._bounds(), self)
 
-    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
+    def inverse_survival(self, v: Tensor, parameter: Tensor) -> Tensor:
         zeta = (torch.log1p(v * torch.expm1(-parameter)) / parameter).add_(1)
         # v a rounding below 1 can round zeta to 0 or less, but z is read back as zeta != 0
         return zeta.clamp_min(torch.finfo(zeta.dtype).tiny)
 
-    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, Tensor]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor) -> tuple[Tensor, Tensor]:
         # by -v: c / (beta (1 - v c)); by beta: ((1 - e^(-beta zeta)) / c - zeta) / beta, between 0 and 1/8
-        assert parameter is not None
         minus = -parameter
         minus_c = torch.expm1(minus)
         slope = minus_c / minus / (v * minus_c).add_(1)
         by_beta = (zeta * minus).expm1_().div_(minus_c).sub_(zeta).div_(parameter)
         return slope, by_beta
 
-    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
-        assert parameter is not None
-        return truncated_exponential(parameter).log_scale.to(zeta.dtype) + parameter * (zeta - 1)
+    def log_density_of_one(self, zeta: Tensor, parameter: Tensor) -> Tensor:
+        return truncated_exponential(parameter)[0].to(zeta.dtype) + parameter * (zeta - 1)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         beta = self._bounded_parameter()
-        of_one, zero = truncated_exponential(beta), beta.new_zeros(())
-        return ConditionalMoments(zero, zero, of_one.mean.to(beta.dtype), of_one.variance.to(beta.dtype))
+        zero, (_, mean, variance) = beta.new_zeros(()), truncated_exponential(beta)
+        return ConditionalMoments(zero, zero, mean.to(beta), variance.to(beta))
 
     def survival(self, zeta: Tensor) -> Tensor:
         # (e^beta - e^(beta zeta)) / (e^beta - 1), by expm1 of negative arguments alone
@@ -266,13 +263,13 @@ class SpikeSlab(SpikeSmoothing):
         tensor([0.0000, 0.6000])
     """
 
-    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Any) -> Tensor:
         return 1 - v
 
-    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Any) -> tuple[Tensor, None]:
         return torch.ones_like(v), None
 
-    def log_density_of_one(self, zeta: Tensor, parameter: Tensor | None) -> Tensor:
+    def log_density_of_one(self, zeta: Tensor, parameter: Any) -> Tensor:
         return torch.zeros_like(zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
@@ -420,10 +417,8 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
         super().__init__()
         repair = "The default is 3: the slope of zeta is then up to 226 scale."
         self.max_ratio = check_number("max_ratio", max_ratio, above=0, at_most=10, repair=repair)
-        repair = "The default is 5."
-        self.log_scale_bound = check_number(
-            "log_scale_bound", log_scale_bound, above=0, at_most=20, repair=repair
-        )
+        bounds, repair = {"above": 0, "at_most": 20}, "The default is 5."
+        self.log_scale_bound = check_number("log_scale_bound", log_scale_bound, **bounds, repair=repair)
         self.prior_loc = check_number("prior_loc", prior_loc, repair="The default is 0.")
         if not abs(self.prior_loc) < self.max_ratio:
             rule = f"must lie between -{self.max_ratio:g} and {self.max_ratio:g}, the bounds of loc / scale"
@@ -509,10 +504,10 @@ class SharpLimit(SpikeSmoothing):
     Source: Rolfe 2017, footnote in section spike-and-exponential.
     """
 
-    def inverse_survival(self, v: Tensor, parameter: Tensor | None) -> Tensor:
+    def inverse_survival(self, v: Tensor, parameter: Any) -> Tensor:
         return 1 + 0 * v  # keeps a NaN
 
-    def slopes(self, v: Tensor, zeta: Tensor, parameter: Tensor | None) -> tuple[Tensor, None]:
+    def slopes(self, v: Tensor, zeta: Tensor, parameter: Any) -> tuple[Tensor, None]:
         return torch.zeros_like(v), None
 
     def survival(self, zeta: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.nets.mlp import NetworkFactory
 from discrete_vae.posterior import Posterior, PosteriorSample
-from discrete_vae.smoothing.base import InputDependentSmoothing, Smoothing
+from discrete_vae.smoothing.base import CERTAIN, InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
 from discrete_vae.testing.reference import (
     check_frequencies,
@@ -104,13 +104,12 @@ def _parameters(smoothing: Smoothing, raw: list[Tensor]) -> list[Tensor]:
 def _largest_fall(smoothing: Smoothing, zeta: Tensor, law: list[Tensor]) -> float:
     """By how much F(zeta) falls where zeta does, by more than 1e-6, from one rho to the next."""
     falls = (zeta.diff() < -1e-6).nonzero().flatten()
-    if len(falls) == 0:
-        return 0.0
-    wide = copy.deepcopy(smoothing).double()
-    before, after = (
-        wide.cdf(zeta[at].double(), *(each[at].double() for each in law)) for at in (falls, falls + 1)
-    )
-    return float((before - after).max())
+    before, after = (_wide_cdf(smoothing, zeta[at], [each[at] for each in law]) for at in (falls, falls + 1))
+    return float((before - after).max()) if len(falls) else 0.0
+
+
+def _wide_cdf(smoothing: Smoothing, zeta: Tensor, law: list[Tensor]) -> Tensor:
+    return copy.deepcopy(smoothing).double().cdf(zeta.double(), *(each.double() for each in law))
 
 
 def _inversion_error(
@@ -122,26 +121,24 @@ def _inversion_error(
     low, high = zeta, zeta
     for _ in range(num_ulps):
         low, high = torch.nextafter(low, torch.tensor(0.0)), torch.nextafter(high, torch.tensor(1.0))
-    wide, below, above = copy.deepcopy(smoothing).double(), zeta == 0, zeta == 1
     high = high.clamp_min(torch.finfo(zeta.dtype).tiny)  # smaller ones may count as 0
-    low, high = (wide.cdf(end.double(), *(each.double() for each in law)) for end in (low, high))
-    low, high = low.masked_fill(below, 0), high.masked_fill(above, 1)  # smaller numbers are rounded to these
+    low, high = (_wide_cdf(smoothing, end, law) for end in (low, high))
+    # smaller numbers are rounded to these
+    low, high = low.masked_fill(zeta == 0, 0), high.masked_fill(zeta == 1, 1)
     return torch.maximum(low - rho.double(), rho.double() - high).clamp_min(0)
 
 
-def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, seed: int = 0) -> None:
+def check_pointwise_gradient(smoothing: Smoothing) -> None:
     """d zeta / d l = -(dF/dl) / (dF/d zeta), and the same for the transformation's parameters, in float64.
 
     The statistical test of a correct gradient fails for narrow transformations, whose mean gradient sits in a
     sliver of rho that sampling does not reach; point by point there is no such trouble.
     """
-    smoothing = smoothing.double()
-    generator = torch.Generator().manual_seed(seed)
+    smoothing, num_draws, generator = smoothing.double(), 2000, _seeded(0)
     rho = torch.rand(num_draws, generator=generator, dtype=torch.float64)
-    logits = (8 * torch.randn(num_draws, generator=generator, dtype=torch.float64)).requires_grad_()
-    raw = [
-        torch.randn(num_draws, generator=generator, dtype=torch.float64) for _ in smoothing.parameter_names
-    ]
+    normal = torch.randn(1 + len(smoothing.parameter_names), num_draws, generator=generator, dtype=rho.dtype)
+    logits, *raw = normal.unbind()
+    logits = (8 * logits).requires_grad_()
     of_draw = [logits, *_parameters(smoothing, raw)]
     zeta = smoothing.icdf(rho, *of_draw)
     # near 0 and 1 the rounding of zeta itself is all of a steep F's slope
@@ -164,14 +161,14 @@ def check_pointwise_gradient(smoothing: Smoothing, *, num_draws: int = 2000, see
             torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
 
 
-def check_pair_gradient(smoothing: Smoothing, *, num_draws: int = 100_000) -> None:
+def check_pair_gradient(smoothing: Smoothing) -> None:
     """The gradient of E[z f(zeta)] by the logit that passes through the bits and zeta of draws, in float64.
 
     Pair terms of the prior's energy need it, where f is the probability of a later unit. It is q (1 - q) E[f | z=1] for
     any smooth f, at each logit; draws are those at equally spaced rho. It may deviate by 1e-3 and six standard errors
     of as many independent draws.
     """
-    smoothing = smoothing.double()
+    smoothing, num_draws = smoothing.double(), 100_000
     rho = (torch.arange(num_draws, dtype=torch.float64) + 0.5) / num_draws
     for logit, function in product((-1.5, 0.4, 2.0), (torch.ones_like, torch.cos, torch.sin)):
         logits = torch.full_like(rho, logit).requires_grad_()
@@ -186,19 +183,16 @@ def check_pair_gradient(smoothing: Smoothing, *, num_draws: int = 100_000) -> No
         assert error < allowed, f"the gradient of E[z f(zeta)] is off by {error:.2g} at logit {logit}"
 
 
-def check_joint_law(
-    smoothing: Smoothing, *, logit: float = 0.4, num_draws: int = 200_000, seed: int = 0
-) -> None:
+def check_joint_law(smoothing: Smoothing) -> None:
     """rsample, sample_z, bits and sample_zeta describe one joint law of (z, zeta).
 
     q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
     CDF at saturated logits, of a transformation that depends on x with the parameters of either; and bits is
     E[z | zeta, l].
     """
-    smoothing = smoothing.double()
-    generator = torch.Generator().manual_seed(seed)
+    smoothing, num_draws, generator = smoothing.double(), 200_000, _seeded(0)
     with torch.no_grad():
-        logits = torch.full((num_draws,), logit, dtype=torch.float64)
+        logits = torch.full((num_draws,), 0.4, dtype=torch.float64)
         zero = torch.zeros(1, dtype=torch.float64)
         of_prior, of_x = (
             _parameters(smoothing, [zero + raw for _ in smoothing.parameter_names]) for raw in (0.0, 0.7)
@@ -210,14 +204,17 @@ def check_joint_law(
         bits = smoothing.bits(zeta, logits)
         assert float((bits - z).mean().abs()) < 6 / num_draws**0.5, "bits is not E[z | zeta]"
         for value in (0.0, 1.0):
-            saturated = torch.full((num_draws,), 45.0 if value else -45.0, dtype=torch.float64)
             again = smoothing.sample_zeta(torch.full_like(logits, value), generator=generator)
             for draws, parameters in ((zeta[z == value], of_x), (again, of_prior)):
-                levels = smoothing.cdf(draws, saturated[: len(draws)], *parameters)
                 if bool((draws == 0).all()):  # the spike itself
                     continue
-                counts = torch.histc(levels, bins=20, min=0, max=1)
-                check_frequencies(counts, torch.full((20,), 0.05, dtype=torch.float64))
+                saturated = torch.full_like(draws, CERTAIN if value else -CERTAIN)
+                _check_uniform(smoothing.cdf(draws, saturated, *parameters))
+
+
+def _check_uniform(levels: Tensor) -> None:
+    counts = torch.histc(levels, bins=20, min=0, max=1)
+    check_frequencies(counts, torch.full_like(counts, 0.05))
 
 
 # Energies.
@@ -265,8 +262,6 @@ def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
 
 
 # Approximating posteriors over the binary latents.
-
-_SATURATED = 45.0  # sigmoid is 1 to the last digit of float64
 
 
 def check_posterior(posterior: Posterior, features: Tensor) -> None:
@@ -339,9 +334,8 @@ def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:
     given = features.detach().clone().requires_grad_()
     sample = posterior.sample_discretely(given, uniforms, generator=_seeded(7))
     _check_parts(posterior, sample, shape, features.dtype)
-    assert torch.equal(sample.z, (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)), (
-        "z is not 1 where the uniform is below q"
-    )
+    on = (uniforms < torch.sigmoid(sample.logits)).to(sample.z.dtype)
+    assert torch.equal(sample.z, on), "z is not 1 where the uniform is below q"
     assert torch.equal(sample.bits, sample.z), "bits are not z"
     torch.testing.assert_close(sample.zeta[2], sample.zeta[0], msg="samples do not share the noise of zeta")
     if sample.zeta.requires_grad and not sample.parameters:
@@ -361,18 +355,14 @@ def check_groups(posterior: Posterior, features: Tensor) -> None:
     for position in positions:
         # rows with the same earlier latents must have the same logits; where there is a spike many have
         earlier, logits = sample.zeta[:, group < position], sample.logits[:, group == position]
-        index = torch.zeros(len(rows), dtype=torch.int64)
-        if position > 0:
-            _, index = earlier.unique(dim=0, return_inverse=True)
+        _, index = torch.nn.functional.pad(earlier, (0, 1)).unique(dim=0, return_inverse=True)
         for row in range(int(index.max()) + 1):
             alike = logits[index == row]
             message = f"logits of group {position} differ where all earlier groups agree"
             assert torch.allclose(alike, alike[:1].expand_as(alike)), message
 
 
-def check_law(
-    posterior: Posterior, features: Tensor, *, num_batches: int = 50, batch_size: int = 1000
-) -> None:
+def check_law(posterior: Posterior, features: Tensor) -> None:
     """Check that z has the law that the logits state, and zeta that of the smoothing's parameters; alpha 1e-6 each.
 
     q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
@@ -381,17 +371,16 @@ def check_law(
     n = posterior.num_units
     subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
     generator, rows, levels = _seeded(3), [], []
-    for _ in range(num_batches):
+    for _ in range(50):
         with torch.no_grad():
-            sample = posterior.rsample(features[:1], num_samples=batch_size, generator=generator)
+            sample = posterior.rsample(features[:1], num_samples=1000, generator=generator)
         residual = (sample.z - torch.sigmoid(sample.logits))[:, 0]
         rows.append(torch.where(subsets, residual[:, None], 1.0).prod(-1).mean(0))
-        given_z = torch.where(sample.z == 1, _SATURATED, -_SATURATED)
+        given_z = torch.where(sample.z == 1, CERTAIN, -CERTAIN)
         level = posterior.smoothing.cdf(sample.zeta, given_z, *sample.parameters)
         levels.append(level[sample.z == 1])
     if posterior.smoothing.parameter_names:  # others were looked at with the transformation
-        counts = torch.histc(torch.cat(levels), bins=20, min=0, max=1)
-        check_frequencies(counts, torch.full((20,), 0.05, dtype=counts.dtype))
+        _check_uniform(torch.cat(levels))
     check_mean(torch.stack(rows), torch.zeros(len(subsets), dtype=features.dtype))
 
 
@@ -402,8 +391,12 @@ def check_gradients(posterior: Posterior, features: Tensor) -> None:
     (sample.zeta.square().sum() + sample.logits.sum() + sample.bits.sum()).backward()
     for name, value in (*posterior.named_parameters(), ("features", features)):
         if value.requires_grad:
-            assert value.grad is not None, f"no gradient reaches {name}"
-            assert bool(value.grad.isfinite().all()), f"the gradient of {name} is not finite"
+            _check_reached(name, value.grad)
+
+
+def _check_reached(name: str, gradient: Tensor | None) -> None:
+    assert gradient is not None, f"no gradient reaches {name}"
+    assert bool(gradient.isfinite().all()), f"the gradient of {name} is not finite"
 
 
 def _seeded(seed: int) -> torch.Generator:
@@ -419,10 +412,9 @@ def check_gaussian_prior(prior: AutoregressiveGaussianPrior, *, seed: int = 0) -
     The prior is in float64 and evaluation mode, with running statistics that are not all alike. ``seed`` is that of the
     points where it is tried.
     """
-    generator = torch.Generator().manual_seed(seed)
+    generator, layers = _seeded(seed), (3, prior.num_layers, prior.num_units)
     zeta = torch.rand(3, prior.num_latents, generator=generator, dtype=torch.float64).requires_grad_()
-    h = torch.randn(3, prior.num_layers, prior.num_units, generator=generator, dtype=torch.float64)
-    h.requires_grad_()
+    h = torch.randn(layers, generator=generator, dtype=torch.float64).requires_grad_()
     together = prior.layers(zeta, h)
     assert together.mean.shape == together.log_std.shape == h.shape
     for index in range(prior.num_layers):
@@ -461,7 +453,7 @@ def check_encoder(module: nn.Module, input_shape: Sequence[int], *, x: Tensor | 
     """
     read = (_like(module, torch.randn, _ROWS, *input_shape) if x is None else x,)
     features = _check_module(module, read)
-    assert features.dim() == 2, f"the output has shape {_shape(features)}, not (batch, feature)"
+    assert features.dim() == 2, f"the output has shape {tuple(features.shape)}, not (batch, feature)"
     known = getattr(module, "num_features", None)
     stated = not isinstance(known, int) or known == features.shape[1]
     assert stated, f"num_features is {known}, and the output has {features.shape[1]}"
@@ -480,7 +472,7 @@ def check_decoder(module: nn.Module, num_latents: int, parameter_shape: Sequence
     latents = _like(module, torch.rand, _ROWS, num_latents)
     output = _check_module(module, (latents,), to_inputs=True)
     wanted = (_ROWS, *parameter_shape)
-    assert output.shape == wanted, f"the output has shape {_shape(output)}, not {wanted}"
+    assert output.shape == wanted, f"the output has shape {tuple(output.shape)}, not {wanted}"
     initialize = getattr(module, "initialize_output_", None)
     if initialize is not None:
         twin = copy.deepcopy(module).eval()
@@ -509,7 +501,7 @@ def check_network(factory: NetworkFactory) -> None:
         assert not mine & others, "two networks share a parameter"
         inputs = tuple(_like(network, torch.randn, _ROWS, size) for size in sizes)
         output = _check_module(network, inputs, to_inputs=True)
-        assert output.shape == (_ROWS, 4), f"{sizes} give the shape {_shape(output)}, not ({_ROWS}, 4)"
+        assert output.shape == (_ROWS, 4), f"{sizes} give the shape {tuple(output.shape)}, not ({_ROWS}, 4)"
         _check_broadcast(copy.deepcopy(network).eval(), inputs)
 
 
@@ -520,7 +512,7 @@ def _check_broadcast(network: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     latents = [torch.stack([value, -value, value / 2]) for value in latents]
     front = (3, _ROWS) if latents else (_ROWS,)
     output = network(features, *latents)
-    assert output.shape == (*front, 4), f"with samples the shape is {_shape(output)}, not {(*front, 4)}"
+    assert output.shape == (*front, 4), f"with samples the shape is {tuple(output.shape)}, not {(*front, 4)}"
     expanded = network(features.expand(*front, -1), *latents)
     assert _close(output, expanded), "inputs that broadcast do not give what they give when expanded"
 
@@ -542,7 +534,9 @@ def _check_function(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
     assert isinstance(output, Tensor), f"the output is {type(output).__name__}, not a tensor"
     assert output.is_floating_point(), f"the output is {output.dtype}"
     assert output.dim() > 0, "the output is a single number"
-    assert len(output) == len(inputs[0]), f"{len(inputs[0])} rows give an output of shape {_shape(output)}"
+    assert len(output) == len(inputs[0]), (
+        f"{len(inputs[0])} rows give an output of shape {tuple(output.shape)}"
+    )
     assert bool(output.isfinite().all()), "the output is not finite"
     assert torch.equal(module(*inputs), output), "in evaluation mode, a second call gives something else"
     same = all(torch.equal(value, state[name]) for name, value in module.state_dict().items())
@@ -564,8 +558,7 @@ def _check_gradients(module: nn.Module, inputs: tuple[Tensor, ...], to_inputs: b
     weights = torch.linspace(0.5, 1.5, output.numel(), dtype=output.dtype, device=output.device)
     (output * weights.view_as(output)).sum().backward()
     for name, value in wanted:
-        assert value.grad is not None, f"no gradient reaches {name}"
-        assert bool(value.grad.isfinite().all()), f"the gradient of {name} is not finite"
+        _check_reached(name, value.grad)
         assert not name.startswith("input") or bool((value.grad != 0).any()), f"no gradient reaches {name}"
 
 
@@ -600,7 +593,3 @@ def _close(one: Tensor, other: Tensor) -> bool:
     tolerance = 1e3 * torch.finfo(one.dtype).eps
     scale = float(other.abs().max())
     return one.shape == other.shape and bool(((one - other).abs() <= tolerance * max(scale, 1e-3)).all())
-
-
-def _shape(value: Tensor) -> tuple[int, ...]:
-    return tuple(value.shape)

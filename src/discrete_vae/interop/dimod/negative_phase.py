@@ -143,12 +143,14 @@ class DimodSampler(MarkovChains):
 
     def metrics(self) -> dict[str, float]:
         """Temperatures and broken chains, for the log of a run."""
-        found = {"solver_inverse_temperature": self.solver_inverse_temperature}
-        if math.isfinite(self.sampled_at):
-            found["sampled_at_inverse_temperature"] = self.sampled_at
-        if self.chain_break_fraction is not None:
-            found["chain_break_fraction"] = self.chain_break_fraction
-        return found
+        found = {
+            "solver_inverse_temperature": self.solver_inverse_temperature,
+            "sampled_at_inverse_temperature": self.sampled_at,
+            "chain_break_fraction": math.nan
+            if self.chain_break_fraction is None
+            else self.chain_break_fraction,
+        }
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def local_chains(self) -> BlockGibbs:
         """Chains of the library's own that start at the last samples and need no solver."""
@@ -312,16 +314,13 @@ class Solver:
         Returns them, (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables, and the mean
         share of broken chains, None where the solver does not tell.
         """
-        parts: list[np.ndarray] = []
-        broken: list[np.ndarray] = []
-        limits = self.sampler.properties.get("num_reads_range")
-        most = num_reads if limits is None else int(limits[-1])
+        parts, broken = [], []
+        most = int(self.sampler.properties.get("num_reads_range", (num_reads,))[-1])
         for index, start in enumerate(range(0, num_reads, most)):
-            settings = dict(self.settings, num_reads=min(most, num_reads - start))
-            if self.takes("num_sweeps"):
-                settings["num_sweeps"] = num_sweeps
-            if self.takes("seed"):
-                settings["seed"] = key_to_seed(seed, index) >> 33  # solvers take 31 bits at least
+            # solvers take 31 bits of a seed at least
+            ours = {"num_sweeps": num_sweeps, "seed": key_to_seed(seed, index) >> 33}
+            settings = self.settings | {name: value for name, value in ours.items() if self.takes(name)}
+            settings["num_reads"] = min(most, num_reads - start)
             with _refusing("parameters", f"must be what {self.name} can do with this model"):
                 answer = self.sampler.sample(bqm, **settings)
                 record = answer.record  # waits for the answer

@@ -45,9 +45,6 @@ class Divergence:
     log_partition_shift: float
 
 
-_NOTHING = Divergence(0.0, 0.0, 0.0)
-
-
 @dataclass(frozen=True, eq=False)
 class Remapped:
     """A prior as a solver can take it.
@@ -122,7 +119,7 @@ def remap(
     if not isinstance(energy, GraphBoltzmann):
         repair = "Train a prior on the solver's graph: GraphBoltzmann."
         raise InvalidInputError("energy", "must be a GraphBoltzmann", f"a {type(energy).__name__}", repair)
-    node_list, edge_list = sorted(nodes), [tuple(edge) for edge in edges]
+    node_list, edge_list = sorted(nodes), list(edges)
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
     if places.ndim != 2 or places.shape[1] != energy.num_units or places.dtype.kind not in "iu":
         rule = f"must be integers (place, {energy.num_units})"
@@ -134,11 +131,10 @@ def remap(
         rule, repair = "must hold a node of the prior", "Lay it elsewhere: give candidates."
         raise InvalidInputError("nodes", rule, "none of them", repair)
     pairs = energy.edges.cpu().numpy()
-    couplers = codes_of(np.array(edge_list, np.int64).reshape(-1, 2))
-    alive = np.isin(codes_of(place[pairs]), couplers) & np.isin(pairs, kept).all(1)
+    alive = np.isin(codes_of(place[pairs]), _couplers(edge_list)) & np.isin(pairs, kept).all(1)
     lost = LostUnits(energy, kept, ~alive)
     machine = _cut(energy, kept, place, alive)
-    dropped = divergence = _NOTHING
+    dropped = divergence = Divergence(0.0, 0.0, 0.0)
     if not alive.all() or len(kept) < energy.num_units:
         if z is None:
             z = BlockGibbs(energy, _SAMPLES, seed=seed).step(_SWEEPS)
@@ -249,10 +245,9 @@ def places(
     for index, shift in enumerate(shifts):
         symmetries = anywhere
         if group.u_vector:
-            draws = graphs.sample_automorphisms(
-                group.u_vector, num_symmetries, seed=seed + index, num_nodes=energy.num_units
-            )
-            symmetries = np.concatenate([anywhere, np.stack(draws)]) if lattice else np.stack(draws)
+            options = {"seed": seed + index, "num_nodes": energy.num_units}
+            draws = np.stack(graphs.sample_automorphisms(group.u_vector, num_symmetries, **options))
+            symmetries = np.concatenate([anywhere, draws]) if lattice else draws
         found.append(shift[symmetries])
     return np.concatenate(found)
 
@@ -278,16 +273,19 @@ def codes_of(edges: np.ndarray) -> np.ndarray:
     return (edges.min(-1).astype(np.int64) << 32) | edges.max(-1).astype(np.int64)
 
 
+def _couplers(edges: Iterable[Sequence[int]]) -> np.ndarray:
+    return codes_of(np.array([tuple(edge) for edge in edges], np.int64).reshape(-1, 2))
+
+
 def losses(
     energy: GraphBoltzmann, candidates: np.ndarray, nodes: Iterable[int], edges: Iterable[Sequence[int]]
 ) -> np.ndarray:
     """Sum of the squared weights of the pairs that a solver lacks, for each candidate (place, unit): (place,)."""
     there = np.isin(candidates, np.fromiter(nodes, np.int64))
-    pairs = energy.edges.cpu().numpy()
-    couplers = codes_of(np.array([tuple(edge) for edge in edges], np.int64).reshape(-1, 2))
-    weight = energy.weight.detach().to("cpu", torch.float64).square().numpy()
-    bias = energy.bias.detach().to("cpu", torch.float64).square().numpy()
-    lost = ~np.isin(codes_of(candidates[:, pairs]), couplers)
+    weight, bias = (
+        p.detach().to("cpu", torch.float64).square().numpy() for p in (energy.weight, energy.bias)
+    )
+    lost = ~np.isin(codes_of(candidates[:, energy.edges.cpu().numpy()]), _couplers(edges))
     return lost @ weight + 1e-9 * (~there) @ (1 + bias)  # of equal ones that which keeps more units
 
 

@@ -65,8 +65,7 @@ class ChainSampler(dimod.Sampler, dimod.Initialized):
         num_reads = check_positive_int("num_reads", 1 if num_reads is None else num_reads)
         info = {"inverse_temperature": inverse_temperature, "num_sweeps": num_sweeps, "seed": seed}
         if not bqm.num_variables:
-            empty = np.empty((num_reads, 0), np.int8)
-            return dimod.SampleSet.from_samples_bqm((empty, []), bqm, info=info)
+            return dimod.SampleSet.from_samples_bqm((np.empty((num_reads, 0), np.int8), []), bqm, info=info)
         found = from_bqm(bqm, inverse_temperature=inverse_temperature, min_density=_MIN_DENSITY)
         states = None
         if start is not None:

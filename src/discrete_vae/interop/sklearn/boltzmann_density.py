@@ -8,8 +8,9 @@ import sys
 import time
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self, TextIO
 
@@ -25,17 +26,11 @@ from torch import Tensor
 from discrete_vae import checks
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import check_states
+from discrete_vae.checks import check_states, check_unit_interval
 from discrete_vae.data.batches import batch_indices, binarize
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn.reading import (
-    check_readable,
-    dense,
-    dense_blocks,
-    quantile,
-    weighted_rows,
-)
+from discrete_vae.interop.sklearn.reading import check_readable, dense, dense_blocks, quantile, weighted_rows
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.log_partition.exact import (
@@ -160,13 +155,21 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 
 def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps: int) -> LogPartition:
-    if (bits := num_enumerated_units(machine)) <= MAX_ENUMERATED_UNITS:
-        seconds = machine.num_units * 2**bits / _STATES_A_SECOND
-        if seconds > _SILENT_SECONDS:
-            _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
+    bits, last = num_enumerated_units(machine), time.monotonic()
+    seconds = machine.num_units * 2**bits / _STATES_A_SECOND
+    if bits <= MAX_ENUMERATED_UNITS and seconds > _SILENT_SECONDS:
+        _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
     exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
     if exact is not None:
         return exact
+
+    def report(num_sweeps: int, found: LogPartition) -> None:
+        nonlocal last
+        if time.monotonic() - last > _SILENT_SECONDS:
+            last = time.monotonic()
+            done = f"{num_sweeps} of at most {max_sweeps} sweeps"
+            _say(f"log Z, {done}: {found.value:.2f} ± {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
+
     found = comparable_log_partition(
         copy.deepcopy(machine).float(),  # for which there are compiled kernels
         chains=states,
@@ -176,7 +179,7 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
         num_chains=_CHAINS,
         annealing=(100, 1000),
         seed=seed,
-        report=_progress(max_sweeps),
+        report=report,
     )
     if not found.converged:
         more = 10 * max(max_sweeps, found.num_sweeps or 0)
@@ -188,19 +191,6 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
             stacklevel=3,
         )
     return found
-
-
-def _progress(max_sweeps: int) -> Callable[[int, LogPartition], None]:
-    last = time.monotonic()
-
-    def report(num_sweeps: int, found: LogPartition) -> None:
-        nonlocal last
-        if time.monotonic() - last > _SILENT_SECONDS:
-            last = time.monotonic()
-            done = f"{num_sweeps} of at most {max_sweeps} sweeps"
-            _say(f"log Z, {done}: {found.value:.2f} ± {found.std_error:.2f} nats, {_STD_ERROR:g} is wanted")
-
-    return report
 
 
 def _say(text: str) -> None:
@@ -232,16 +222,6 @@ def draw_seed(random_state: int | np.random.RandomState | np.random.Generator | 
     return int(source.randint(np.iinfo(np.int32).max))
 
 
-@contextmanager
-def naming_x() -> Iterator[None]:
-    """Name X and the parameters of the estimator, not a part of a file and options of the command line."""
-    try:
-        yield
-    except InvalidInputError as error:
-        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
-        raise InvalidInputError("X", rule, error.received, repair) from None
-
-
 def dtype_of(X: Any) -> np.dtype:  # noqa: N803
     """float32 for float32, else float64."""
     return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
@@ -264,6 +244,7 @@ _PER_WEIGHT = 16  # bytes: the weight, its gradient, Adam's moments
 _SHOWN = 20  # lines of a run
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # the mixin's score gives None
     PriorMixin, DensityMixin, BaseEstimator
 ):
@@ -305,38 +286,22 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         True
     """
 
-    machine_: RBM
     _numbers: ClassVar = {
         name: {"at_least": 1}
         for name in ("num_hidden", "num_epochs", "batch_size", "num_chains", "num_sweeps")
     } | {"learning_rate": {"whole": False, "above": 0}, "verbose": {"at_least": 0}}
 
-    def __init__(
-        self,
-        *,
-        num_hidden: int = 64,
-        binarize: float | None = 0.5,
-        num_epochs: int = 100,
-        batch_size: int = 100,
-        learning_rate: float = 0.03,
-        num_chains: int = 200,
-        num_sweeps: int = 5,
-        log_partition_sweeps: int = 1000,
-        contamination: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.num_hidden = num_hidden
-        self.binarize = binarize
-        self.num_epochs = num_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.num_chains = num_chains
-        self.num_sweeps = num_sweeps
-        self.log_partition_sweeps = log_partition_sweeps
-        self.contamination = contamination
-        self.random_state = random_state
-        self.verbose = verbose
+    num_hidden: int = 64
+    binarize: float | None = 0.5
+    num_epochs: int = 100
+    batch_size: int = 100
+    learning_rate: float = 0.03
+    num_chains: int = 200
+    num_sweeps: int = 5
+    log_partition_sweeps: int = 1000
+    contamination: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train the machine on X, (row, feature), numbers, see `binarize`; returns the estimator.
@@ -419,11 +384,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         values = np.array(rows, np.float64)
         if self.binarize is not None:
             return (values > check_number("binarize", self.binarize, whole=False)).astype(np.float64)
-        if not bool(((values >= 0) & (values <= 1)).all()):
-            received = f"values from {values.min():g} to {values.max():g}"
-            rule = "must hold values in [0, 1] where binarize is None"
-            repair = "Give binarize a threshold, or scale the values."
-            raise InvalidInputError("X", rule, received, repair)
+        repair = "Give binarize a threshold, or scale the values."
+        check_unit_interval("X", torch.from_numpy(values), repair=repair)
         return values
 
 

@@ -40,6 +40,18 @@ def check_readable(X: Any) -> None:  # noqa: N803 (scikit-learn's name)
         raise InvalidInputError("X", rule, f"an object of type {kind}", repair)
 
 
+@contextmanager
+def naming_x(argument: str | None = None) -> Iterator[None]:
+    """Name X, in place of one argument or of all, and the parameters of the estimator, not options of commands."""
+    try:
+        yield
+    except InvalidInputError as error:
+        if argument not in (None, error.argument):
+            raise
+        rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
+        raise InvalidInputError("X", rule, error.received, repair) from None
+
+
 def dense_blocks(rows: Any) -> Iterator[np.ndarray]:
     """Blocks of some thousand rows of an array or a sparse matrix, as arrays."""
     for first in range(0, rows.shape[0], _ROWS):
@@ -66,12 +78,8 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
     ratios alone count. Either way a row of weight 0 is left out. The order is that of the rows' values, so that a fit
     depends on which rows there are and how often, not on where they stand.
     """
-    weights = None
-    if sample_weight is not None:
-        found = check_weights("sample_weight", sample_weight, len(rows))
-        kept = _places(sample_weight, found)
-        rows = rows[kept]
-        weights = None if _are_counts(sample_weight) else found[kept]
+    kept, weights = _weighted_places(sample_weight, len(rows))
+    rows = rows[kept]
     if weights is not None:  # of equal rows the lightest first
         lightest = weights.argsort(kind="stable")
         rows, weights = rows[lightest], weights[lightest]
@@ -83,29 +91,26 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
 
 def quantile(values: np.ndarray, share: float, sample_weight: Any) -> float:
     """The quantile of values, (row,), as `numpy.quantile` gives it; weights are read as `weighted_rows` does."""
-    if sample_weight is None:
-        return float(np.quantile(values, share))
-    found = check_weights("sample_weight", sample_weight, len(values))
-    kept = _places(sample_weight, found)
-    if _are_counts(sample_weight) or bool((found[kept] == found[kept][0]).all()):
+    kept, weights = _weighted_places(sample_weight, len(values))
+    if weights is None or bool((weights == weights[0]).all()):
         return float(np.quantile(values[kept], share))
-    return float(np.quantile(values[kept], share, weights=found[kept], method="inverted_cdf"))
+    return float(np.quantile(values[kept], share, weights=weights, method="inverted_cdf"))
 
 
-def _are_counts(sample_weight: Any) -> bool:
-    return np.asarray(sample_weight).dtype.kind in "bui"
-
-
-def _places(sample_weight: Any, found: np.ndarray) -> np.ndarray:
-    """Places of the rows that have a weight; of counts each as often as it counts."""
-    if not _are_counts(sample_weight):
-        return np.flatnonzero(found)
+def _weighted_places(sample_weight: Any, num_rows: int) -> tuple[np.ndarray | slice, np.ndarray | None]:
+    """Places of the rows that have a weight, of counts each as often as it counts; and the weights, None of counts."""
+    if sample_weight is None:
+        return slice(None), None
+    found = check_weights("sample_weight", sample_weight, num_rows)
+    if np.asarray(sample_weight).dtype.kind not in "bui":
+        kept = np.flatnonzero(found)
+        return kept, found[kept]
     total = found.sum()
     if total > _MOST_COPIES * len(found):
         rule = f"of whole numbers counts copies of rows, at most {_MOST_COPIES} of each on average"
         repair = "Give floating-point numbers, whose ratios alone count: sample_weight.astype(float)."
         raise InvalidInputError("sample_weight", rule, f"{total:.3g} copies of {len(found)} rows", repair)
-    return np.repeat(np.arange(len(found)), found.astype(np.int64))
+    return np.repeat(np.arange(num_rows), found.astype(np.int64)), None
 
 
 # Data frames of mixed columns.
@@ -113,29 +118,24 @@ def _places(sample_weight: Any, found: np.ndarray) -> np.ndarray:
 
 def has_words(X: Any) -> bool:  # noqa: N803
     """Whether X is a data frame with a column that holds other values than numbers, truth values and gaps."""
-    if not (hasattr(X, "columns") and hasattr(X, "dtypes") and hasattr(X, "items")):
+    if not _is_frame(X):
         return False
-    others = [
-        (str(name), column) for name, column in X.items() if getattr(column.dtype, "kind", "O") not in "buifc"
-    ]
-    return any(raw_column(name, column).words for name, column in others)
+    others = [each for each in X.items() if getattr(each[1].dtype, "kind", "O") not in "buifc"]
+    return any(raw_column(str(name), column).words for name, column in others)
+
+
+def _is_frame(X: Any) -> bool:  # noqa: N803
+    return all(hasattr(X, name) for name in ("columns", "dtypes", "items"))
 
 
 @dataclass(frozen=True, eq=False)
 class FrameColumns:
-    """How a data frame becomes a model's numbers, and numbers a frame of the same names, words and dtypes.
+    """How a data frame becomes a model's numbers, and numbers a frame of the same names, words and dtypes."""
 
-    Attributes:
-        schema: The kinds of its columns.
-        names: The frame's own names of the columns that the model reads.
-        dtypes: Their dtypes.
-        cells: Of each column of codes the cell that stands for each code; None of columns of numbers.
-    """
-
-    schema: TableSchema
-    names: tuple[Hashable, ...]
-    dtypes: tuple[Any, ...]
-    cells: tuple[np.ndarray | None, ...]
+    schema: TableSchema  # the kinds of its columns
+    names: tuple[Hashable, ...]  # the frame's own, of the columns that the model reads
+    dtypes: tuple[Any, ...]  # theirs
+    cells: tuple[np.ndarray | None, ...]  # that stand for each code of a column; None of numbers
 
     @classmethod
     def of(cls, frame: Any, kinds: Mapping[str, str] | None) -> Self:
@@ -145,7 +145,7 @@ class FrameColumns:
         if len(names) < len(frame.columns):
             repair = "Rename those that are alike."
             raise InvalidInputError("X", "must have different names of columns", "some alike", repair)
-        with _naming_table():
+        with naming_x("table"):
             schema = infer_schema(frame, kinds)
         own = tuple(names[column.name] for column in schema.columns)
         cells = tuple(_cells(column, frame[name]) for name, column in zip(own, schema.columns, strict=True))
@@ -154,39 +154,23 @@ class FrameColumns:
     def encode(self, frame: Any) -> np.ndarray:
         """Values as the model reads them, (row, column) float32, found by the names of columns."""
         _check_frame(frame)
-        with _naming_table():
+        with naming_x("table"):
             return self.schema.encode(frame).numpy()
 
     def decode(self, values: np.ndarray, index: Any = None) -> Any:
         """A data frame of values, (row, column), that a row can have; without gaps."""
         import pandas
 
-        columns = [
-            _column(config, values[:, place], self.dtypes[place], self.cells[place])
-            for place, config in enumerate(self.schema.columns)
-        ]
-        found = {place: pandas.Series(column, index=index) for place, column in enumerate(columns)}
-        frame = pandas.DataFrame(found, index=index)
-        frame.columns = pandas.Index(self.names)
-        return frame
+        parts = enumerate(zip(self.schema.columns, values.T, self.dtypes, self.cells, strict=True))
+        found = {place: pandas.Series(_column(*part), index=index) for place, part in parts}
+        return pandas.DataFrame(found, index=index).set_axis(pandas.Index(self.names), axis=1)
 
 
 def _check_frame(frame: Any) -> None:
-    if not (hasattr(frame, "columns") and hasattr(frame, "items") and hasattr(frame, "dtypes")):
+    if not _is_frame(frame):
         repair = "Give a pandas DataFrame, whose columns are found by their names."
         rule = "must be a data frame to be read as a table"
         raise InvalidInputError("X", rule, f"an object of type {type(frame).__name__}", repair)
-
-
-@contextmanager
-def _naming_table() -> Iterator[None]:
-    """Call the table X; what is wrong with a column keeps its name."""
-    try:
-        yield
-    except InvalidInputError as error:
-        if error.argument != "table":
-            raise
-        raise InvalidInputError("X", error.rule, error.received, error.repair) from None
 
 
 def _cells(config: Any, column: Any) -> np.ndarray | None:

@@ -7,6 +7,7 @@ import io
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, Self
@@ -19,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import LogPartition
-from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states
 from discrete_vae.config import (
     BetaBoundConfig,
@@ -36,24 +36,18 @@ from discrete_vae.config import (
 )
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
-from discrete_vae.data.schema import TableSchema
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.encode import most_probable
-from discrete_vae.interop.sklearn.boltzmann_density import (
-    PriorMixin,
-    check_number,
-    dtype_of,
-    naming_x,
-    states_of,
-)
+from discrete_vae.interop.sklearn.boltzmann_density import PriorMixin, check_number, dtype_of, states_of
 from discrete_vae.interop.sklearn.reading import (
     FrameColumns,
     check_readable,
     dense,
     dense_blocks,
     has_words,
+    naming_x,
     weighted_rows,
 )
 from discrete_vae.model import DiscreteVAE
@@ -72,6 +66,7 @@ _CHOICES = {
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     """Binary codes of rows by a discrete VAE with an RBM prior, trained by the library's own loop.
 
@@ -116,10 +111,6 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         (40, 4)
     """
 
-    model_: Any
-    likelihood_: str
-    schema_: TableSchema | None
-    _frame: FrameColumns | None
     _numbers: ClassVar = {
         "num_left": {"at_least": 1},
         "num_right": {"at_least": 1},
@@ -130,40 +121,21 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         "verbose": {"at_least": 0},
     }
 
-    def __init__(
-        self,
-        *,
-        num_left: int = 16,
-        num_right: int = 16,
-        hidden: tuple[int, ...] = (200,),
-        likelihood: str = "auto",
-        kinds: Mapping[str, str] | None = None,
-        output: str = "bits",
-        num_epochs: int = 100,
-        batch_size: int = 100,
-        learning_rate: float = 0.003,
-        validation_fraction: float = 0.1,
-        num_samples: int = 100,
-        log_partition_sweeps: int = 1000,
-        contamination: float | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        verbose: int = 0,
-    ) -> None:
-        self.num_left = num_left
-        self.num_right = num_right
-        self.hidden = hidden
-        self.likelihood = likelihood
-        self.kinds = kinds
-        self.output = output
-        self.num_epochs = num_epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.validation_fraction = validation_fraction
-        self.num_samples = num_samples
-        self.log_partition_sweeps = log_partition_sweeps
-        self.contamination = contamination
-        self.random_state = random_state
-        self.verbose = verbose
+    num_left: int = 16
+    num_right: int = 16
+    hidden: tuple[int, ...] = (200,)
+    likelihood: str = "auto"
+    kinds: Mapping[str, str] | None = None
+    output: str = "bits"
+    num_epochs: int = 100
+    batch_size: int = 100
+    learning_rate: float = 0.003
+    validation_fraction: float = 0.1
+    num_samples: int = 100
+    log_partition_sweeps: int = 1000
+    contamination: float | None = None
+    random_state: int | np.random.RandomState | None = None
+    verbose: int = 0
 
     def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803 (scikit-learn's name)
         """Train the model on X, (row, feature): numbers, or a data frame with words; returns the estimator.
@@ -238,7 +210,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return torch.cat(found).numpy()
 
     @property
-    def _prior(self) -> RBM:
+    def _prior(self) -> Any:
         return self.model_.prior
 
     def _rows_of_states(self, z: Tensor, seed: int) -> Any:
