@@ -705,7 +705,8 @@ class DiscreteVAE(nn.Module):
         """The model in the limit of infinitely sharp smoothing: z itself goes into whatever reads zeta.
 
         The networks read z where they were trained on smoothed values. It is a model like any other, but training needs
-        a score function, since no gradient passes through zeta. Its weights and buffers are those of this model, not copies.
+        a score function, since no gradient passes through zeta. Its weights and buffers are those of this model, not
+        copies.
 
         Source: Rolfe 2017, footnote in section spike-and-exponential (a trained model with beta -> infinity).
 
