@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels.capture import Recorder, ReplayError, custom_op
+from discrete_vae.kernels.capture import Recorder, ReplayError
 from discrete_vae.kernels.lowering import Replay, ReplayedFunctions
+from discrete_vae.kernels.registry import custom_op
 
 
 def replay_of(function, *inputs, state=()):

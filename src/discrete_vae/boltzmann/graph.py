@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.base import Array, BoltzmannMachine, IsingModel, set_from_ising_, to_ising
 from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.capture import custom_op
+from discrete_vae.kernels.registry import custom_op
 from discrete_vae.system import check_memory
 
 _DENSE = 8  # a whole matrix of up to so many entries per edge is computed faster than its entries one by one

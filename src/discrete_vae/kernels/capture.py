@@ -5,18 +5,16 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import wraps
-from inspect import signature
-from typing import Any, ParamSpec, TypeGuard
+from typing import Any, TypeGuard
 
 import torch
 from torch import Tensor
 from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+
+from discrete_vae.kernels.registry import is_recording, tensors_in
 
 
 def is_view(function: object) -> TypeGuard[OpOverload]:
@@ -35,9 +33,7 @@ def draws(function: object) -> bool:
 def is_pure(call: Call) -> bool:
     """True if a call only makes its results, the same from the same arguments."""
     function = call.function
-    if not isinstance(function, OpOverload):
-        return False
-    return not function._schema.is_mutable and not draws(function)
+    return isinstance(function, OpOverload) and not function._schema.is_mutable and not draws(function)
 
 
 def written(call: Call) -> list[Tensor]:
@@ -60,9 +56,6 @@ def functional(call: Call) -> Call:
         return call
     packet = getattr(torch.ops.aten, function.overloadpacket.__name__.removesuffix("_"))
     return replace(call, function=getattr(packet, function._overloadname))
-
-
-P = ParamSpec("P")
 
 
 class ReplayError(RuntimeError):
@@ -105,24 +98,18 @@ class Recorder(TorchDispatchMode):
         super().__init__()
         self.calls: list[Call] = []
         self.problem: str | None = None
-        self._inside = False
 
     def __enter__(self) -> Recorder:
-        if _thread.recorder is not None:
+        if is_recording():
             raise RuntimeError("a recording is under way on this thread")
-        _thread.recorder = self
         return super().__enter__()
-
-    def __exit__(self, *exception: Any) -> None:
-        _thread.recorder = None
-        super().__exit__(*exception)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         keywords = kwargs or {}
         result = func(*args, **keywords)
-        if not self._inside and func.namespace != "profiler":
+        if func.namespace != "profiler":
             self._look_at(func, args, result)
             layouts = () if self.problem else tuple(map(Layout.of, tensors_in(result)))
             self.calls.append(Call(func, args, keywords, result, layouts))
@@ -130,11 +117,8 @@ class Recorder(TorchDispatchMode):
 
     def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
         """Do a `custom_op` operation, as one call."""
-        self._inside = True
-        try:
+        with _disable_current_modes():
             function.lower(*arguments, **keywords)()
-        finally:
-            self._inside = False
         self.calls.append(Call(function, arguments, keywords, None, ()))
 
     def _look_at(self, function: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
@@ -147,14 +131,7 @@ class Recorder(TorchDispatchMode):
             self.problem = self.problem or f"{function} gives a sparse tensor"
 
 
-class _Thread(threading.local):
-    """The recording that is under way on a thread."""
-
-    recorder: Recorder | None = None
-
-
 _OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
-_thread = _Thread()
 
 
 def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> bool:
@@ -163,62 +140,3 @@ def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> boo
     return function.overloadpacket is torch.ops.aten.index and all(
         places.dtype not in masks for places in tensors_in(arguments[1])
     )
-
-
-def custom_op(
-    *, only_read: Collection[str] = ()
-) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
-    """Make one operation of a function that reads and writes the memory of its tensors, which torch does not see.
-
-    What is decorated takes the operation's arguments and returns a function without arguments that does it. The
-    decorated function does it at once; a recording takes it as one call, and a replay lowers it once. It makes no
-    tensors, and those that it is given have to stay where they are between the two calls. It may write to all arguments
-    but those named as only read. What nobody writes to is computed once by a replay, however often it was recorded.
-    """
-
-    def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:
-        parameters = signature(lower)
-
-        @wraps(lower)
-        def call(*arguments: P.args, **keywords: P.kwargs) -> None:
-            recorder = _thread.recorder
-            if recorder is None:
-                lower(*arguments, **keywords)()
-            else:
-                recorder.call(call, arguments, keywords)
-
-        def may_write(*arguments: P.args, **keywords: P.kwargs) -> list[Tensor]:
-            given = parameters.bind(*arguments, **keywords).arguments
-            return tensors_in([value for name, value in given.items() if name not in only_read])
-
-        call.lower, call.may_write = lower, may_write  # pyright: ignore[reportAttributeAccessIssue]
-        return call
-
-    return decorate
-
-
-def is_recording() -> bool:
-    """True if a recorder, and nothing else, sees torch's operations on this thread."""
-    return _thread.recorder is not None and torch._C._len_torch_dispatch_stack() == 1
-
-
-@contextmanager
-def unrecorded() -> Iterator[None]:
-    """A block whose operations are no part of a recording that is under way."""
-    before, _thread.recorder = _thread.recorder, None
-    try:
-        with _disable_current_modes():
-            yield
-    finally:
-        _thread.recorder = before
-
-
-def tensors_in(value: Any) -> list[Tensor]:
-    """The tensors among arguments or results, however nested in lists, tuples and dictionaries."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors_in(part)]
-    if isinstance(value, Mapping):
-        return tensors_in(list(value.values()))
-    return []

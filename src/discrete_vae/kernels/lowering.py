@@ -26,9 +26,9 @@ from discrete_vae.kernels.capture import (
     functional,
     is_pure,
     is_view,
-    tensors_in,
     written,
 )
+from discrete_vae.kernels.registry import tensors_in
 
 
 @dataclass(eq=False)

@@ -13,7 +13,6 @@ import torch
 from numba import types
 from torch import Tensor
 
-from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     Numbers,
@@ -30,7 +29,7 @@ from discrete_vae.kernels.codegen import (
     zeros,
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
-from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close
+from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close, custom_op
 from discrete_vae.kernels.rows import Block, RowReduction
 from discrete_vae.numerics import differentiable_once
 

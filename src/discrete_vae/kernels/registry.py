@@ -1,23 +1,27 @@
-"""Registry of compiled kernels, and the dispatch between a kernel and the plain function that it replaces."""
+"""Compiled kernels: the dispatch between one and the plain function that it replaces, and how recordings see them."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
-from typing import Any, TypeVar
+from inspect import signature
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
 
 from discrete_vae.errors import KernelWarning
-from discrete_vae.kernels.capture import is_recording, tensors_in, unrecorded
+
+if TYPE_CHECKING:
+    from discrete_vae.kernels.capture import Recorder
 
 REGISTRY: dict[str, Callable[..., Any]] = {}
 """The plain functions that a kernel may run in place of, by the path of the kernel."""
@@ -58,14 +62,11 @@ class Kernel:
 
         A compiler's interface is not a stable one in all that is used of it, so a release of it may break a kernel.
         """
-        if self._usable is None:
-            self._usable = self._passes()
-        return self._usable
-
-    def _passes(self) -> bool:
+        if self._usable is not None:
+            return self._usable
         try:
             with ExitStack() as stack:
-                for block in (unrecorded(), torch.device("cpu"), _Float32(), torch.no_grad()):
+                for block in (_disable_current_modes(), torch.device("cpu"), _Float32(), torch.no_grad()):
                     stack.enter_context(block)
                 self.self_test(self)
         except Warning:  # the user made warnings errors
@@ -77,10 +78,12 @@ class Kernel:
                 f"{self.name} does not work with this {self.package} ({reason}); {self.fallback}. "
                 f"Install a version of {self.package} that is known to work.",
                 KernelWarning,
-                stacklevel=4,
+                stacklevel=3,
             )
-            return False
-        return True
+            self._usable = False
+        else:
+            self._usable = True
+        return self._usable
 
 
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
@@ -166,6 +169,70 @@ def has_hooks(modules: Iterable[nn.Module]) -> bool:
         if each._forward_hooks or each._forward_pre_hooks or each._backward_hooks or each._backward_pre_hooks:
             return True
     return bool(_has_any_global_hook())
+
+
+# Operations of our own, as a recording of torch's operations sees them.
+
+
+P = ParamSpec("P")
+
+
+def _recorder() -> Recorder | None:
+    """The recorder that sees torch's operations on this thread before anything else does."""
+    if not torch._C._len_torch_dispatch_stack():
+        return None
+    from discrete_vae.kernels.capture import Recorder
+
+    mode = _get_current_dispatch_mode()
+    return mode if isinstance(mode, Recorder) else None
+
+
+def is_recording() -> bool:
+    """True if a recorder, and nothing else, sees torch's operations on this thread."""
+    return _recorder() is not None and torch._C._len_torch_dispatch_stack() == 1
+
+
+def custom_op(
+    *, only_read: Collection[str] = ()
+) -> Callable[[Callable[P, Callable[[], object]]], Callable[P, None]]:
+    """Make one operation of a function that reads and writes the memory of its tensors, which torch does not see.
+
+    What is decorated takes the operation's arguments and returns a function without arguments that does it. The
+    decorated function does it at once; a recording takes it as one call, and a replay lowers it once. It makes no
+    tensors, and those that it is given have to stay where they are between the two calls. It may write to all arguments
+    but those named as only read. What nobody writes to is computed once by a replay, however often it was recorded.
+    """
+
+    def decorate(lower: Callable[P, Callable[[], object]]) -> Callable[P, None]:
+        parameters = signature(lower)
+
+        @wraps(lower)
+        def call(*arguments: P.args, **keywords: P.kwargs) -> None:
+            recorder = _recorder()
+            if recorder is None:
+                lower(*arguments, **keywords)()
+            else:
+                recorder.call(call, arguments, keywords)
+
+        def may_write(*arguments: P.args, **keywords: P.kwargs) -> list[Tensor]:
+            given = parameters.bind(*arguments, **keywords).arguments
+            return tensors_in([value for name, value in given.items() if name not in only_read])
+
+        call.lower, call.may_write = lower, may_write  # pyright: ignore[reportAttributeAccessIssue]
+        return call
+
+    return decorate
+
+
+def tensors_in(value: Any) -> list[Tensor]:
+    """The tensors among arguments or results, however nested in lists, tuples and dictionaries."""
+    if isinstance(value, Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for part in value for tensor in tensors_in(part)]
+    if isinstance(value, Mapping):
+        return tensors_in(list(value.values()))
+    return []
 
 
 # Self-tests.

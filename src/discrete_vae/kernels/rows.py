@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from discrete_vae.kernels.capture import custom_op
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     INT32,
@@ -41,6 +40,7 @@ from discrete_vae.kernels.codegen import (
     unpacked,
 )
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.registry import custom_op
 
 LANES = 32
 """Elements that are worked on together."""

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from discrete_vae.checks import values_are_known
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.capture import is_recording
-from discrete_vae.kernels.registry import are_plain
+from discrete_vae.kernels.registry import are_plain, is_recording
 
 # Linear maps of rows outside training, where a row gets the same digits wherever it stands.
 
