@@ -21,11 +21,9 @@ from discrete_vae.nets.weights import MixedPrecisionWeight
 # The compiled pass of Adam: all parameters of a group, cut into chunks of equal length, in one call.
 
 
-CHUNK = 16_384
-"""Elements of a chunk."""
+CHUNK = 16_384  # elements of a chunk
 
-LANES = 32
-"""Elements that are updated together; those left over go one by one."""
+LANES = 32  # elements that are updated together; those left over go one by one
 
 MASTER, GRADIENT, FIRST, SECOND, COPY, STEP = range(6)
 """Columns of the pointer table: the parameter, its gradient, both moments, the bfloat16 copy, the count of steps.
@@ -35,8 +33,6 @@ Where there is a copy, the gradient is bfloat16 too; 0 is no copy.
 
 
 def _update(lanes: int, *, bfloat16: bool) -> Any:
-    """An intrinsic that updates some elements from a place on."""
-
     @builder_intrinsic()
     def update(builder, master, gradient, first, second, copy, place, step_size, spread, scalars):
         learn_first, keep_second, learn_second, eps, decay = (
@@ -60,7 +56,6 @@ def _update(lanes: int, *, bfloat16: bool) -> Any:
 
 @builder_intrinsic(types.float32)
 def _count_step(builder, address):
-    """Add 1 to a float32 and return it."""
     pointer = builder.inttoptr(address, FLOAT32.as_pointer())
     after = builder.fadd(builder.load(pointer), ir.Constant(FLOAT32, 1.0))
     builder.store(after, pointer)
@@ -76,7 +71,6 @@ def _prepare(pointers, starts, first_of_chunk, scratch, rate, beta1, beta2, eps,
 
 
 def _stretch(*, bfloat16: bool) -> Any:
-    """A function that updates the elements of a parameter from one place to another."""
     many, one = _update(LANES, bfloat16=bfloat16), _update(1, bfloat16=bfloat16)
 
     def stretch(row, place, last, step_size, spread, scalars):
@@ -128,8 +122,7 @@ def _make(chunks: Any) -> Callable[..., Any]:
 update = ChunkLoop(_make, prepare=_prepare)
 
 
-SMALLEST_SHARED = 200_000
-"""Elements from which a step is divided among threads."""
+SMALLEST_SHARED = 200_000  # elements from which a step is divided among threads
 
 
 class PointerTable:
@@ -208,7 +201,6 @@ def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
-    """True if two lists hold the same objects."""
     return len(some) == len(others) and all(map(is_, some, others))
 
 
@@ -284,10 +276,8 @@ class Adam(torch.optim.Adam):
             table.update(group)
 
     def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-        """The tensors that have the gradients of parameters."""
         working = [self._working.get(parameter) for parameter in parameters]
-        pairs = zip(parameters, working, strict=True)
-        return [parameter if own is None else own.current() for parameter, own in pairs]
+        return [p if own is None else own.current() for p, own in zip(parameters, working, strict=True)]
 
     def _table(self, index: int, group: dict[str, Any]) -> PointerTable | None:
         """The pointer table of a group; None where the compiled pass cannot take the step."""
@@ -316,7 +306,6 @@ class Adam(torch.optim.Adam):
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
-    """The state that a parameter starts with, as torch has it."""
     first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
     return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
 

@@ -30,9 +30,8 @@ def draws(function: object) -> bool:
     return isinstance(function, OpOverload) and torch.Tag.nondeterministic_seeded in function.tags
 
 
-def is_pure(call: Call) -> bool:
-    """True if a call only makes its results, the same from the same arguments."""
-    function = call.function
+def is_pure(function: object) -> bool:
+    """True if an operation only makes its results, the same from the same arguments."""
     return isinstance(function, OpOverload) and not function._schema.is_mutable and not draws(function)
 
 

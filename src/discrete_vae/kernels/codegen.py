@@ -67,7 +67,6 @@ class Vector:
         return self._compared(">=", other)
 
     def _called(self, name: str, *arguments: Any) -> Vector:
-        """LLVM's function of that name for this kind of vector."""
         kind, values = self.value.type, [self.value, *arguments]
         function = cgutils.get_or_insert_function(
             self.builder.module, ir.FunctionType(kind, [kind] * len(values)), f"llvm.{name}.v{kind.count}f32"

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from discrete_vae.kernels.codegen import Vector, bounded, exp, exp_of_negative, expm1, log1p, magnitude, tanh
-from discrete_vae.kernels.registry import Kernel, agrees_on, are_operands
-from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows, discarded
+from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain
+from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows
 from discrete_vae.numerics import differentiable_once
 
 Vectors = list[Vector]
@@ -28,7 +28,10 @@ def _new(shape: Sequence[int]) -> Tensor:
 
 def _slopes(shape: Sequence[int], count: int, *, differentiable: bool) -> list[Tensor]:
     """Memory for derivatives; nobody reads those of what is not differentiated."""
-    return [_new(shape) for _ in range(count)] if differentiable else discarded(shape, count)
+    if differentiable:
+        return [_new(shape) for _ in range(count)]
+    # all rows write to the same place
+    return [place.expand(shape) for place in _new((count, shape[-1])).unbind()]
 
 
 def _wave(low: float, high: float, *shape: int) -> Tensor:
@@ -389,7 +392,7 @@ def _is_exponential(
 
     # a subclass may have another density
     exact = type(smoothing) is SpikeExponential
-    return exact and rho.dim() > 0 and not rho.requires_grad and are_operands(bounds or ())
+    return exact and rho.dim() > 0 and not rho.requires_grad and are_plain(bounds or (), torch.float32)
 
 
 def _cases_of_draws() -> list[tuple[Any, ...]]:

@@ -23,6 +23,7 @@ from discrete_vae.checks import (
     values_are_readable,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.kernels.codegen import LOW, MULTIPLIERS, ROUNDS, WEYL
 from discrete_vae.kernels.loops import threads_for
 from discrete_vae.kernels.registry import Kernel
 from discrete_vae.nets.weights import described
@@ -133,10 +134,6 @@ def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 LARGEST_UNIFORM = 1 - 2.0**-24  # the largest float32 below 1
-_LOW = 0xFFFFFFFF
-_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
-_WEYL = (0x9E3779B9, 0xBB67AE85)
-_ROUNDS = 10
 
 
 def philox4x32(
@@ -147,14 +144,14 @@ def philox4x32(
     Source: Salmon, Moraes, Dror and Shaw 2011, "Parallel random numbers: as easy as 1, 2, 3", section 3.3.
     """
     x0, x1, x2, x3 = counter
-    key_0, key_1 = key & _LOW, key >> 32
-    for _ in range(_ROUNDS):
+    key_0, key_1 = key & LOW, key >> 32
+    for _ in range(ROUNDS):
         # int64 products wrap to the right low 64 bits; shift and mask then read them as unsigned
-        product_0, product_1 = x0 * _MULTIPLIERS[0], x2 * _MULTIPLIERS[1]
-        x0 = ((product_1 >> 32) & _LOW) ^ x1 ^ key_0
-        x2 = ((product_0 >> 32) & _LOW) ^ x3 ^ key_1
-        x1, x3 = product_1 & _LOW, product_0 & _LOW
-        key_0, key_1 = (key_0 + _WEYL[0]) & _LOW, (key_1 + _WEYL[1]) & _LOW
+        product_0, product_1 = x0 * MULTIPLIERS[0], x2 * MULTIPLIERS[1]
+        x0 = ((product_1 >> 32) & LOW) ^ x1 ^ key_0
+        x2 = ((product_0 >> 32) & LOW) ^ x3 ^ key_1
+        x1, x3 = product_1 & LOW, product_0 & LOW
+        key_0, key_1 = (key_0 + WEYL[0]) & LOW, (key_1 + WEYL[1]) & LOW
     return x0, x1, x2, x3
 
 
@@ -170,7 +167,7 @@ def unit_words(
     """The random words of one sweep over a whole machine, (chain, unit) int64, values from 0 to 2^32 - 1."""
     quads = torch.arange((num_units + 3) // 4, device=device)
     chains = torch.arange(first_chain, first_chain + num_chains, device=device)[:, None]
-    low, high = (torch.full((), word, device=device) for word in (sweep & _LOW, sweep >> 32))
+    low, high = (torch.full((), word, device=device) for word in (sweep & LOW, sweep >> 32))
     words = philox4x32((quads, chains, low, high), key)
     return torch.stack(torch.broadcast_tensors(*words), dim=-1).flatten(1)[:, :num_units]
 
@@ -383,7 +380,6 @@ def _check_states(
     device: torch.device | str = "cpu",
     most_wrong: float = 0.0,
 ) -> None:
-    """Compare two sweeps with the reference's."""
     call = SweepCall(2, 1, 1, 0, None, None, num_threads=num_threads)
     expected = run_reference(energy, start, call)
     found = kernel.compiled(energy.to(device), start.to(device), call).cpu()

@@ -205,7 +205,6 @@ def _transpose(spins, values):
 
 @njit(nogil=True)
 def _transpose_back(values, spins):
-    """Undo _transpose."""
     for first in range(0, spins.shape[0], _TILE):
         last = min(first + _TILE, spins.shape[0])
         for c in range(values.shape[0]):

@@ -144,7 +144,6 @@ def _workspace(left: int, right: int) -> tuple[_Pair, _Pair, _Pair]:
 
 
 def _aligned(*shape: int) -> np.ndarray:
-    """Uninitialized float32 memory that starts at a multiple of 64 bytes."""
     return aligned.py_func(math.prod(shape)).reshape(shape)
 
 
@@ -510,7 +509,6 @@ def unpack(values, spins, units, first, last):
 
 @njit(**INNER)
 def _first_of_whole(units):
-    """The first unit of a tile, or -1 if the tile has padding."""
     return units.min()
 
 

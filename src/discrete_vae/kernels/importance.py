@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -45,8 +46,7 @@ from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
 _TINY = 2.0**-126
 
 
-@dataclass(frozen=True, eq=False)
-class Spike:
+class Spike(NamedTuple):
     """A smoothing's class, and what a reduction must know of its parameters as they are."""
 
     kind: type[Smoothing]
@@ -122,7 +122,6 @@ def _unit_reduction(kind: type[Smoothing]) -> RowReduction:
 
 
 def _check_units(_kernel: Kernel) -> None:
-    """Compare with plain torch of the same noise, on a small batch."""
     shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
     raw, factor, offset = torch.linspace(-9, 9, 222).view(shape), torch.linspace(0.5, 2, 37), torch.ones(37)
     survival = draw_uniforms(shape, keys)
@@ -189,7 +188,6 @@ def _layer_reduction(posterior_bound: float | None, prior_bound: float | None) -
 
 
 def _check_layer(_kernel: Kernel) -> None:
-    """Compare with plain torch of the same noise, on a small batch."""
     shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
     posterior, prior = (torch.linspace(low, high, 444).view(3, 2, 74) for low, high in ((-3, 3), (2, -2)))
     noise = draw_normals(shape, keys)
@@ -334,8 +332,7 @@ def _folded_layer(layer: nn.Module) -> FoldedMLP | None:
     return _folded(layer.network) if type(layer) is GaussianNetwork else None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class _Workspace(ShowsShapes):
+class _Workspace(NamedTuple):
     """Memory of one call, used again by the next of its size; all (sample, example, column).
 
     The inputs are those of the networks in the order in which they run; the first one reads x alone, and the last is
@@ -360,17 +357,11 @@ class CompiledDraws:
         networks: Sequence[FoldedMLP],
         steps: _LayerPrior | None,
     ) -> None:
-        self._posterior, self._spike, self._steps = posterior, spike, steps
+        self._posterior, self._hierarchy, self._spike, self._steps = posterior, hierarchy, spike, steps
         self._networks, self._dtype = networks, networks[0].dtype
         self._sizes = [len(group) for group in posterior.groups]
-        self._num_units, self._layer_size = posterior.num_units, hierarchy.num_units
-        self._num_latents, self._hierarchy = hierarchy.num_latents, hierarchy
-        self._num_layers = hierarchy.num_layers
-        self._bounds = [
-            layer.log_std_bound
-            for layer in getattr(hierarchy, "posterior", ())
-            if isinstance(layer, GaussianNetwork)
-        ]
+        layers = getattr(hierarchy, "posterior", ())
+        self._bounds = [layer.log_std_bound for layer in layers if isinstance(layer, GaussianNetwork)]
         self._affine = []
         for norm in posterior.norms:
             assert isinstance(norm, L1BatchNorm)
@@ -383,7 +374,7 @@ class CompiledDraws:
         Features are (example, feature), float32, the same tensor for all samples of an example; the keys of the noise,
         one per example, are from 0 to 2^64 - 1.
         """
-        workspace = self._workspace_for(count, len(features))
+        workspace, num_units = self._workspace_for(count, len(features)), self._posterior.num_units
         workspace.log_ratio.zero_()
         signed = torch.tensor([key - ((key >> 63) << 64) for key in keys], device="cpu")
         self._units(workspace, features, signed, first)
@@ -392,18 +383,17 @@ class CompiledDraws:
             order = self._posterior._to_prior_order
             z, zeta = z.index_select(-1, order), zeta.index_select(-1, order)
             for rows in workspace.inputs[len(self._sizes) :]:
-                rows[..., : self._num_units].copy_(zeta)
-        if self._num_latents > self._num_units:
+                rows[..., :num_units].copy_(zeta)
+        if self._hierarchy.num_latents > num_units:
             zeta = self._hierarchy.with_condition(zeta, features)
             for rows in workspace.inputs[len(self._sizes) :]:
-                rows[..., self._num_units : self._num_latents].copy_(zeta[..., self._num_units :])
+                rows[..., num_units : self._hierarchy.num_latents].copy_(zeta[..., num_units:])
         decoder_input = workspace.inputs[-1]
         if self._steps is not None:
             decoder_input = self._layers(workspace, zeta, features, signed, first, self._steps)
         return Draws(z, workspace.log_ratio, decoder_input)
 
     def _units(self, workspace: _Workspace, features: Tensor, keys: Tensor, first: int) -> None:
-        """Group after group."""
         to_layers = workspace.inputs[len(self._sizes) :] if self._posterior._in_order else []
         start = 0
         for index, size in enumerate(self._sizes):
@@ -434,11 +424,10 @@ class CompiledDraws:
         first: int,
         steps: _LayerPrior,
     ) -> Tensor:
-        """Layer after layer; returns what the decoder reads."""
         steps.begin(zeta)
-        start = self._num_latents
-        for index in range(self._num_layers):
-            place, end = len(self._sizes) + index, start + self._layer_size
+        start = self._hierarchy.num_latents
+        for index in range(self._hierarchy.num_layers):
+            place, end = len(self._sizes) + index, start + self._hierarchy.num_units
             _draw_layer(
                 self._networks[place].of_rows(workspace.inputs[place], features),
                 steps.output(index, workspace.inputs[place]),
@@ -453,20 +442,23 @@ class CompiledDraws:
         return steps.decoder_input(workspace.inputs[-1])
 
     def _workspace_for(self, samples: int, examples: int) -> _Workspace:
-        """Memory for so many rows."""
         if self._kept is not None and self._kept[0] == (samples, examples):
             return self._kept[1]
+        num_units, layer_size = self._posterior.num_units, self._hierarchy.num_units
         widths = list(accumulate(self._sizes, initial=0))[:-1]
-        widths += [self._num_latents + index * self._layer_size for index in range(self._num_layers + 1)]
+        widths += [
+            self._hierarchy.num_latents + index * layer_size
+            for index in range(self._hierarchy.num_layers + 1)
+        ]
 
         def rows(width: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(samples, examples, width, dtype=dtype, device="cpu")
 
         workspace = _Workspace(
             [rows(width, self._dtype) for width in widths],
-            rows(self._num_units),
-            rows(self._num_units),
-            rows(self._layer_size),
+            rows(num_units),
+            rows(num_units),
+            rows(layer_size),
             rows(1).squeeze(-1),
         )
         self._kept = (samples, examples), workspace

@@ -28,7 +28,7 @@ from numba.extending import intrinsic
 
 from discrete_vae.errors import KernelWarning
 from discrete_vae.kernels import codegen
-from discrete_vae.kernels.codegen import INT64
+from discrete_vae.kernels.codegen import INT32, INT64, builder_intrinsic
 
 _log = logging.getLogger(__name__)
 _SOURCES = (codegen, sys.modules[__name__])  # of all machine code
@@ -85,12 +85,7 @@ class ChunkLoop:
         return self._compiled("parallel", prange, parallel=True)
 
     def _compiled(
-        self,
-        form: str,
-        divide: Any,
-        around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda loop: loop,
-        *,
-        parallel: bool = False,
+        self, form: str, divide: Any, around: Any = lambda loop: loop, *, parallel: bool = False
     ) -> Any:
         """The loop in one form; ``around`` gives what is called in its place."""
         key = self._key(form)
@@ -178,7 +173,7 @@ def _launch_here() -> None:
 
 _NAMES = ("GOMP_parallel", "omp_get_thread_num", "omp_get_num_threads", "omp_get_max_threads")
 _LIBRARIES = ("libgomp*.so*", "libiomp5.so", "libomp.so")
-_INT32, _POINTER = ir.IntType(32), ir.IntType(8).as_pointer()
+_POINTER = ir.IntType(8).as_pointer()
 
 
 @cache
@@ -213,14 +208,11 @@ def _library() -> ctypes.CDLL | None:
 def _openmp_number(name: str) -> Any:
     """An intrinsic: the result of one of OpenMP's functions without arguments."""
 
-    @intrinsic
-    def number(_typing):
-        def generate(_context, builder, _signature, _arguments):
-            kind = ir.FunctionType(_INT32, [])
-            function = cgutils.get_or_insert_function(builder.module, kind, f"discrete_vae_{name}")
-            return builder.zext(builder.call(function, []), INT64)
-
-        return types.int64(), generate
+    @builder_intrinsic(types.int64)
+    def number(builder):
+        kind = ir.FunctionType(INT32, [])
+        function = cgutils.get_or_insert_function(builder.module, kind, f"discrete_vae_{name}")
+        return builder.zext(builder.call(function, []), INT64)
 
     return number
 
@@ -264,11 +256,11 @@ def parallel_region(loop: Callable[..., Any]) -> Callable[..., Any]:
             inside.ret_void()
             run = cgutils.get_or_insert_function(
                 module,
-                ir.FunctionType(ir.VoidType(), [entry.type, _POINTER, _INT32, _INT32]),
+                ir.FunctionType(ir.VoidType(), [entry.type, _POINTER, INT32, INT32]),
                 "discrete_vae_GOMP_parallel",
             )
-            number = builder.trunc(values[0], _INT32)
-            builder.call(run, [entry, builder.bitcast(place, _POINTER), number, ir.Constant(_INT32, 0)])
+            number = builder.trunc(values[0], INT32)
+            builder.call(run, [entry, builder.bitcast(place, _POINTER), number, ir.Constant(INT32, 0)])
             return ir.Constant(INT64, 0)
 
         return types.int64(types.int64, arguments), generate

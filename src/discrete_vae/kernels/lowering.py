@@ -52,7 +52,7 @@ class Value:
 class Operation:
     """A recorded call with values in place of objects; results are in the order of `tensors_in`."""
 
-    call: Call
+    function: Callable[..., Any]
     arguments: tuple[Any, ...]
     keywords: dict[str, Any]
     written: list[Value]
@@ -90,15 +90,13 @@ class Graph:
         return value
 
     def _read(self, call: Call) -> Iterator[Operation]:
-        """Take in one call and its results."""
         call, made = functional(call), tensors_in(call.result)
         function = call.function
         if not made and not written(call):
             return  # it asked for what shapes and dtypes say
         changed = [self._value_of(tensor).memory() for tensor in written(call)]
-        operation = Operation(
-            call, self._stand_in(call.arguments), self._stand_in(call.keywords), changed, []
-        )
+        arguments, keywords = self._stand_in(call.arguments), self._stand_in(call.keywords)
+        operation = Operation(function, arguments, keywords, changed, [])
         if draws(function) and not any(
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
@@ -119,7 +117,6 @@ class Graph:
         yield operation
 
     def _value_of(self, thing: Any) -> Value:
-        """The value of an object that a call reads."""
         known = self._values.get(_identity(thing))
         if known is not None:
             return known
@@ -152,10 +149,10 @@ class Graph:
             operation.arguments = _replaced(operation.arguments, same)
             operation.keywords = _replaced(operation.keywords, same)
             writes.update(operation.written)
-            function = operation.call.function
+            function = operation.function
             views = is_view(function)
             constant = ever.isdisjoint(value.memory() for value in operation.results)
-            if is_pure(operation.call) and (views or constant):
+            if is_pure(operation.function) and (views or constant):
                 states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
                 key = _key([function, operation.arguments, operation.keywords, states])
                 earlier = first.setdefault(key, operation)
@@ -171,11 +168,10 @@ class Graph:
         self.outputs = _replaced(self.outputs, same)
 
     def _drop_unread(self) -> None:
-        """Leave out what only makes results that nobody reads."""
         read = set(values_in(self.outputs))
         kept = []
         for operation in reversed(self.operations):
-            if is_pure(operation.call) and not read.intersection(operation.results):
+            if is_pure(operation.function) and not read.intersection(operation.results):
                 continue
             read.update(_read_by(operation))
             kept.append(operation)
@@ -201,12 +197,10 @@ def values_in(thing: Any) -> list[Value]:
 
 
 def _read_by(operation: Operation) -> list[Value]:
-    """The values that an operation is given."""
     return values_in([operation.arguments, operation.keywords])
 
 
 def _replaced(thing: Any, by: dict[Value, Value]) -> Any:
-    """The same with other values in place of some."""
     return tree_map_only(Value, lambda value: by.get(value, value), thing)
 
 
@@ -242,8 +236,16 @@ _CONSTANT: dict[str, float] = dict.fromkeys(("zeros", "zeros_like", "new_zeros")
 _CONSTANT |= dict.fromkeys(("ones", "ones_like", "new_ones"), 1.0)
 
 
-class LoweredGraph:
-    """A graph on memory of its own.
+Function = Callable[..., Sequence[Tensor | None]]
+
+
+class Replay:
+    """A function of tensors as the operations that one call of it consisted of, on memory of its own.
+
+    Its shapes, branches and numbers that are no tensors are those of that call. Tensors that it finds elsewhere than
+    among its arguments are ``state``: they are read and changed where they are. Needless repetition is left out, see
+    `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
+    last bit, without the cost of modules, autograd and checks.
 
     Every tensor gets its place when the graph is lowered, so that views are made once, nothing is allocated in a call,
     and an operation is a function without arguments. Memory that is read for the last time is given to the next result
@@ -251,21 +253,63 @@ class LoweredGraph:
     outputs: these are where they lie, sources of noise and None stand for themselves.
     """
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(
+        self,
+        recorder: Recorder,
+        inputs: Sequence[Any],
+        outputs: Sequence[Tensor | None],
+        state: Iterable[Tensor],
+    ) -> None:
+        if recorder.problem is not None:
+            raise ReplayError(recorder.problem)
+        self._state = list(state)
+        graph = Graph(recorder.calls, inputs, outputs, self._state)
+        self.is_checked = False  # whether `compare` found the same numbers
         self._things: dict[Value, Any] = {}
         self._pool = _Pool()
         self.steps: list[Step] = []
         self._kept: list[Tensor] = []  # whose addresses are among the steps
-        self.inputs = [self._place_input(value) for value in graph.inputs]
+        self._inputs = [self._place_input(value) for value in graph.inputs]
         last = _last_uses(graph)
         for index, operation in enumerate(graph.operations):
             self.steps += self._lower(operation)
             for memory in _touched(operation):
                 if last[memory] == index and memory.fixed is None:
                     self._pool.give(self._things[memory])
-        self.outputs: list[Tensor | None] = [
-            None if value is None else self._thing(value) for value in graph.outputs
-        ]
+        self._outputs = [None if value is None else self._thing(value) for value in graph.outputs]
+
+    def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
+        """Repeat the operations, without autograd, and return where the outputs lie; the next call writes over them."""
+        with torch.no_grad():
+            for place, value in zip(self._inputs, inputs, strict=True):
+                if isinstance(place, Tensor):
+                    place.copy_(value)
+                elif place is not value:
+                    raise ReplayError("another source of noise than the recorded one is given")
+            for step in self.steps:
+                step()
+        return self._outputs
+
+    def compare(self, function: Function, *inputs: Any) -> Sequence[Tensor | None]:
+        """Call the function once more, and find out whether a replay gives outputs and state to the last bit.
+
+        The state is changed as by that call alone, whose outputs are returned.
+        """
+        # all of the state: an operation of torch may change what its schema does not say, running statistics above all
+        before = [tensor.clone() for tensor in self._state]
+        sources = [(each, each.get_state()) for each in inputs if isinstance(each, torch.Generator)]
+        found = [None if tensor is None else tensor.clone() for tensor in self(*inputs)]
+        found += [tensor.clone() for tensor in self._state]
+        with torch.no_grad():
+            for tensor, value in zip(self._state, before, strict=True):
+                if not _equal(tensor, value):
+                    tensor.copy_(value)
+        for source, state in sources:
+            source.set_state(state)
+        outputs = function(*inputs)
+        right = [*outputs, *self._state]
+        self.is_checked = all(_equal(mine, other) for mine, other in zip(found, right, strict=True))
+        return outputs
 
     def _place_input(self, value: Value) -> Any:
         if (layout := value.layout) is not None:
@@ -276,11 +320,10 @@ class LoweredGraph:
         return self._things.get(value, value.fixed)
 
     def _real(self, thing: Any) -> Any:
-        """The same with tensors and objects in place of values."""
         return tree_map_only(Value, self._thing, thing)
 
     def _lower(self, operation: Operation) -> list[Step]:
-        function = operation.call.function
+        function = operation.function
         arguments, keywords = self._real(operation.arguments), self._real(operation.keywords)
         if not isinstance(function, OpOverload):
             # aliases, which keep the memory even if a parameter is given another one
@@ -314,7 +357,6 @@ def _touched(operation: Operation) -> set[Value]:
 
 
 def _in_place(function: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> Step:
-    """A call that writes to its arguments."""
     name = function.overloadpacket.__name__
     method = getattr(arguments[0], name, None) if name.endswith("_") else None
     if method is not None:
@@ -385,73 +427,12 @@ class _Pool:
         return torch.empty(0, dtype=layout.dtype).set_(storage, 0, blank.shape, blank.stride())
 
     def give(self, tensor: Tensor) -> None:
-        """Free a tensor's memory."""
         storage = tensor.untyped_storage()
         self._count -= 1  # of equal sizes the latest comes first
         bisect.insort(self._free, (storage.nbytes(), self._count, storage), key=lambda each: each[:2])
 
 
-Function = Callable[..., Sequence[Tensor | None]]
-
-
-class Replay:
-    """A function of tensors as the operations that one call of it consisted of.
-
-    Its shapes, branches and numbers that are no tensors are those of that call. Tensors that it finds elsewhere than
-    among its arguments are ``state``: they are read and changed where they are. Needless repetition is left out, see
-    `Graph`; what is left are the same operations on the same numbers in the same order, so results are the same to the
-    last bit, without the cost of modules, autograd and checks.
-    """
-
-    def __init__(
-        self,
-        recorder: Recorder,
-        inputs: Sequence[Any],
-        outputs: Sequence[Tensor | None],
-        state: Iterable[Tensor],
-    ) -> None:
-        if recorder.problem is not None:
-            raise ReplayError(recorder.problem)
-        self._state = list(state)
-        self._lowered = LoweredGraph(Graph(recorder.calls, inputs, outputs, self._state))
-        self.num_operations = len(self._lowered.steps)
-
-    def __call__(self, *inputs: Any) -> Sequence[Tensor | None]:
-        """Repeat the operations, without autograd, and return where the outputs lie; the next call writes over them."""
-        lowered = self._lowered
-        with torch.no_grad():
-            for place, value in zip(lowered.inputs, inputs, strict=True):
-                if isinstance(place, Tensor):
-                    place.copy_(value)
-                elif place is not value:
-                    raise ReplayError("another source of noise than the recorded one is given")
-            for step in lowered.steps:
-                step()
-        return lowered.outputs
-
-    def compare(self, function: Function, *inputs: Any) -> tuple[Sequence[Tensor | None], bool]:
-        """Call the function once more, and tell whether outputs and state of a replay are the same to the last bit.
-
-        The state is changed as by that call alone, whose outputs are returned.
-        """
-        # all of the state: an operation of torch may change what its schema does not say, running statistics above all
-        before = [tensor.clone() for tensor in self._state]
-        sources = [(each, each.get_state()) for each in inputs if isinstance(each, torch.Generator)]
-        found = [None if tensor is None else tensor.clone() for tensor in self(*inputs)]
-        found += [tensor.clone() for tensor in self._state]
-        with torch.no_grad():
-            for tensor, value in zip(self._state, before, strict=True):
-                if not _equal(tensor, value):
-                    tensor.copy_(value)
-        for source, state in sources:
-            source.set_state(state)
-        outputs = function(*inputs)
-        right = [*outputs, *self._state]
-        return outputs, all(_equal(mine, other) for mine, other in zip(found, right, strict=True))
-
-
 def _equal(mine: Tensor | None, other: Tensor | None) -> bool:
-    """True if two tensors have the same numbers, NaN being NaN."""
     if mine is None or other is None:
         return mine is other
     if mine.shape != other.shape or mine.dtype != other.dtype:
@@ -475,7 +456,6 @@ class ReplayedFunctions:
         self.reason = reason
         self._state = state
         self._replays: dict[Hashable, Replay] = {}
-        self._checked: set[Hashable] = set()
         self._restarts, self._too_many = 0, False
 
     def __call__(self, key: Hashable, function: Function, *inputs: Any) -> Sequence[Tensor | None]:
@@ -486,11 +466,13 @@ class ReplayedFunctions:
         """
         if self.reason is not None:
             return function(*inputs)
-        replay = self._replays.get(key)
-        if key in self._checked and replay is not None:
-            return replay(*inputs)
-        if replay is not None:
-            return self._compare(key, replay, function, inputs)
+        if (replay := self._replays.get(key)) is not None:
+            if replay.is_checked:
+                return replay(*inputs)
+            outputs = replay.compare(function, *inputs)
+            if not replay.is_checked:
+                self.stop(f"the recording of {key} gives other numbers")
+            return outputs
         if len(self._replays) < _MOST_FORMS:
             return self._record(key, function, inputs)
         if not self._too_many:
@@ -500,9 +482,8 @@ class ReplayedFunctions:
 
     def restart(self) -> None:
         """Record anew, as what recordings take as given has changed; to no end where it changes all the time."""
-        self._restarts = 0 if self._checked else self._restarts + 1
+        self._restarts = 0 if any(each.is_checked for each in self._replays.values()) else self._restarts + 1
         self._replays.clear()
-        self._checked.clear()
         if self._restarts == _MOST_FORMS and self.reason is None:
             self.stop("the model changes from call to call")
 
@@ -510,7 +491,6 @@ class ReplayedFunctions:
         """Repeat nothing any more, and warn of the reason."""
         self.reason = reason
         self._replays.clear()
-        self._checked.clear()
         _warn(reason)
 
     def _record(self, key: Hashable, function: Function, inputs: tuple[Any, ...]) -> Sequence[Tensor | None]:
@@ -521,16 +501,6 @@ class ReplayedFunctions:
             self._replays[key] = Replay(recorder, inputs, outputs, state)
         except ReplayError as error:
             self.stop(str(error))
-        return outputs
-
-    def _compare(
-        self, key: Hashable, replay: Replay, function: Function, inputs: tuple[Any, ...]
-    ) -> Sequence[Tensor | None]:
-        outputs, same = replay.compare(function, *inputs)
-        if same:
-            self._checked.add(key)
-        else:
-            self.stop(f"the recording of {key} gives other numbers")
         return outputs
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -48,15 +47,12 @@ SMALLEST_SHARED = 30_000
 """Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Form:
-    """The settings of a norm, float32 numbers, infinite where there is no bound.
+Form = tuple[Any, ...]
+"""The settings of a norm, float32 numbers, infinite where there is no bound.
 
-    They are eps, which is added to the deviation; the weight of a batch in the running averages; lower and upper bound
-    of the scale; by how much the size of the offset may be above the scale; the least output.
-    """
-
-    numbers: tuple[Any, ...]
+They are eps, which is added to the deviation; the weight of a batch in the running averages; lower and upper bound of
+the scale; by how much the size of the offset may be above the scale; the least output.
+"""
 
 
 @cache
@@ -64,7 +60,7 @@ def norm_form(eps: float, momentum: float, bounds: tuple[float, float] | None, r
     """The form of a norm whose scale and offset are bounded or not, with or without a rectifier behind it."""
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     slack, floor = (math.inf if bounds is None else 0.0), (0.0 if rectify else -math.inf)
-    return Form(tuple(map(np.float32, (eps, momentum, low, high, slack, floor))))
+    return tuple(map(np.float32, (eps, momentum, low, high, slack, floor)))
 
 
 _Pair = tuple[Tensor, Tensor]
@@ -107,7 +103,7 @@ def normalize_backward(
 def _normalize(
     x: Tensor, out: Tensor, parameters: _Pair, statistics: Tensor, running: _Pair, form: Form
 ) -> Callable[[], object]:
-    return _lowered(_FORWARD, (x, out, *parameters, *running), statistics, form.numbers)
+    return _lowered(_FORWARD, (x, out, *parameters, *running), statistics, form)
 
 
 @custom_op(only_read=("x", "out", "parameters", "statistics"))
@@ -122,7 +118,7 @@ def _normalize_backward(
     of_batch: bool,
 ) -> Callable[[], object]:
     tensors = (x, out, gradient, *parameters, *found)
-    return _lowered(_BACKWARD, tensors, statistics, (*form.numbers, np.float32(of_batch)))
+    return _lowered(_BACKWARD, tensors, statistics, (*form, np.float32(of_batch)))
 
 
 def _lowered(
@@ -175,7 +171,6 @@ class _Columns:
 def _row_sums(
     builder: Any, num_rows: Any, lanes: int, terms: Callable[[Any], list[Vector]], count: int
 ) -> list[Vector]:
-    """The sums over rows of some terms of each."""
     totals = [Total(builder, lanes) for _ in range(count)]
     parts = [Total(builder, lanes) for _ in range(count)]
     together = constant(_ROWS_TOGETHER)
@@ -368,8 +363,6 @@ def _clear_loop(bfloat16: bool) -> ChunkLoop:
 
 
 def _number_access(bfloat16: bool) -> tuple[Any, Any]:
-    """Intrinsics: the number at a place behind an address, as float32, and 0 to such a place."""
-
     @builder_intrinsic(types.float32)
     def number(builder, address, place):
         return Numbers(builder, address, bfloat16=bfloat16).load(place, 1).element(0)
@@ -384,39 +377,38 @@ def _number_access(bfloat16: bool) -> tuple[Any, Any]:
 _CLEAR = {torch.float32: _clear_loop(False), torch.bfloat16: _clear_loop(True)}
 
 
-# Affine maps of features and sums of rows with what they share, each with a rectifier.
+# Affine maps of features, and sums of rows with what they share.
+
+
+def _rectified(value: Vector) -> Vector:
+    """At least 0, NaN staying NaN."""
+    return value.filled(0).where(value.below(0), value)
+
+
+_AFFINE = RowReduction(
+    "affine",
+    lambda each, _: Block([_rectified((each[0] - each[1]) * each[2] + each[3])]),
+    prefetches=True,
+)
+_ADD = RowReduction("add shared", lambda each, _: Block([each[0] + each[1]]), prefetches=True)
+_ADD_AND_RECTIFY = RowReduction(
+    "add shared and rectify", lambda each, _: Block([_rectified(each[0] + each[1])]), prefetches=True
+)
 
 
 @custom_op(only_read=("x", "mean", "factor", "offset"))
-def apply_fixed(
-    x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor, rectify: bool
-) -> Callable[[], object]:
-    """out = (x - mean) * factor + offset, at least 0 with a rectifier, NaN staying NaN; out may be x."""
+def apply_fixed(x: Tensor, out: Tensor, mean: Tensor, factor: Tensor, offset: Tensor) -> Callable[[], object]:
+    """out = (x - mean) * factor + offset, at least 0, NaN staying NaN; out may be x."""
     wide = x[:, None]
     operands = [wide, *(value.expand(wide.shape) for value in (mean, factor, offset))]
-    return _AFFINE[rectify].lower(operands, outputs=[out[:, None]])
+    return _AFFINE.lower(operands, outputs=[out[:, None]])
 
 
 def _add_shared(rows: Tensor, shared: Tensor, rectify: bool) -> Tensor:
-    _ADD[rectify]([rows, shared.expand(rows.shape)], outputs=[rows])
+    run = _ADD_AND_RECTIFY if rectify else _ADD
+    run([rows, shared.expand(rows.shape)], outputs=[rows])
     return rows
 
-
-def _with_rectifier(name: str, body: Callable[[list[Vector]], Vector]) -> dict[bool, RowReduction]:
-    """Reductions of rows and of numbers that they share, with and without a rectifier."""
-
-    def reduction(rectify: bool) -> RowReduction:
-        def made(elements: list[Vector], _per_row: list[Vector]) -> Block:
-            found = body(elements)
-            return Block([found.filled(0).where(found.below(0), found) if rectify else found])
-
-        return RowReduction(f"{name} {rectify}", made, prefetches=True)
-
-    return {rectify: reduction(rectify) for rectify in (True, False)}
-
-
-_AFFINE = _with_rectifier("affine", lambda each: (each[0] - each[1]) * each[2] + each[3])
-_ADD = _with_rectifier("add shared", lambda each: each[0] + each[1])
 
 add_shared = Kernel(
     "The compiled sum of rows and what they share",
@@ -429,7 +421,7 @@ add_shared = Kernel(
                 rectify,
             )
             for dtype in (torch.float32, torch.bfloat16)
-            for rectify in _ADD
+            for rectify in (True, False)
         ],
         tolerance=1e-2,
     ),
@@ -468,7 +460,6 @@ def _batch_norm(norm: L1BatchNorm, x: Tensor) -> Tensor:
 
 
 def _check_norm(_kernel: Kernel) -> None:
-    """Compare all passes of a norm with plain torch, on a small batch of either precision."""
     eps = 1e-3
     form = norm_form(eps, 0.1, None, True)
     exact = torch.sin(torch.arange(5 * 43, dtype=torch.float32)).view(5, 43)
@@ -477,7 +468,7 @@ def _check_norm(_kernel: Kernel) -> None:
         x = exact.to(dtype)
         out, again = torch.empty_like(x), torch.empty_like(x)
         found = normalize(x, out, (scale, offset), (torch.zeros(43), torch.ones(43)), form)
-        apply_fixed(x, again, found[0], scale / (found[1] + eps), offset, True)
+        apply_fixed(x, again, found[0], scale / (found[1] + eps), offset)
         mixed = torch.cat([torch.ones(5, 1), torch.zeros(5, 1), exact], 1).to(dtype)
         cleared = x.new_ones(2, 45)
         clear_constant(mixed, cleared)

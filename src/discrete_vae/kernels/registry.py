@@ -42,10 +42,6 @@ class Kernel:
     package: str = "numba"  # the compiler
     _usable: bool | None = field(default=None, init=False)
 
-    def __call__(self, *arguments: Any) -> Any:
-        """Run what `select` gives."""
-        return self.select(*arguments)(*arguments)
-
     def select(self, *arguments: Any) -> Callable[..., Any]:
         """The compiled form if it `takes` the arguments, else the reference."""
         if self.takes(*arguments):
@@ -94,7 +90,7 @@ def compiled_by(
 ) -> Callable[[FunctionT], FunctionT]:
     """Let a kernel run in place of the decorated plain function, its reference, wherever it takes the arguments.
 
-    These are arguments for which `are_operands` holds, of these dtypes, where `is_eager` does. The path is the kernel's
+    These are arguments for which `are_plain` holds, of these dtypes, where `is_eager` does. The path is the kernel's
     module in this package, imported when it is needed first, and its name there, such as ``"norm.project"``.
     """
 
@@ -103,7 +99,7 @@ def compiled_by(
 
         @wraps(reference)
         def dispatch(*arguments: Any) -> Any:
-            if is_eager() and are_operands(arguments, dtypes):
+            if is_eager() and are_plain(arguments, *dtypes):
                 kernel = load(path)
                 if kernel.takes(*arguments):
                     return kernel.compiled(*arguments)
@@ -142,18 +138,13 @@ def is_eager() -> bool:
     )
 
 
-def are_plain(tensors: Iterable[Tensor], *dtypes: torch.dtype) -> bool:
-    """True if all are ordinary tensors on the CPU, of one of these types; without types float32 or bfloat16."""
+def are_plain(values: Iterable[Any], *dtypes: torch.dtype) -> bool:
+    """True if the tensors among the values are ordinary ones on the CPU, of these types, and not empty.
+
+    Without types these are float32 and bfloat16.
+    """
     dtypes = dtypes or _DTYPES
     # a plain loop is three times as fast as all() of a generator, and this runs at every step
-    for value in tensors:  # noqa: SIM110
-        if type(value) not in _PLAIN or value.dtype not in dtypes or not value.is_cpu:
-            return False
-    return True
-
-
-def are_operands(values: Iterable[Any], dtypes: Sequence[torch.dtype] = (torch.float32,)) -> bool:
-    """True if the tensors among the values are plain and not empty; other values do not matter."""
     for value in values:
         if type(value) in _PLAIN:
             if value.dtype not in dtypes or not value.is_cpu or not value.numel():

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -42,14 +42,12 @@ from discrete_vae.kernels.codegen import (
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
 from discrete_vae.kernels.registry import custom_op
 
-LANES = 32
-"""Elements that are worked on together."""
+LANES = 32  # elements that are worked on together
 
 SMALLEST_SHARED = 30_000
 """Elements from which a reduction is divided among threads: waking a second one takes as long as fewer."""
 
-KEY = 0x6469736372657465
-"""Key of the words; examples, samples and draws are told apart by the counters."""
+KEY = 0x6469736372657465  # key of the words; examples, samples and draws are told apart by the counters
 
 _COUNTERS = LANES // 4  # of a block; each gives four words
 _AHEAD = 2  # rows that are asked for before they are read; waiting for them would take as long as the work
@@ -68,6 +66,13 @@ class Block(NamedTuple):
 Body = Callable[..., Block | tuple[Sequence[Vector], Sequence[Vector]]]
 
 
+_Form = tuple[str, int, str, int, str, bool]
+"""How many elements, numbers per row, outputs, sums and spread a call has, and whether it draws noise.
+
+Where there is a word, it has a letter for each: "f" for float32 and "h" for bfloat16.
+"""
+
+
 class Keys(NamedTuple):
     """Keys of the noise of some rows."""
 
@@ -76,17 +81,7 @@ class Keys(NamedTuple):
     draw: int  # its number, below 2^16: what is drawn with the same number is the same noise
 
 
-class _Form(NamedTuple):
-    """The operands of each kind: a letter for each, "f" for float32 and "h" for bfloat16, or how many there are."""
-
-    elements: str
-    per_row: int
-    outputs: str
-    sums: int
-    spread: str
-    noise: bool
-
-
+@dataclass(eq=False)
 class RowReduction:
     """A fused reduction over rows of float32 or bfloat16 tensors, compiled at its first call.
 
@@ -105,20 +100,15 @@ class RowReduction:
         finish: Takes sums and each row's numbers, returns what is written in place of the sums.
     """
 
-    def __init__(
-        self,
-        name: str,
-        body: Body,
-        *,
-        across_rows: bool = False,
-        adds: bool = False,
-        factors: bool = False,
-        prefetches: bool = False,
-        finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None,
-    ) -> None:
-        self._name, self._across_rows, self._loops = name, across_rows, dict[Any, ChunkLoop]()
-        self._body, self._adds, self._finish = body, adds, finish
-        self._factors, self._prefetches = factors, prefetches
+    name: str
+    body: Body
+    _: KW_ONLY
+    across_rows: bool = False
+    adds: bool = False
+    factors: bool = False
+    prefetches: bool = False
+    finish: Callable[[list[Vector], list[Vector]], Sequence[Vector]] | None = None
+    _loops: dict[Any, ChunkLoop] = field(default_factory=dict, init=False)
 
     def lower(
         self,
@@ -142,7 +132,7 @@ class RowReduction:
         of_spread, kind_of_spread = _places(spread) if spread else ([], kinds)
         form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
         places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
-        threads = 1 if self._across_rows else threads_for(samples * examples * num_columns, SMALLEST_SHARED)
+        threads = 1 if self.across_rows else threads_for(samples * examples * num_columns, SMALLEST_SHARED)
         if threads > 1 and keys is None and samples < examples and not spread:
             # the first axis is divided
             triples = zip(places[::3], places[1::3], places[2::3], strict=True)
@@ -160,15 +150,14 @@ class RowReduction:
             num_columns,
             per_chunk,
         )
-        return run if table is None else partial(_run_keeping, run, table)
+        return run if table is None else lambda _kept=table: run()
 
     __call__ = custom_op(only_read=("elements", "per_row", "keys"))(lower)
 
-    def _loop(self, form: tuple[str, int, str, int, str, bool]) -> ChunkLoop:
-        """The loop for operands of these kinds."""
+    def _loop(self, form: _Form) -> ChunkLoop:
         if form not in self._loops:
-            step = self._step(_Form(*form))
-            module = sys.modules[self._body.__module__]
+            step = self._step(form)
+            module = sys.modules[self.body.__module__]
 
             def make(chunks: Any) -> Callable[..., Any]:
                 def run(places, table, draw, samples, examples, num_columns, per_chunk):
@@ -179,14 +168,13 @@ class RowReduction:
                     return 0
 
                 # the cache's name of it
-                run.__qualname__ = f"{module.__name__}.{self._name} {' '.join(map(str, form))}"
+                run.__qualname__ = f"{module.__name__}.{self.name} {' '.join(map(str, form))}"
                 return run
 
             self._loops[form] = ChunkLoop(make, sources=(module,))
         return self._loops[form]
 
     def _step(self, form: _Form) -> Any:
-        """The intrinsic that works on one row."""
         elements, per_row, outputs, sums, spread, noise = form
         last_element, last_row, last_output, count = accumulate((len(elements), per_row, len(outputs), sums))
         kinds = f"{elements}{'f' * per_row}{outputs}{'f' * sums}"
@@ -210,16 +198,16 @@ class RowReduction:
             words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
             first_place, num_places = unpacked(builder, table, 2)
             totals, product = [Total(builder, LANES) for _ in range(sums)], Product(builder, LANES)
-            blocks = blocks_of(builder, num_columns)
+            blocks = builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
 
             def work(block: Any) -> None:
                 first, mask = block_of(builder, block, num_columns)
-                if self._prefetches:
+                if self.prefetches:
                     for read, distance in zip(rows, ahead, strict=False):
                         read.prefetch(first, distance)
                 vectors = [read.load_masked(first, mask) for read in rows[:last_element]]
                 words = () if words_of is None else (words_of(block),)
-                made = Block(*self._body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
+                made = Block(*self.body(vectors, of_row, *words))  # pyright: ignore[reportArgumentType]
                 for vector, write in zip(made.outputs, rows[last_row:last_output], strict=True):
                     write.store_masked(vector, first, mask)
                 if made.spread is not None:
@@ -232,7 +220,7 @@ class RowReduction:
                 for factor in made.factors:
                     product.multiply(factor.where(Vector(builder, mask), 1.0))
 
-            if self._factors:
+            if self.factors:
                 groups = builder.sdiv(builder.add(blocks, constant(_FACTORS - 1)), constant(_FACTORS))
                 with loop(builder, constant(0), groups) as (group, _):
                     from_block = builder.mul(group, constant(_FACTORS))
@@ -246,22 +234,22 @@ class RowReduction:
                     work(block)
             found = [total_of(total.value()) for total in totals]
             before = [splat(builder, builder.load(at), LANES) for at in singles[last_output:]]
-            if self._adds:
+            if self.adds:
                 found = [old + new for old, new in zip(before, found, strict=True)]
             number = builder.add(builder.mul(sample, examples), example)
-            if self._across_rows:
+            if self.across_rows:
                 at_start = builder.icmp_signed("==", number, constant(0))
                 found = [
                     Vector(builder, builder.select(at_start, new.value, (old + new).value))
                     for old, new in zip(before, found, strict=True)
                 ]
-            if self._finish is not None:
+            if self.finish is not None:
                 last = builder.sub(builder.mul(samples, examples), constant(1))
                 at_end = builder.icmp_signed("==", number, last)
-                finished = self._finish(found, of_row)
+                finished = self.finish(found, of_row)
                 found = [
                     Vector(builder, builder.select(at_end, end.value, vector.value))
-                    if self._across_rows
+                    if self.across_rows
                     else end
                     for end, vector in zip(finished, found, strict=True)
                 ]
@@ -269,11 +257,6 @@ class RowReduction:
                 builder.store(vector.element(0), at)
 
         return step
-
-
-def _run_keeping(run: Callable[[], object], _kept: object) -> None:
-    """Run, and keep memory alive until then."""
-    run()
 
 
 def _places(tensors: Sequence[Tensor]) -> tuple[list[int], str]:
@@ -312,19 +295,6 @@ def as_rows(value: Tensor) -> Tensor:
 def as_numbers(value: Tensor) -> Tensor:
     """The tensor (...) itself if a reduction can read it where it is, else a contiguous copy."""
     return value if value.dim() <= 2 else value.contiguous()
-
-
-def discarded(shape: Sequence[int], count: int) -> list[Tensor]:
-    """Tensors (..., element) for outputs that nobody reads: all rows write to the same place."""
-    return [
-        place.expand(shape)
-        for place in torch.empty(count, shape[-1], dtype=torch.float32, device="cpu").unbind()
-    ]
-
-
-def blocks_of(builder: Any, num_columns: Any) -> Any:
-    """Into how many blocks of `LANES` columns a row is divided."""
-    return builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
 
 
 def block_of(builder: Any, block: Any, num_columns: Any) -> tuple[Any, Any]:

@@ -14,8 +14,7 @@ from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.weights import MixedPrecisionLayer
 
-DEFAULT_WIDTHS = (16, 32, 64)
-"""Cheap enough for two cores."""
+DEFAULT_WIDTHS = (16, 32, 64)  # cheap enough for two cores
 
 
 class Convolution(MixedPrecisionLayer, nn.Conv2d):

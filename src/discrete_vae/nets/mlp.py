@@ -131,7 +131,6 @@ class L1BatchNorm(nn.Module):
 
 @compiled_by("norm.batch_norm")
 def _normalize_batch(norm: L1BatchNorm, x: Tensor) -> Tensor:
-    """Normalize by the batch and move the running averages."""
     scale, offset = norm.used_parameters()
     axes = tuple(range(x.dim() - 1))
     mean = x.mean(axes)
@@ -368,7 +367,6 @@ class _Plan(NamedTuple):
 
 
 def _fused(plan: _Plan, inputs: Sequence[Tensor]) -> Tensor:
-    """Output of the network for float32 or bfloat16 inputs on the CPU."""
     if not torch.is_grad_enabled():
         return _forward(plan, inputs, None)
     parameters = [*plan.weights]
@@ -391,7 +389,6 @@ def _joined(inputs: Sequence[Tensor]) -> tuple[list[_Joint], torch.Size]:
 
 
 def _matrix(joint: _Joint, inputs: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
-    """The joined inputs, (row, column), contiguous."""
     rows = math.prod(joint.lead)
     # cast before they are joined: a recording casts once what many networks read
     parts = [inputs[index].to(dtype).reshape(rows, -1) for index in joint.inputs]
@@ -429,7 +426,7 @@ def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -
         else:
             statistics = torch.stack([mean, deviation])
             scale, offset = norm.used_parameters()
-            kernel.apply_fixed(hidden, out, mean, scale / (deviation + norm.eps), offset, True)
+            kernel.apply_fixed(hidden, out, mean, scale / (deviation + norm.eps), offset)
         saved += [hidden, out, statistics]
         hidden = torch.mm(out, weight.t())
     if keep is not None:
@@ -441,7 +438,7 @@ def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -
 
 
 class _FusedMLP(torch.autograd.Function):
-    """See `_fused`: the gradients by inputs, weights, scale and offset of each norm, and the bias."""
+    """The network and its gradients: by inputs, weights, scale and offset of each norm, and the bias."""
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> Tensor:
@@ -507,7 +504,6 @@ class _FusedMLP(torch.autograd.Function):
 
 
 def _product(gradient: Tensor, activations: Tensor, memory: Tensor | None) -> Tensor:
-    """The gradient by a weight, in lent memory if there is some."""
     return torch.mm(gradient.t(), activations, out=memory)  # None is new memory
 
 

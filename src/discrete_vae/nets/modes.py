@@ -91,8 +91,7 @@ def _copies(module: nn.Module) -> bool:
 # The precision in which the products of networks are computed.
 
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-"""Precisions by their names in settings."""
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # precisions by their names in settings
 
 _LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may compute otherwise
 
@@ -228,7 +227,6 @@ class FoldedMLP:
         return self._after(1, hidden.flatten(0, -2))
 
     def _after(self, first: int, rows: Tensor) -> Tensor:
-        """The layers from one on, at rows."""
         for index in range(first, len(self._weights)):
             rectify = index < len(self._weights) - 1
             rows = row_products(rows, self._weights[index], self._biases[index], rectify=rectify)

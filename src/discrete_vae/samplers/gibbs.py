@@ -119,7 +119,6 @@ class MarkovChains(nn.Module, ABC):
         self._key = key_to_seed(self.seed)
 
     def _follow(self) -> torch.device:
-        """Move the buffers to where the machine is now."""
         device = self.energy.bias.device
         if any(buffer.device != device for buffer in self.buffers()):
             self.to(device)

@@ -24,11 +24,9 @@ from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, 
 from discrete_vae.samplers.moments import check_entry
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 
-LOW_RATE = 0.3
-"""Exchange rate with the last snapshot below which the machine becomes the next one."""
+LOW_RATE = 0.3  # exchange rate with the last snapshot below which the machine becomes the next one
 
-COLLAPSED_RATE = 0.1
-"""Rate below which snapshots are put between the last one and the machine."""
+COLLAPSED_RATE = 0.1  # rate below which snapshots are put between the last one and the machine
 
 MAX_SNAPSHOTS = 512
 _MANY = 3  # snapshots at once; fewer are a matter of course while weights are small
@@ -264,8 +262,7 @@ class TrajectoryTempering(MarkovChains):
 # A ladder of parameter snapshots: replica exchange among them, and log Z from its works.
 
 
-SETS = 10
-"""States of the last snapshot that are collected, per chain."""
+SETS = 10  # states of the last snapshot that are collected, per chain
 
 _SWEEP_STREAM, _SWAP_STREAM = 0x72756E67, 0x65786368
 _SWEEPS_PER_ROUND = 4  # as dear as the free energies of an exchange

@@ -91,20 +91,9 @@ def state_metrics(state: TrainingState) -> dict[str, float]:
     return metrics
 
 
-class Clock:
-    """Seconds of training of this process and, as the log has them, of those before it."""
-
-    def __init__(self, records: Sequence[Record]) -> None:
-        self._before = max((record.get("seconds", 0.0) for record in records), default=0.0)
-        self._start = time.monotonic()
-
-    def here(self) -> float:
-        """Of this process."""
-        return time.monotonic() - self._start
-
-    def total(self) -> float:
-        """Of all processes that the run has had."""
-        return self._before + self.here()
+def seconds_in(records: Sequence[Record]) -> float:
+    """Seconds of training that lines of the log tell of."""
+    return max((record.get("seconds", 0.0) for record in records), default=0.0)
 
 
 WARM_UP = 5  # steps before the first one of a trace: kernels compile, memory is taken
@@ -165,16 +154,6 @@ class StepTrace:
 # Metrics as TensorBoard events.
 
 
-def summary_writer() -> type:
-    """The writer of events that torch has, which needs TensorBoard; an error without it."""
-    try:
-        from torch.utils.tensorboard.writer import SummaryWriter
-    except ImportError:
-        received, repair = "no module tensorboard", "Install it: pip install 'discrete-vae[tensorboard]'."
-        raise InvalidInputError("logger", "must be installed", received, repair) from None
-    return SummaryWriter
-
-
 class TensorBoardLogger:
     """Lines of metrics.jsonl as TensorBoard events, a scalar per number; a logger for `discrete_vae.train`.
 
@@ -187,7 +166,12 @@ class TensorBoardLogger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        self._make = summary_writer()
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            received, repair = "no module tensorboard", "Install it: pip install 'discrete-vae[tensorboard]'."
+            raise InvalidInputError("logger", "must be installed", received, repair) from None
+        self._make: Any = SummaryWriter
         self._folder = unicode_path("path", path)
         self._writer: Any = None
 
@@ -196,7 +180,7 @@ class TensorBoardLogger:
         earlier = any(self._folder.glob("events.out.*"))
         self._writer = self._make(str(self._folder), purge_step=0 if earlier else None)
         # as if the run had never paused, so that TensorBoard's relative times are those of training
-        start = time.time() - max((record.get("seconds", 0.0) for record in records), default=0.0)
+        start = time.time() - seconds_in(records)
         for record in records:
             self._add(record, start + record.get("seconds", 0.0))
         self._writer.flush()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -44,10 +44,10 @@ from discrete_vae.sparse import Examples
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
-    Clock,
     MetricsLogger,
     StepTrace,
     is_due,
+    seconds_in,
     state_metrics,
     validates,
     written,
@@ -127,13 +127,13 @@ def run_steps(
     store, metrics = checkpoints.store, run.metrics()
     if is_writer := rank() == 0:
         metrics.drop_after(state.step if store.steps() else -1)
-        checkpoints.warn_of_missing_lines(settings)
+        checkpoints.warn_of_missing_lines()
         goes_on = 0 < state.step < num_steps and torch.device(device).type == "cpu"
         if goes_on and (others := other_rounding(begun)):
             text = "sums round differently, so its last weights are not those of an unbroken run"
             warnings.warn(f"the run {others}: {text}.", stacklevel=2)
     state.replicas.start()
-    clock = Clock(metrics.read())
+    start, before = time.monotonic(), seconds_in(metrics.read())
     state.times.restart()
     times: dict[str, float] = {}
     best_elbos: ExampleValues | None = None
@@ -141,6 +141,11 @@ def run_steps(
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
+
+    def line(values: Mapping[str, float]) -> dict[str, float]:
+        """A line of the log."""
+        epoch, seconds = state.step / batches.steps_per_epoch, before + time.monotonic() - start
+        return {"step": state.step, "epoch": epoch, "seconds": seconds, **values}
 
     def over() -> bool:
         """Whether all steps are taken, or patience has come to its end."""
@@ -151,11 +156,11 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = not store.steps()
-            c_both = c_train, c_valid
-            elbo = checkpoints.begin_with_independent(config, dataset.train, valid, valid_weights, c_both)
+            elbo = checkpoints.begin_with_independent(
+                config, dataset.train, valid, valid_weights, (c_train, c_valid)
+            )
             if is_new:
-                line = _line_of_validation(elbo, validation_score(elbo))
-                append({"step": 0, "epoch": 0.0, "seconds": clock.total(), **line})
+                append(line(_line_of_validation(elbo, validation_score(elbo))))
                 shown.note(f"step 0: independent columns have {elbo.elbo:.2f} nats (validation)")
         while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
@@ -179,21 +184,18 @@ def run_steps(
             validating = validates(settings, state.step, num_steps)
             if not is_due(settings, state.step, num_steps):
                 continue
-            epoch = state.step / batches.steps_per_epoch
             times = state.times.metrics(settings.batch_size, x.device)
             values = _line_of_steps(state, store, to_compare=validating) | times
-            append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **values})
-            shown.show(state.step, epoch, {name: values[name] for name in _SHOWN if name in values})
+            append(values := line(values))
+            shown.show(state.step, values["epoch"], {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                of_valid = {"weights": valid_weights, "condition": c_valid}
-                elbo, elbos = _validate(state, valid, config.seed, store, **of_valid)
+                elbo, elbos = _validate(state, store, valid, valid_weights, c_valid)
                 bound, examples, also = elbo, elbos, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound, examples = _validate(state, valid, config.seed, store, count, **of_valid)
+                    bound, examples = _validate(state, store, valid, valid_weights, c_valid, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
-                found = _line_of_validation(elbo, score)
-                append({"step": state.step, "epoch": epoch, "seconds": clock.total(), **found})
+                append(line(_line_of_validation(elbo, score)))
                 if checkpoints.save(elbo, bound, score):
                     best_elbos, also = ExampleValues(elbos), f"{also} (best so far)"
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
@@ -208,8 +210,8 @@ def run_steps(
             shown.note(kept)
         if trace is not None and not trace.written:
             shown.note(trace.write())
-    best = checkpoints.best_step, checkpoints.best_elbo
-    return TrainingResult(state.step if ended else num_steps, state.step, *best, clock.here(), best_elbos)
+    best, seconds = (checkpoints.best_step, checkpoints.best_elbo), time.monotonic() - start
+    return TrainingResult(state.step if ended else num_steps, state.step, *best, seconds, best_elbos)
 
 
 def batches_of(
@@ -306,12 +308,11 @@ def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
 
 def _validate(
     state: TrainingState,
-    x: Examples,
-    seed: int,
     store: CheckpointStore,
+    x: Examples,
+    weights: np.ndarray | None,
+    condition: Tensor | None,
     num_importance_samples: int = 1,
-    weights: np.ndarray | None = None,
-    condition: Tensor | None = None,
 ) -> tuple[MeanElbo, Tensor]:
     """The validation ELBO or bound and that of each example, (example,), nats.
 
@@ -324,7 +325,7 @@ def _validate(
         condition=condition,
         log_partition=log_partition,
         num_importance_samples=num_importance_samples,
-        seed=key_to_seed(seed, _VALIDATION_STREAM),
+        seed=key_to_seed(state.seed, _VALIDATION_STREAM),
     )
     elbo = mean_elbo(parts, log_partition_std_error=std_error, weights=weights)
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
@@ -332,7 +333,6 @@ def _validate(
 
 
 def _bounds(parts: Tensor) -> Tensor:
-    """The bound of each example, of `elbo_parts`."""
     return parts[:, 0] - parts[:, 1] - parts[:, 2]
 
 
@@ -508,16 +508,21 @@ class RunCheckpoints:
         score = validation_score(bound)
         if self._independent is None:
             return score
-        lead = score - float(weighted_mean(self._independent, self._weights))
-        error = float(standard_error(examples - self._independent, self._weights))
         assert self._valid is not None
         number = len(examples) if self._weights is None else effective_number(self._weights)
-        least = error * float(stdtrit(number - 1, _LEVEL))
-        # one example has no error
-        self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
-        if lead > least:
+        independent = float(weighted_mean(self._independent, self._weights))
+
+        def is_clear(lead: float, gains: Tensor) -> bool:
+            error = float(standard_error(gains, self._weights))
+            least = error * float(stdtrit(number - 1, _LEVEL))
+            # one example has no error
+            self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
+            return lead > least
+
+        lead = score - independent
+        if is_clear(lead, examples - self._independent):
             return score
-        if lead > 0 and math.isfinite(least):
+        if lead > 0 and self._lead:
             log_partition, std_error = self._state.evaluated_log_partition()
             x, condition = self._valid
             found = evaluate_log_likelihood(
@@ -528,14 +533,10 @@ class RunCheckpoints:
                 condition=condition,
             ).examples
             assert found is not None
-            gain = found.value.to(self._independent) - self._independent
-            lead = float(weighted_mean(gain, self._weights))
-            error = float(standard_error(gain, self._weights))
-            least = error * float(stdtrit(number - 1, _LEVEL))
-            self._lead = {"lead": lead, "std_error": error, "least": least}
-            if lead > least:
+            gains = found.value.to(self._independent) - self._independent
+            if is_clear(float(weighted_mean(gains, self._weights)), gains):
                 return score
-        return min(score, float(weighted_mean(self._independent, self._weights)))
+        return min(score, independent)
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
@@ -554,7 +555,8 @@ class RunCheckpoints:
 
         The best is that of the checkpoints that were trained, which may still be below independent features.
         """
-        settings, patience, every = self._settings, self._settings.patience, self._settings.validate_every
+        settings = self._settings
+        patience, every = settings.patience, settings.validate_every
         if patience is None or not self._trained:
             return False
         warm_up = settings.in_epochs(max(settings.warm_up.epochs, settings.warm_up.prior_epochs))
@@ -573,11 +575,10 @@ class RunCheckpoints:
         *,
         best: dict[str, Any] | None = None,
         interim: bool = False,
-        tensors: Mapping[str, Tensor] = MappingProxyType({}),
+        tensors: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """Save the state, with other tensors in place of its own where they are given."""
         own, meta = self._state.capture()
-        tensors, meta = own | dict(tensors), self._meta(meta)
+        tensors, meta = own | dict(tensors or {}), self._meta(meta)
 
         def write() -> None:
             self._run.metrics().sync()  # the log must not lag behind the checkpoint
@@ -591,12 +592,13 @@ class RunCheckpoints:
         meta = of_state | {CONFIG_SUM: self._config_sum, _CHANGES: self._changes}
         return meta if self._settings.patience is None else meta | {_TRAINED: self._trained}
 
-    def warn_of_missing_lines(self, settings: TrainingConfig) -> None:
+    def warn_of_missing_lines(self) -> None:
         """Warn if the log lacks lines of steps that were done before."""
         known = [each["step"] for each in self._changes if isinstance(each.get("step"), int)]
         steps = range(max(known, default=0) + 1, self._state.step + 1)  # other settings have other lines
         there = {record["step"] for record in self._run.metrics().read() if "elbo" in record}
-        missing = [step for step in steps if is_due(settings, step, self._num_steps) and step not in there]
+        due = (step for step in steps if is_due(self._settings, step, self._num_steps))
+        missing = [step for step in due if step not in there]
         if missing:
             more = f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""
             warnings.warn(

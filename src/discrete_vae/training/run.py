@@ -262,7 +262,6 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
 
 
 def _check_classes(config: ExperimentConfig) -> None:
-    """Check that nothing is asked for that a model with classes does not have."""
     training = config.training
     if not config.model.num_classes:
         return
@@ -292,7 +291,6 @@ def _check_chains_memory(config: ExperimentConfig) -> None:
 
 
 def _check_divisible(config: ExperimentConfig) -> None:
-    """Check that the processes can have equal shares of a step."""
     number, training = world_size(), config.training
     if number == 1:
         return

@@ -204,7 +204,6 @@ class RecordedStep:
         return ()
 
     def _look_for_changes(self) -> None:
-        """Record anew if the model is another than it was, and not at all if it may do more than torch sees."""
         hooks, same = RemovableHandle.next_id, self._structure.holds()
         if same and hooks == self._num_hooks:
             return
@@ -219,7 +218,6 @@ class RecordedStep:
             self.functions.stop(reason)
 
     def _call(self, key: Any, function: Any, *inputs: Any) -> Sequence[Tensor | None]:
-        """Repeat a function if that may be done here and now."""
         # rounding is switched off around energies, which a recording would not repeat
         plain = not self._model.prior.bias.is_cpu or not is_eager() or rounds_products("cpu")
         if plain or self._structure.is_frozen:
@@ -264,7 +262,6 @@ class _Structure:
         self._modules_then = [dict(each) for each in self._modules]
 
     def holds(self) -> bool:
-        """True if all is as it was."""
         tensors = self._tensors()
         try:
             return (
