@@ -119,7 +119,7 @@ def test_the_result_does_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)
     found = []
     for threads in (1, 3):
-        monkeypatch.setattr(adam, "threads_for", lambda *arguments, threads=threads: threads)
+        monkeypatch.setattr(adam, "available_threads", lambda threads=threads: threads)
         mine = parameters()
         optimizer = Adam(mine)
         for step in range(3):

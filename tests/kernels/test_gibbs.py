@@ -197,34 +197,6 @@ def test_parameters_that_are_not_finite_are_refused(name, parameter):
         assert refused(energy, torch.zeros(4, energy.num_units)) == f"energy.{parameter}"
 
 
-@pytest.mark.parametrize(
-    ("change", "name"),
-    [
-        ({"num_sweeps": 0}, "num_sweeps"),
-        ({"num_sweeps": True}, "num_sweeps"),
-        ({"num_sweeps": 2.0}, "num_sweeps"),
-        ({"key": -1}, "key"),
-        ({"key": 2**64}, "key"),
-        ({"first_sweep": 0}, "first_sweep"),
-        ({"first_sweep": 2**64 - 1}, "first_sweep"),
-        ({"first_chain": 2**32 - 3}, "first_chain"),
-        ({"z": torch.zeros(4, 7)}, "z"),
-        ({"z": torch.zeros(8)}, "z"),
-        ({"z": torch.zeros(0, 8)}, "z.shape[0]"),
-        ({"z": torch.zeros(4, 8, dtype=torch.long)}, "z"),
-        ({"z": torch.zeros(4, 8, device="meta")}, "z"),
-        ({"inverse_temperature": torch.ones(3)}, "inverse_temperature"),
-        ({"inverse_temperature": torch.full((4,), float("nan"))}, "inverse_temperature"),
-        ({"inverse_temperature": torch.full((4,), float("inf"))}, "inverse_temperature"),
-        ({"clamped": torch.zeros(8)}, "clamped"),
-        ({"clamped": torch.zeros(7, dtype=torch.bool)}, "clamped"),
-        ({"clamped": torch.zeros(3, 8, dtype=torch.bool)}, "clamped"),
-    ],
-)
-def test_wrong_arguments_are_refused(change, name):
-    assert refused(make_rbm(5, 3), **{"z": torch.zeros(4, 8)} | change) == name
-
-
 def test_factorial_machine_follows_its_biases_word_by_word():
     energy = FactorialBernoulli(5)
     z = run_sweeps(energy, torch.zeros(64, 5), 3, key=9, first_sweep=1)

@@ -157,7 +157,8 @@ def test_a_draw_depends_on_its_key_and_its_number_alone(monkeypatch):
         for rows, first, count in (([1], 0, 12), ([2, 0], 3, 7)):
             for mine, all_of_them in zip(drawn(rows, first, count), whole, strict=True):
                 torch.testing.assert_close(mine, all_of_them[first : first + count, rows])
-        monkeypatch.setattr(rows_module, "threads_for", lambda *_: 2)
+        monkeypatch.setattr(rows_module, "SMALLEST_SHARED", 0)
+        monkeypatch.setattr(rows_module, "available_threads", lambda: 2)
         for mine, one_thread in zip(drawn([0, 1, 2], 0, 12), whole, strict=True):
             assert torch.equal(mine, one_thread)
 

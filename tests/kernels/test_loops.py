@@ -46,7 +46,7 @@ def files(folder, ending):
 
 
 def hits(loop):
-    return sum(loop._serial.stats.cache_hits.values())
+    return sum(loop.serial.stats.cache_hits.values())
 
 
 def test_a_loop_is_compiled_once_and_then_loaded(folder):

@@ -89,9 +89,10 @@ def test_layouts_are_read_where_they_are():
 
 
 def test_threads_change_nothing(monkeypatch):
+    monkeypatch.setattr(rows, "SMALLEST_SHARED", 0)
     found = []
     for threads in (1, 2):
-        monkeypatch.setattr(rows, "threads_for", lambda *_, threads=threads: threads)
+        monkeypatch.setattr(rows, "available_threads", lambda threads=threads: threads)
         for lead in ((101,), (2, 50), (50, 2)):
             a, b, numbers = values(*lead, 50), values(*lead, 50, seed=1), values(*lead, seed=2)
             made = [torch.empty_like(a), torch.empty_like(a), torch.empty(lead), torch.empty(lead)]
@@ -197,9 +198,10 @@ def test_normal_numbers():
 
 
 def test_threads_change_no_noise(monkeypatch):
+    monkeypatch.setattr(rows, "SMALLEST_SHARED", 0)
     found = []
     for threads in (1, 2):
-        monkeypatch.setattr(rows, "threads_for", lambda *_, threads=threads: threads)
+        monkeypatch.setattr(rows, "available_threads", lambda threads=threads: threads)
         for examples in (1, 3, 20):
             found.append(draw_normals((101, examples, 50), Keys(torch.arange(examples), 0, 0)))
     for one, two in zip(found[:3], found[3:], strict=True):

@@ -278,6 +278,8 @@ ONES, CLAMPED = torch.ones(4, 5), torch.tensor([True, False, False, True, False]
         (BlockGibbs, {"start": torch.ones(3, 5)}, "start"),
         (BlockGibbs, {"start": torch.full((4, 5), 0.5)}, "start"),
         (BlockGibbs, {"start": "ones"}, "start"),
+        (BlockGibbs, {"first_chain": -1}, "first_chain"),
+        (BlockGibbs, {"first_chain": 2**32 - 3}, "first_chain"),
         (BlockGibbs, {"clamped": CLAMPED}, "start"),
         (BlockGibbs, {"clamped": CLAMPED.float(), "start": ONES}, "clamped"),
         (BlockGibbs, {"clamped": CLAMPED[:4], "start": ONES}, "clamped"),

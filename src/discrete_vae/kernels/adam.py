@@ -14,7 +14,7 @@ from numba import njit, types
 from torch import Tensor, nn
 
 from discrete_vae.kernels.codegen import FLOAT32, Numbers, builder_intrinsic, splat, unpacked
-from discrete_vae.kernels.loops import ChunkLoop, named, threads_for
+from discrete_vae.kernels.loops import ChunkLoop, available_threads, named
 from discrete_vae.kernels.registry import Kernel, check_close
 from discrete_vae.nets.weights import MixedPrecisionWeight
 
@@ -185,7 +185,7 @@ class PointerTable:
     def update(self, group: Mapping[str, Any]) -> None:
         """Run the compiled pass with the settings of the group and the gradients that `fits` saw."""
         beta1, beta2 = group["betas"]
-        threads = threads_for(int(self._starts[-1]), SMALLEST_SHARED)
+        threads = 1 if self._starts[-1] < SMALLEST_SHARED else available_threads()
         tables = self._pointers, self._starts, self._first_of_chunk, self._scratch
         decay = float(group["weight_decay"])
         update(threads, *tables, float(group["lr"]), beta1, beta2, group["eps"], decay)

@@ -15,18 +15,10 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_parameters
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import (
-    check_binary,
-    check_positive_int,
-    check_tensor,
-    values_are_known,
-    values_are_readable,
-)
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.checks import check_binary, values_are_known, values_are_readable
 from discrete_vae.kernels.codegen import LOW, MULTIPLIERS, ROUNDS, WEYL
 from discrete_vae.kernels.loops import threads_for
 from discrete_vae.kernels.registry import Kernel
-from discrete_vae.nets.weights import described
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import keyed_generator
 
@@ -50,42 +42,31 @@ def run_sweeps(
     """Run block-Gibbs sweeps; each draws the blocks in the order of ``energy.blocks``, given all others.
 
     A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU and
-    where `gibbs_triton` runs, the uniform of (key, sweep, chain, unit) as `unit_words`
-    defines it. The answer therefore depends neither on the number of threads nor on how sweeps and chains are divided
-    among calls. Elsewhere the uniforms are the device's own, see `run_on_device`. Only on the CPU are values looked at.
+    where `gibbs_triton` runs, the uniform of (key, sweep, chain, unit) as `unit_words` defines it. The answer therefore
+    depends neither on the number of threads nor on how sweeps and chains are divided among calls. Elsewhere the
+    uniforms are the device's own, see `run_on_device`. Who calls answers for ranges and shapes; on the CPU the values
+    of parameters and states are looked at.
 
     Args:
-        energy: The machine, with finite parameters on the device of z.
+        energy: The machine, on the device of z.
         z: (chain, unit), in {0,1}.
         num_sweeps: Sweeps to run, at least 1.
         key: Philox key, an integer from 0 to 2^64 - 1.
-        first_sweep: Number of the first sweep, at least 1 (0 belongs to the initial state); the last one must
-            be below 2^64.
-        first_chain: Number of the first chain; the last one must be below 2^32.
-        inverse_temperature: (chain,), finite, multiplies all logits of a chain; None means 1.
+        first_sweep: Number of the first sweep, at least 1 (0 belongs to the initial state); the last is below 2^64.
+        first_chain: Number of the first chain; that of the last one is below 2^32.
+        inverse_temperature: (chain,), below `LARGEST_INVERSE_TEMPERATURE`, multiplies all logits of a chain; None is 1.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps its value; None means nowhere.
         kernel: The kernel to use; None chooses one by energy and device.
 
     Returns:
         A new tensor (chain, unit) float32 in {0,1}, without gradient.
     """
-    check_tensor("z", z, ("chain", energy.num_units))
-    num_chains = z.shape[0]
-    check_positive_int("z.shape[0]", num_chains, repair="Give at least one chain.")
-    check_positive_int("num_sweeps", num_sweeps)
-    _check_range("key", key, 0, 2**64)
-    _check_range("first_sweep", first_sweep, 1, 2**64 + 1 - num_sweeps)
-    _check_range("first_chain", first_chain, 0, 2**32 + 1 - num_chains)
-    if z.device != energy.bias.device:
-        rule = f"must be on the device of the energy, {energy.bias.device}"
-        raise InvalidInputError("z", rule, z.device, "Move it.")
-    if inverse_temperature is not None:
-        check_tensor("inverse_temperature", inverse_temperature, (num_chains,))
-        inverse_temperature = inverse_temperature.to(z.device)
     if values_are_readable(energy.bias):
         check_logits(energy)
-        if inverse_temperature is not None:
-            _check_inverse_temperature(inverse_temperature)
+    if inverse_temperature is not None:
+        inverse_temperature = inverse_temperature.to(z.device)
+    if clamped is not None:
+        clamped = clamped.reshape(-1, energy.num_units).to(z.device)
     threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
     call = SweepCall(
         num_sweeps=num_sweeps,
@@ -93,39 +74,15 @@ def run_sweeps(
         first_sweep=first_sweep,
         first_chain=first_chain,
         inverse_temperature=inverse_temperature,
-        clamped=None if clamped is None else check_clamped(clamped, tuple(z.shape)).to(z.device),
+        clamped=clamped,
         num_threads=threads,
     )
     return (kernel or kernel_for(energy, parallel=threads > 1))(energy, z.float(), call)
 
 
-def _check_range(name: str, value: object, low: int, end: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value < end:
-        rule = f"must be an integer from {low} to {end - 1}"
-        raise InvalidInputError(name, rule, repr(value), "Use a plain int.")
-
-
 def check_logits(energy: BoltzmannMachine) -> None:
     """Refuse a machine whose parameters are not finite or so large that logits may not be; waits for an accelerator."""
     check_parameters(energy, below=_LARGEST_LOGIT)
-
-
-def _check_inverse_temperature(inverse_temperature: Tensor) -> None:
-    largest = float(inverse_temperature.abs().max())
-    if not largest < LARGEST_INVERSE_TEMPERATURE:
-        rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
-        raise InvalidInputError(
-            "inverse_temperature", rule, f"a value of {largest:g}", "Give numbers near 1."
-        )
-
-
-def check_clamped(clamped: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return a mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
-    shapes = {shape, shape[1:], (1, shape[1])}
-    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
-        rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
-        raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
-    return clamped.reshape(-1, shape[1])
 
 
 # The definition of the random words of all Markov chains. A unit's word is word ``unit % 4`` of the output of

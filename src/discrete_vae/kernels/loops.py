@@ -13,7 +13,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import cache, cached_property, partial
+from functools import cache, cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -46,6 +46,9 @@ class ChunkLoop:
             Every thread runs what stands around the loop. It returns an integer.
         prepare: Function to compile that takes the same arguments and is called once before the loop.
         sources: Modules beside the loop's own that the machine code depends on: a change of them compiles it anew.
+
+    Attributes:
+        serial: The loop on the calling thread, without what is prepared.
     """
 
     def __init__(
@@ -57,24 +60,18 @@ class ChunkLoop:
     ) -> None:
         self._make, self._sources = make, sources
         self._prepare = None if prepare is None else _compile(prepare, self._key("prepare"))
-        self._serial = self._compiled("serial", range)
+        self.serial = self._compiled("serial", range)
 
     def __call__(self, num_threads: int, *arguments: Any) -> Any:
         """Run the loop; the first call of each form compiles it, or loads it from the cache."""
         if self._prepare is not None:
             self._prepare(*arguments)
         if num_threads == 1:
-            return self._serial(*arguments)
+            return self.serial(*arguments)
         if has_parallel_regions():
             return self._in_region(num_threads, *arguments)
         with numba_threads(num_threads):
             return self._parallel(*arguments)
-
-    def bind(self, num_threads: int, *arguments: Any) -> Callable[[], Any]:
-        """The loop on these arguments as a function without arguments, for a recorded step."""
-        if num_threads == 1 and self._prepare is None:
-            return partial(self._serial, *arguments)
-        return partial(self, num_threads, *arguments)
 
     @cached_property
     def _in_region(self) -> Any:
@@ -113,17 +110,20 @@ _lock = threading.Lock()
 _process_of_threads: int | None = None
 
 
-def threads_for(work: int, smallest: int | None = None) -> int:
-    """The threads for a call of so much work; less than the smallest, by default `SMALLEST_SHARED`, is not divided.
+def threads_for(work: int) -> int:
+    """The threads for a call of so much work."""
+    return 1 if work < SMALLEST_SHARED else available_threads()
 
-    ``torch.get_num_threads()``, or ``NUMBA_NUM_THREADS`` where that is smaller; 1 for a small call. Where threads are
-    numba's, at most the number of `numba.set_num_threads`, and 1 in a forked child of a process that launched them,
-    since GNU OpenMP ends a forked child that starts threads; they are launched only if more than one is to be used.
+
+def available_threads() -> int:
+    """The threads for a call that is large enough to be divided.
+
+    ``torch.get_num_threads()``, or ``NUMBA_NUM_THREADS`` where that is smaller. Where threads are numba's, at most the
+    number of `numba.set_num_threads`, and 1 in a forked child of a process that launched them, since GNU OpenMP ends a
+    forked child that starts threads; they are launched only if more than one is to be used.
     """
     threads = torch.get_num_threads()
-    if threads == 1 or work < (SMALLEST_SHARED if smallest is None else smallest):
-        return 1
-    if getattr(config, _LIMIT) == 1:
+    if threads == 1 or getattr(config, _LIMIT) == 1:
         return 1
     if has_parallel_regions():
         return min(threads, getattr(config, _LIMIT))

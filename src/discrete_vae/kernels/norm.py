@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +27,7 @@ from discrete_vae.kernels.codegen import (
     unpacked,
     zeros,
 )
-from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close, custom_op
 from discrete_vae.kernels.rows import Block, RowReduction
 from discrete_vae.numerics import differentiable_once
@@ -128,10 +128,11 @@ def _lowered(
     numbers: tuple[Any, ...],
 ) -> Callable[[], object]:
     num_rows, num_features = tensors[0].shape
-    threads = threads_for(num_rows * num_features, SMALLEST_SHARED)
-    place = statistics.data_ptr()
+    loop, place = loops[tensors[0].dtype], statistics.data_ptr()
+    threads = 1 if num_rows * num_features < SMALLEST_SHARED else available_threads()
     pointers = (*(tensor.data_ptr() for tensor in tensors), place, place + 4 * num_features)
-    return loops[tensors[0].dtype].bind(threads, pointers, num_rows, num_features, numbers)
+    run = loop.serial if threads == 1 else partial(loop, threads)
+    return partial(run, pointers, num_rows, num_features, numbers)
 
 
 # Inner steps, as numba intrinsics that work on some columns at a time: the sums over the rows of a column stay in
@@ -334,8 +335,8 @@ def clear_constant(x: Tensor, gradient: Tensor) -> Callable[[], object]:
     Where that number is 0 the gradient is 0 as it is. Inputs of the linear map are (row, input), the gradient by its
     weight, whose rows may lie apart, (output, input).
     """
-    return _CLEAR[x.dtype].bind(
-        1, x.data_ptr(), gradient.data_ptr(), *x.shape, len(gradient), gradient.stride(0)
+    return partial(
+        _CLEAR[x.dtype].serial, x.data_ptr(), gradient.data_ptr(), *x.shape, len(gradient), gradient.stride(0)
     )
 
 

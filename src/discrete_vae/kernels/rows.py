@@ -12,6 +12,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from discrete_vae.kernels.codegen import (
     splat,
     unpacked,
 )
-from discrete_vae.kernels.loops import ChunkLoop, threads_for
+from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.registry import custom_op
 
 LANES = 32  # elements that are worked on together
@@ -132,7 +133,8 @@ class RowReduction:
         of_spread, kind_of_spread = _places(spread) if spread else ([], kinds)
         form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
         places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
-        threads = 1 if self.across_rows else threads_for(samples * examples * num_columns, SMALLEST_SHARED)
+        is_small = samples * examples * num_columns < SMALLEST_SHARED
+        threads = 1 if self.across_rows or is_small else available_threads()
         if threads > 1 and keys is None and samples < examples and not spread:
             # the first axis is divided
             triples = zip(places[::3], places[1::3], places[2::3], strict=True)
@@ -140,8 +142,9 @@ class RowReduction:
             samples, examples = examples, samples
         per_chunk = samples if threads == 1 else max(1, 8 // examples)
         table = torch.tensor(of_spread, device="cpu") if spread else None
-        run = self._loop(form).bind(
-            threads,
+        compiled = self._loop(form)
+        run = partial(
+            compiled.serial if threads == 1 else partial(compiled, threads),
             tuple(places),
             (0, 0) if table is None else (table.data_ptr(), len(spread)),
             (0, 0, 0) if keys is None else (keys.of_example.data_ptr(), keys.first_sample, keys.draw),

@@ -15,7 +15,8 @@ from torch import Tensor, nn
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, check_clamped, fair_coins, run_sweeps
+from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, fair_coins, run_sweeps
+from discrete_vae.nets.weights import described
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.moments import REPAIR, RunningMoments, check_entry
 from discrete_vae.system import check_memory
@@ -232,6 +233,10 @@ class BlockGibbs(MarkovChains):
         first_chain: int = 0,
     ) -> None:
         super().__init__(energy, num_chains, seed)
+        end = 2**32 + 1 - num_chains
+        if isinstance(first_chain, bool) or not isinstance(first_chain, int) or not 0 <= first_chain < end:
+            rule = f"must be an integer from 0 to {end - 1}"
+            raise InvalidInputError("first_chain", rule, repr(first_chain), "Use a plain int.")
         self.first_chain = first_chain
         device, shape = energy.bias.device, (num_chains, energy.num_units)
         if start is None:
@@ -242,7 +247,7 @@ class BlockGibbs(MarkovChains):
             if start is None:
                 repair = "Give states whose clamped units have the values that they are to keep."
                 raise InvalidInputError("start", "must be given where units are clamped", "None", repair)
-            clamped = check_clamped(clamped, shape).to(device, copy=True)
+            clamped = _check_clamped(clamped, shape).to(device, copy=True)
         scale = _check_inverse_temperature(inverse_temperature, num_chains)
         for name, value in {
             "_packed": pack_bits(z),
@@ -315,6 +320,15 @@ def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor
         rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
         raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
     return scale
+
+
+def _check_clamped(clamped: object, shape: tuple[int, int]) -> Tensor:
+    """A mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
+    shapes = {shape, shape[1:], (1, shape[1])}
+    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
+        rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
+        raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
+    return clamped.reshape(-1, shape[1])
 
 
 # Binary states as bytes, eight units to one.

@@ -7,8 +7,8 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from typing import Any, Self
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -149,43 +149,38 @@ class AveragedWeights:
 _TERMS = ("elbo", "reconstruction", "kl_discrete", "kl_continuous")
 
 
+@dataclass
 class ElboSums:
     """Sums of the bound and its terms over the steps since the last line of the log; a checkpoint has them."""
 
-    def __init__(self) -> None:
-        self._parts = [0.0] * len(_TERMS)
-        self._count = 0
+    parts: list[float] = field(default_factory=lambda: [0.0] * len(_TERMS))
+    count: int = 0
 
     @classmethod
-    def from_state(cls, state: object) -> Self:
-        """Go on from what `state` gave."""
+    def from_state(cls, state: object) -> ElboSums:
+        """Go on from what `dataclasses.asdict` gave."""
         fields = state if isinstance(state, dict) else {}
-        parts, sums = fields.get("parts"), cls()
+        parts = fields.get("parts")
         if not isinstance(parts, list) or len(parts) != len(_TERMS):
             rule = f"must hold a count and the {len(_TERMS)} sums of {', '.join(_TERMS)}"
             raise InvalidInputError("sums", rule, f"{state!r}"[:80], OTHER_MODEL)
-        sums._parts = [check_number("sums", part, repair=OTHER_MODEL) for part in parts]
-        sums._count = _check_count("sums", fields.get("count"))
-        return sums
-
-    def state(self) -> dict[str, Any]:
-        """The sums as plain values, to the last bit."""
-        return {"parts": self._parts, "count": self._count}
+        parts = [check_number("sums", part, repair=OTHER_MODEL) for part in parts]
+        return cls(parts, _check_count("sums", fields.get("count")))
 
     def add(self, means: Sequence[float], log_partition: float) -> None:
         """Count one step with the means of `LossTerms` over its batch and log Z, nats."""
         reconstruction, relative, continuous = means
         discrete = relative + log_partition
         parts = (reconstruction - discrete - continuous, reconstruction, discrete, continuous)
-        self._parts = [total + part for total, part in zip(self._parts, parts, strict=True)]
-        self._count += 1
+        self.parts = [total + part for total, part in zip(self.parts, parts, strict=True)]
+        self.count += 1
 
     def means(self, log_partition_change: float) -> dict[str, float]:
         """Means over the steps counted, nats per example.
 
         They were counted with the log Z before them, which is taken to have changed evenly.
         """
-        means = {name: total / self._count for name, total in zip(_TERMS, self._parts, strict=True)}
+        means = {name: total / self.count for name, total in zip(_TERMS, self.parts, strict=True)}
         means["elbo"] -= log_partition_change / 2
         means["kl_discrete"] += log_partition_change / 2
         return means
@@ -436,7 +431,7 @@ class TrainingState:
             "step": self.step,
             "log_partition": self.log_partition,
             "log_partition_std_error": self.log_partition_std_error,
-            "sums": self.sums.state(),
+            "sums": asdict(self.sums),
         }
 
     def _modules(self) -> Iterator[tuple[str, nn.Module]]:
