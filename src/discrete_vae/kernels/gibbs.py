@@ -68,15 +68,7 @@ def run_sweeps(
     if clamped is not None:
         clamped = clamped.reshape(-1, energy.num_units).to(z.device)
     threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
-    call = SweepCall(
-        num_sweeps=num_sweeps,
-        key=key,
-        first_sweep=first_sweep,
-        first_chain=first_chain,
-        inverse_temperature=inverse_temperature,
-        clamped=clamped,
-        num_threads=threads,
-    )
+    call = SweepCall(num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped, threads)
     return (kernel or kernel_for(energy, parallel=threads > 1))(energy, z.float(), call)
 
 

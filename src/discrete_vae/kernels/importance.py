@@ -44,6 +44,7 @@ from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
 
 
 _TINY = 2.0**-126
+_Pair = tuple[Tensor, Tensor]
 
 
 class Spike(NamedTuple):
@@ -67,22 +68,20 @@ def spike_of(smoothing: Smoothing) -> Spike | None:
 def _draw_units(
     spike: Spike,
     raw: Tensor,
-    affine: tuple[Tensor, Tensor],
+    affine: _Pair,
     keys: Keys,
-    *,
-    z: Tensor,
-    zeta: Tensor,
+    out: _Pair,
     spread: Sequence[Tensor],
     log_prob: Tensor,
 ) -> None:
     """Draw units with the log-odds a y + b, for y, (sample, example, unit), and the affine a and b, (unit,).
 
-    z and zeta receive bits and smoothed units, the tensors of spread the latter in the precision of y; log q(z | x) is
+    The outputs receive bits and smoothed units, the tensors of spread the latter in the precision of y; log q(z | x) is
     added to log_prob, (sample, example), nats.
     """
     factor, offset = (value.expand(raw.shape) for value in affine)
     run = _unit_reduction(spike.kind)
-    run([raw, factor, offset], spike.numbers, [z, zeta], [log_prob], spread=spread, keys=keys)
+    run([raw, factor, offset], spike.numbers, out, [log_prob], spread=spread, keys=keys)
 
 
 def _of_exponential(v: Vector, numbers: list[Vector]) -> Vector:
@@ -132,9 +131,7 @@ def _check_units(_kernel: Kernel) -> None:
             other = torch.empty(shape, dtype=dtype)
             spike = spike_of(smoothing)
             assert spike is not None
-            _draw_units(
-                spike, given, (factor, offset), keys, z=z, zeta=zeta, spread=[other], log_prob=log_prob
-            )
+            _draw_units(spike, given, (factor, offset), keys, (z, zeta), [other], log_prob)
             logits = given.float() * factor + offset
             right = smoothing.draw(1 - survival, logits)
             expected = torch.where(right.z == 1, logits.sigmoid(), (-logits).sigmoid()).log().sum(-1)
@@ -150,22 +147,21 @@ draw_units = Kernel("The compiled draw of units with a spike", _draw_units, _che
 
 
 def _draw_layer(
-    posterior: Tensor,
-    prior: Tensor,
-    bounds: tuple[float | None, float | None],
+    networks: _Pair,
+    bounds: Sequence[float | None],
     keys: Keys,
-    *,
     h: Tensor,
     spread: Sequence[Tensor],
     log_ratio: Tensor,
 ) -> None:
     """Draw h from the posterior, with mean m and log standard deviation b tanh(u / b).
 
-    Posterior and prior give [m, u], (sample, example, 2 unit), and each has its b, None for u itself. h and the tensors
-    of spread receive the draw; log q(h | x) - log p(h) is added to log_ratio, (sample, example), nats.
+    The networks of posterior and prior give [m, u], (sample, example, 2 unit), and each has its b, None for u itself.
+    h and the tensors of spread receive the draw; log q(h | x) - log p(h) is added to log_ratio, (sample, example),
+    nats.
     """
     run = _layer_reduction(*bounds)
-    elements = [*posterior.chunk(2, -1), *prior.chunk(2, -1)]
+    elements = [part for output in networks for part in output.chunk(2, -1)]
     run(elements, outputs=[h], sums=[log_ratio], spread=spread, keys=keys)
 
 
@@ -194,7 +190,7 @@ def _check_layer(_kernel: Kernel) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         h, log_ratio, other = torch.empty(shape), torch.zeros(shape[:2]), torch.empty(shape, dtype=dtype)
         given = posterior.to(dtype), prior.to(dtype)
-        _draw_layer(*given, (5.0, None), keys, h=h, spread=[other], log_ratio=log_ratio)
+        _draw_layer(given, (5.0, None), keys, h, [other], log_ratio)
         (m, u), (n, t) = (value.float().chunk(2, -1) for value in given)
         s = 5 * torch.tanh(u / 5)
         right = m + s.exp() * noise
@@ -390,7 +386,7 @@ class CompiledDraws:
                 rows[..., num_units : self._hierarchy.num_latents].copy_(zeta[..., num_units:])
         decoder_input = workspace.inputs[-1]
         if self._steps is not None:
-            decoder_input = self._layers(workspace, zeta, features, signed, first, self._steps)
+            decoder_input = self._layers(self._steps, workspace, zeta, features, signed, first)
         return Draws(z, workspace.log_ratio, decoder_input)
 
     def _units(self, workspace: _Workspace, features: Tensor, keys: Tensor, first: int) -> None:
@@ -403,40 +399,29 @@ class CompiledDraws:
             else:
                 raw = network.of_rows(workspace.inputs[index], features)
             readers = [*workspace.inputs[index + 1 : len(self._sizes)], *to_layers]
-            _draw_units(
-                self._spike,
-                raw,
-                self._affine[index],
-                Keys(keys, first, index),
-                z=workspace.z[..., start:end],
-                zeta=workspace.zeta[..., start:end],
-                spread=[rows[..., start:end] for rows in readers],
-                log_prob=workspace.log_ratio,
-            )
+            spread = [rows[..., start:end] for rows in readers]
+            out, own = (workspace.z[..., start:end], workspace.zeta[..., start:end]), Keys(keys, first, index)
+            _draw_units(self._spike, raw, self._affine[index], own, out, spread, workspace.log_ratio)
             start = end
 
     def _layers(
         self,
+        steps: _LayerPrior,
         workspace: _Workspace,
         zeta: Tensor,
         features: Tensor,
         keys: Tensor,
         first: int,
-        steps: _LayerPrior,
     ) -> Tensor:
         steps.begin(zeta)
         start = self._hierarchy.num_latents
         for index in range(self._hierarchy.num_layers):
             place, end = len(self._sizes) + index, start + self._hierarchy.num_units
-            _draw_layer(
-                self._networks[place].of_rows(workspace.inputs[place], features),
-                steps.output(index, workspace.inputs[place]),
-                (self._bounds[index], steps.bounds[index]),
-                Keys(keys, first, place),
-                h=workspace.h,
-                spread=[rows[..., start:end] for rows in workspace.inputs[place + 1 :]],
-                log_ratio=workspace.log_ratio,
-            )
+            rows, bounds = workspace.inputs[place], (self._bounds[index], steps.bounds[index])
+            outputs = self._networks[place].of_rows(rows, features), steps.output(index, rows)
+            spread = [rows[..., start:end] for rows in workspace.inputs[place + 1 :]]
+            own = Keys(keys, first, place)
+            _draw_layer(outputs, bounds, own, workspace.h, spread, workspace.log_ratio)
             steps.take(workspace.h)
             start = end
         return steps.decoder_input(workspace.inputs[-1])
@@ -445,21 +430,16 @@ class CompiledDraws:
         if self._kept is not None and self._kept[0] == (samples, examples):
             return self._kept[1]
         num_units, layer_size = self._posterior.num_units, self._hierarchy.num_units
-        widths = list(accumulate(self._sizes, initial=0))[:-1]
-        widths += [
-            self._hierarchy.num_latents + index * layer_size
-            for index in range(self._hierarchy.num_layers + 1)
+        layers = [layer_size] * self._hierarchy.num_layers
+        widths = [
+            *accumulate(self._sizes[:-1], initial=0),
+            *accumulate(layers, initial=self._hierarchy.num_latents),
         ]
 
         def rows(width: int, dtype: torch.dtype = torch.float32) -> Tensor:
             return torch.empty(samples, examples, width, dtype=dtype, device="cpu")
 
-        workspace = _Workspace(
-            [rows(width, self._dtype) for width in widths],
-            rows(num_units),
-            rows(num_units),
-            rows(layer_size),
-            rows(1).squeeze(-1),
-        )
+        inputs, log_ratio = [rows(width, self._dtype) for width in widths], rows(1).squeeze(-1)
+        workspace = _Workspace(inputs, rows(num_units), rows(num_units), rows(layer_size), log_ratio)
         self._kept = (samples, examples), workspace
         return workspace

@@ -51,16 +51,19 @@ Form = tuple[Any, ...]
 """The settings of a norm, float32 numbers, infinite where there is no bound.
 
 They are eps, which is added to the deviation; the weight of a batch in the running averages; lower and upper bound of
-the scale; by how much the size of the offset may be above the scale; the least output.
+the scale; by how much the size of the offset may be above the scale; the least output; and 1 where the statistics are
+the batch's, 0 where they are constants, of which the gradient asks.
 """
 
 
 @cache
-def norm_form(eps: float, momentum: float, bounds: tuple[float, float] | None, rectify: bool) -> Form:
+def norm_form(
+    eps: float, momentum: float, bounds: tuple[float, float] | None, rectify: bool, of_batch: bool = True
+) -> Form:
     """The form of a norm whose scale and offset are bounded or not, with or without a rectifier behind it."""
     low, high = (-math.inf, math.inf) if bounds is None else bounds
     slack, floor = (math.inf if bounds is None else 0.0), (0.0 if rectify else -math.inf)
-    return tuple(map(np.float32, (eps, momentum, low, high, slack, floor)))
+    return tuple(map(np.float32, (eps, momentum, low, high, slack, floor, of_batch)))
 
 
 _Pair = tuple[Tensor, Tensor]
@@ -84,8 +87,6 @@ def normalize_backward(
     parameters: _Pair,
     statistics: Tensor,
     form: Form,
-    *,
-    of_batch: bool = True,
 ) -> _Pair:
     """The gradients of `normalize` by s and o, 0 where they would push these further out of their bounds.
 
@@ -95,7 +96,7 @@ def normalize_backward(
     x, or constants.
     """
     found = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
-    _normalize_backward(x, out, gradient, parameters, statistics, found, form, of_batch)
+    _normalize_backward(x, out, gradient, parameters, statistics, found, form)
     return found
 
 
@@ -115,10 +116,9 @@ def _normalize_backward(
     statistics: Tensor,
     found: _Pair,
     form: Form,
-    of_batch: bool,
 ) -> Callable[[], object]:
     tensors = (x, out, gradient, *parameters, *found)
-    return _lowered(_BACKWARD, tensors, statistics, (*form, np.float32(of_batch)))
+    return _lowered(_BACKWARD, tensors, statistics, form)
 
 
 def _lowered(
@@ -205,7 +205,7 @@ class _Norm:
 
     def __init__(self, builder: Any, first: Any, num_rows: Any, lanes: int, numbers: list[Any]) -> None:
         self._builder, self._first, self._lanes = builder, first, lanes
-        self.eps, self.momentum, self._low, self._high, self._slack, self.floor, *self.rest = (
+        self.eps, self.momentum, self._low, self._high, self._slack, self.floor, self.share = (
             splat(builder, number, lanes) for number in numbers
         )
         self.count = splat(builder, builder.sitofp(num_rows, FLOAT32), lanes)
@@ -232,7 +232,7 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
         x, out, scale, offset, running_mean, running_deviation, mean, deviation = unpacked(
             builder, pointers, 8
         )
-        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 6))
+        norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
         inside, outside = (
             _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
         )
@@ -281,7 +281,7 @@ def _backward_columns(lanes: int, bfloat16: bool) -> Any:
         norm.store(_inward(through_scale, *times), by_scale)
         norm.store(_inward(sum_g, *shift), by_offset)
         factor = times[1] / divisor
-        share = norm.rest[0] / norm.count  # 0 where the statistics are constants
+        share = norm.share / norm.count  # 0 where the statistics are constants
         pull = factor * through_scale * share
         shift = (factor * sum_g - pull * sum_sign) * share
         with loop(builder, constant(0), num_rows) as (row, _):

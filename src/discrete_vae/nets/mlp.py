@@ -102,9 +102,9 @@ class L1BatchNorm(nn.Module):
         factor = scale / (self.running_deviation + self.eps)
         return factor, offset - self.running_mean * factor
 
-    def form(self, *, rectify: bool) -> Form:
+    def form(self, *, rectify: bool, of_batch: bool = True) -> Form:
         """Settings of the norm for the compiled pass."""
-        return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify)
+        return norm_form(self.eps, self.momentum, SCALE_BOUNDS if self.bounded else None, rectify, of_batch)
 
     def check_rows(self, num_rows: int) -> None:
         """Refuse a batch without a deviation: of fewer than two rows."""
@@ -481,8 +481,7 @@ class _FusedMLP(torch.autograd.Function):
                 gradient,
                 parameters[place : place + 2],
                 statistics,
-                plan.norms[index].form(rectify=True),
-                of_batch=plan.training,
+                plan.norms[index].form(rectify=True, of_batch=plan.training),
             )
         by_inputs: list[Tensor | None] = []
         memory = plan.linears[0].gradient_memory() if wants_parameter[0] else None

@@ -165,18 +165,9 @@ def run_steps(
         while not (ended := over()) and not agree_any(stop is not None and stop()):
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
+            of_batch = batches.condition(state.step), batches.labels(state.step), batches.examples_per_label
             with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                training_step(
-                    state,
-                    config,
-                    x,
-                    epoch,
-                    done,
-                    store,
-                    batches.condition(state.step),
-                    batches.labels(state.step),
-                    batches.examples_per_label,
-                )
+                training_step(state, config, x, epoch, done, store, *of_batch)
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
