@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -66,59 +66,33 @@ def norm_form(
     return tuple(map(np.float32, (eps, momentum, low, high, slack, floor, of_batch)))
 
 
-_Pair = tuple[Tensor, Tensor]
+_Pair = Sequence[Tensor]
 
 
-def normalize(x: Tensor, out: Tensor, parameters: _Pair, running: _Pair, form: Form) -> Tensor:
-    """Normalize by the batch, move the running m and d, and return those of the batch, (2, feature).
+@custom_op(only_read=("x", "parameters"))
+def normalize(
+    x: Tensor, out: Tensor, parameters: _Pair, statistics: Tensor, running: _Pair, form: Form
+) -> Callable[[], object]:
+    """Normalize by the batch, move the running m and d, and write those of the batch to the statistics, (2, feature).
 
     out = max(floor, (x - m) / (d + eps) * s + o) with m = mean x and d = mean |x - m| over the rows, where the
     parameters are s and o before their bounds, and out may be x.
     """
-    statistics = torch.empty(2, x.shape[1], dtype=torch.float32, device="cpu")
-    _normalize(x, out, parameters, statistics, running, form)
-    return statistics
+    return _lowered(_FORWARD, (x, out, *parameters, *running), statistics, form)
 
 
+@custom_op(only_read=("x", "out", "parameters", "statistics"))
 def normalize_backward(
-    x: Tensor,
-    out: Tensor,
-    gradient: Tensor,
-    parameters: _Pair,
-    statistics: Tensor,
-    form: Form,
-) -> _Pair:
-    """The gradients of `normalize` by s and o, 0 where they would push these further out of their bounds.
+    x: Tensor, out: Tensor, gradient: Tensor, parameters: _Pair, statistics: Tensor, found: _Pair, form: Form
+) -> Callable[[], object]:
+    """Find the gradients of `normalize` by s and o, 0 where they would push these further out of their bounds.
 
     With c = x - m, n rows, g the gradient where the output is above the floor, and a = s / (d + eps): by o it is sum g,
     by s it is h = sum g c / (d + eps), by c it is a g - a h sign(c) / n, and by x that less its mean over the rows.
     The gradient by the output is replaced by that by x. The statistics, (2, feature), are m and d that were used: of
     x, or constants.
     """
-    found = torch.empty_like(parameters[0]), torch.empty_like(parameters[1])
-    _normalize_backward(x, out, gradient, parameters, statistics, found, form)
-    return found
-
-
-@custom_op(only_read=("x", "parameters"))
-def _normalize(
-    x: Tensor, out: Tensor, parameters: _Pair, statistics: Tensor, running: _Pair, form: Form
-) -> Callable[[], object]:
-    return _lowered(_FORWARD, (x, out, *parameters, *running), statistics, form)
-
-
-@custom_op(only_read=("x", "out", "parameters", "statistics"))
-def _normalize_backward(
-    x: Tensor,
-    out: Tensor,
-    gradient: Tensor,
-    parameters: _Pair,
-    statistics: Tensor,
-    found: _Pair,
-    form: Form,
-) -> Callable[[], object]:
-    tensors = (x, out, gradient, *parameters, *found)
-    return _lowered(_BACKWARD, tensors, statistics, form)
+    return _lowered(_BACKWARD, (x, out, gradient, *parameters, *found), statistics, form)
 
 
 def _lowered(
@@ -439,8 +413,8 @@ class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: _Pair, form: Form) -> Tensor:
         rows = x.reshape(-1, x.shape[-1]).contiguous()
-        out = torch.empty_like(rows)
-        statistics = normalize(rows, out, (scale, offset), running, form)
+        out, statistics = torch.empty_like(rows), x.new_empty(2, x.shape[-1])
+        normalize(rows, out, (scale, offset), statistics, running, form)
         ctx.form = form
         ctx.save_for_backward(rows, out, scale, offset, statistics)
         return out.view(x.shape)
@@ -451,7 +425,8 @@ class _BatchNorm(torch.autograd.Function):
         rows, out, scale, offset, statistics = ctx.saved_tensors
         # a copy, as the kernel writes where it reads
         gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
-        by_parameters = normalize_backward(rows, out, gradient, (scale, offset), statistics, ctx.form)
+        by_parameters = torch.empty_like(scale), torch.empty_like(offset)
+        normalize_backward(rows, out, gradient, (scale, offset), statistics, by_parameters, ctx.form)
         return gradient.view(gradients[0].shape), *by_parameters, None, None
 
 
@@ -468,13 +443,14 @@ def _check_norm(_kernel: Kernel) -> None:
     for dtype, tolerance in ((torch.float32, 1e-4), (torch.bfloat16, 0.05)):
         x = exact.to(dtype)
         out, again = torch.empty_like(x), torch.empty_like(x)
-        found = normalize(x, out, (scale, offset), (torch.zeros(43), torch.ones(43)), form)
+        found, parameters = torch.empty(2, 43), (scale, offset)
+        normalize(x, out, parameters, found, (torch.zeros(43), torch.ones(43)), form)
         apply_fixed(x, again, found[0], scale / (found[1] + eps), offset)
         mixed = torch.cat([torch.ones(5, 1), torch.zeros(5, 1), exact], 1).to(dtype)
         cleared = x.new_ones(2, 45)
         clear_constant(mixed, cleared)
         gradient = x.clone()
-        normalize_backward(x, out, gradient, (scale, offset), found, form)
+        normalize_backward(x, out, gradient, parameters, found, (torch.empty(43), torch.empty(43)), form)
         with torch.enable_grad():
             inside = x.float().requires_grad_()
             centred = inside - inside.mean(0)

@@ -421,8 +421,10 @@ def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -
         out = hidden if keep is None else torch.empty_like(hidden)
         if plan.training:
             norm.check_rows(len(hidden))
-            form = norm.form(rectify=True)
-            statistics = kernel.normalize(hidden, out, (scale, offset), (mean, deviation), form)
+            statistics = hidden.new_empty(2, hidden.shape[1], dtype=torch.float32)
+            kernel.normalize(
+                hidden, out, (scale, offset), statistics, (mean, deviation), norm.form(rectify=True)
+            )
         else:
             statistics = torch.stack([mean, deviation])
             scale, offset = norm.used_parameters()
@@ -475,14 +477,13 @@ class _FusedMLP(torch.autograd.Function):
                     kernel.clear_constant(out, by_weight)
             place = len(weights) + 2 * index
             gradient = torch.mm(gradient, weights[index + 1])
-            found[place : place + 2] = kernel.normalize_backward(
-                hidden,
-                out,
-                gradient,
+            own, form = (
                 parameters[place : place + 2],
-                statistics,
                 plan.norms[index].form(rectify=True, of_batch=plan.training),
             )
+            by_own = [torch.empty_like(each) for each in own]
+            kernel.normalize_backward(hidden, out, gradient, own, statistics, by_own, form)
+            found[place : place + 2] = by_own
         by_inputs: list[Tensor | None] = []
         memory = plan.linears[0].gradient_memory() if wants_parameter[0] else None
         for joint, matrix in zip(plan.joints, matrices, strict=True):
