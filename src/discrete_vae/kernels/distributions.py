@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -42,6 +42,7 @@ def _wave(low: float, high: float, *shape: int) -> Tensor:
 # Mean and entropy of binary units, see `discrete_vae.numerics.mean_and_entropy`.
 
 
+@partial(RowReduction, "entropy")
 def _entropy(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     (logits,) = elements
     size = magnitude(logits)
@@ -51,24 +52,21 @@ def _entropy(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [smaller.where(logits.below(0), larger), smaller * larger], [size * smaller + log1p(fall)]
 
 
+@partial(RowReduction, "entropy backward")
 def _entropy_backward(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     (of_mean, logits, slope), (of_entropy,) = elements, per_row
     return [(of_mean - logits * of_entropy) * slope], []
 
 
-_ENTROPY = RowReduction("entropy", _entropy)
-_ENTROPY_BACKWARD = RowReduction("entropy backward", _entropy_backward)
-
-
 def _mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     mean, slope, entropy = _new(logits.shape), _new(logits.shape), _new(logits.shape[:-1])
-    _ENTROPY([as_rows(logits)], outputs=[mean, slope], sums=[entropy])
+    _entropy([as_rows(logits)], outputs=[mean, slope], sums=[entropy])
     return mean, entropy, slope
 
 
 def _mean_and_entropy_backward(of_mean: Tensor, of_entropy: Tensor, logits: Tensor, slope: Tensor) -> Tensor:
     found = torch.empty_like(slope)
-    _ENTROPY_BACKWARD([as_rows(of_mean), as_rows(logits), slope], [as_numbers(of_entropy)], [found])
+    _entropy_backward([as_rows(of_mean), as_rows(logits), slope], [as_numbers(of_entropy)], [found])
     return found
 
 
@@ -89,6 +87,7 @@ mean_and_entropy_backward = Kernel(
 # The joint log-probability of binary values, see `discrete_vae.numerics.joint_bernoulli_log_prob`.
 
 
+@partial(RowReduction, "log probability")
 def _log_prob(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     value, logits = elements
     fall = exp(-magnitude(logits))
@@ -99,18 +98,13 @@ def _log_prob(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [value - mean], [-surprise]
 
 
+@partial(RowReduction, "joint log probability", factors=True, prefetches=True)
 def _log_prob_of_samples(elements: Vectors, _per_row: Vectors) -> Block:
     value, logits = elements
     minus = -magnitude(logits)
     on = logits.above(0)
     # the likelier value costs nothing but the logarithm of 1 + e^-|l|
     return Block(terms=[(-(value - 1)).where(on, value) * minus], factors=[exp_of_negative(minus) + 1])
-
-
-_LOG_PROB = RowReduction("log probability", _log_prob)
-_LOG_PROB_OF_SAMPLES = RowReduction(
-    "joint log probability", _log_prob_of_samples, factors=True, prefetches=True
-)
 
 
 class _JointLogProb(torch.autograd.Function):
@@ -121,7 +115,7 @@ class _JointLogProb(torch.autograd.Function):
         differentiable = any(ctx.needs_input_grad)
         found = _new(logits.shape[:-1])
         (slope,) = _slopes(logits.shape, 1, differentiable=differentiable)
-        _LOG_PROB([as_rows(value), as_rows(logits)], outputs=[slope], sums=[found])
+        _log_prob([as_rows(value), as_rows(logits)], outputs=[slope], sums=[found])
         if differentiable:
             ctx.save_for_backward(slope, value, logits)
         return found
@@ -139,7 +133,7 @@ def _joint_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
         rows = value.flatten(-num_axes).flatten(0, -2)
         wide = logits.reshape(-1, *rows.shape)
         found = _new(wide.shape[:-1])
-        _LOG_PROB_OF_SAMPLES([rows.expand(wide.shape), wide], sums=[found])
+        _log_prob_of_samples([rows.expand(wide.shape), wide], sums=[found])
         return found.view(logits.shape[:-num_axes])
     value, logits = torch.broadcast_tensors(value, logits.float())
     return _JointLogProb.apply(value.flatten(-num_axes), logits.flatten(-num_axes))
@@ -172,6 +166,7 @@ joint_log_prob = Kernel(
 # The KL of Gaussian layers, see `discrete_vae.hierarchy.base.Gaussian.joint_kl_to`.
 
 
+@partial(RowReduction, "divergence")
 def _kl(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     mean, log_std, other_mean, other_log_std = elements
     twice = (log_std - other_log_std) * 2
@@ -181,14 +176,11 @@ def _kl(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [distance * precision, rise, rise + squared], [(rise - twice + squared) * 0.5]
 
 
+@partial(RowReduction, "divergence backward")
 def _kl_backward(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     (by_mean, by_log_std, minus_by_other), (gradient,) = elements, per_row
     of_mean = gradient * by_mean
     return [of_mean, gradient * by_log_std, -of_mean, -(gradient * minus_by_other)], []
-
-
-_KL = RowReduction("divergence", _kl)
-_KL_BACKWARD = RowReduction("divergence backward", _kl_backward)
 
 
 class _JointKL(torch.autograd.Function):
@@ -199,7 +191,7 @@ class _JointKL(torch.autograd.Function):
         differentiable, shape = any(ctx.needs_input_grad), tensors[0].shape
         elements, found = [as_rows(value) for value in tensors], _new(shape[:-1])
         slopes = _slopes(shape, 3, differentiable=differentiable)
-        _KL(elements, outputs=slopes, sums=[found])
+        _kl(elements, outputs=slopes, sums=[found])
         if differentiable:
             ctx.save_for_backward(*slopes)
         return found
@@ -209,7 +201,7 @@ class _JointKL(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         slopes = ctx.saved_tensors
         found = tuple(torch.empty_like(slopes[0]) for _ in range(4))
-        _KL_BACKWARD(slopes, [as_numbers(gradients[0])], found)
+        _kl_backward(slopes, [as_numbers(gradients[0])], found)
         return found
 
 
@@ -317,6 +309,7 @@ Bounds = tuple[Tensor, Tensor]
 _TINY = 2.0**-126
 
 
+@partial(RowReduction, "draw")
 def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     rho, logits = elements
     beta = bounded(*per_row)
@@ -339,20 +332,17 @@ def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     return [zeta, bits, by_logits, bits_by_logits, by_beta], []
 
 
-def _draw_backward(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
-    of_zeta, of_bits, by_logits, bits_by_logits, by_beta = elements
-    return [of_zeta * by_logits + of_bits * bits_by_logits], [of_zeta * by_beta]
-
-
 def _not_outward(totals: Vectors, per_row: Vectors) -> Vectors:
     (total,), (beta, low, high) = totals, per_row
     excess = beta - beta.between(low, high)
     return [total.filled(0).where((excess * total).below(0), total)]
 
 
-_DRAW = RowReduction("draw", _draw)
 # the sum over all elements is taken row by row, whatever the threads
-_DRAW_BACKWARD = RowReduction("backward", _draw_backward, across_rows=True, finish=_not_outward)
+@partial(RowReduction, "backward", across_rows=True, finish=_not_outward)
+def _draw_backward(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
+    of_zeta, of_bits, by_logits, bits_by_logits, by_beta = elements
+    return [of_zeta * by_logits + of_bits * bits_by_logits], [of_zeta * by_beta]
 
 
 class _FusedDraw(torch.autograd.Function):
@@ -367,7 +357,7 @@ class _FusedDraw(torch.autograd.Function):
         zeta, bits = _new(rho.shape), _new(rho.shape)
         slopes = _slopes(rho.shape, 3, differentiable=differentiable)
         used = bounds or (torch.full_like(beta, -math.inf), torch.full_like(beta, math.inf))
-        _DRAW((rho, logits), (beta, *used), (zeta, bits, *slopes))
+        _draw((rho, logits), (beta, *used), (zeta, bits, *slopes))
         ctx.set_materialize_grads(False)
         if differentiable:
             ctx.save_for_backward(*slopes, beta, *used)
@@ -381,7 +371,7 @@ class _FusedDraw(torch.autograd.Function):
             as_rows(torch.zeros_like(slopes[0]) if gradient is None else gradient) for gradient in gradients
         )
         by_logits, by_beta = torch.empty_like(slopes[0]), torch.empty_like(beta)
-        _DRAW_BACKWARD((of_zeta, of_bits, *slopes), (beta, low, high), (by_logits,), (by_beta,))
+        _draw_backward((of_zeta, of_bits, *slopes), (beta, low, high), (by_logits,), (by_beta,))
         return None, by_logits, by_beta if ctx.needs_input_grad[2] else None, None
 
 

@@ -477,18 +477,20 @@ def _moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
     return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
 
 
-def _project_norm_body(elements: list[Vector], _per_row: list[Vector]) -> Block:
+@partial(RowReduction, "projection")
+def _projection(elements: list[Vector], per_row: list[Vector]) -> Block:
+    return Block([_moved(elements[0], *per_row)])
+
+
+@partial(RowReduction, "projection of a norm")
+def _projection_of_norm(elements: list[Vector], _per_row: list[Vector]) -> Block:
     scale = _moved(elements[0], *SCALE_BOUNDS)
     return Block([scale, _moved(elements[1], -scale, scale)])
 
 
-_PROJECT = RowReduction("projection", lambda elements, per_row: Block([_moved(elements[0], *per_row)]))
-_PROJECT_NORM = RowReduction("projection of a norm", _project_norm_body)
-
-
 def _project(value: Tensor, low: Tensor, high: Tensor) -> None:
     flat = value.view(-1)
-    _PROJECT([flat], [low, high], [flat])
+    _projection([flat], [low, high], [flat])
 
 
 project = Kernel(
@@ -505,6 +507,6 @@ project = Kernel(
 )
 project_norm = Kernel(
     "The compiled projection of norms",
-    lambda scale, offset: _PROJECT_NORM([scale, offset], outputs=[scale, offset]),
+    lambda scale, offset: _projection_of_norm([scale, offset], outputs=[scale, offset]),
     agrees_on(lambda: [(torch.linspace(1, 4, 43), torch.linspace(5, -5, 43))], tolerance=0),
 )

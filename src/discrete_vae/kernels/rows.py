@@ -200,6 +200,7 @@ class RowReduction:
             of_row = [splat(builder, builder.load(at), LANES) for at in singles[last_element:last_row]]
             words_of = _words(builder, unpacked(builder, draw, 3), sample, example) if noise else None
             first_place, num_places = unpacked(builder, table, 2)
+            first_row = builder.inttoptr(first_place, INT64.as_pointer())
             totals, product = [Total(builder, LANES) for _ in range(sums)], Product(builder, LANES)
             blocks = builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
 
@@ -215,7 +216,9 @@ class RowReduction:
                     write.store_masked(vector, first, mask)
                 if made.spread is not None:
                     with loop(builder, constant(0), num_places) as (index, _):
-                        place = start(*_row_of_table(builder, first_place, index))
+                        table_row = builder.gep(first_row, [builder.mul(index, constant(3))])
+                        triple = (builder.gep(table_row, [constant(k)]) for k in range(3))
+                        place = start(*(builder.load(each) for each in triple))
                         there = Numbers(builder, place, bfloat16=spread == "h")
                         there.store_masked(made.spread, first, mask)
                 for total, term in zip(totals, made.terms, strict=True):
@@ -316,13 +319,6 @@ def total_of(vector: Vector) -> Vector:
     return vector
 
 
-def _row_of_table(builder: Any, address: Any, index: Any) -> list[Any]:
-    """Three int64 of a table."""
-    table = builder.inttoptr(address, INT64.as_pointer())
-    row = builder.mul(index, constant(3))
-    return [builder.load(builder.gep(table, [builder.add(row, constant(k))])) for k in range(3)]
-
-
 def _words(builder: Any, draw: list[Any], sample: Any, example: Any) -> Callable[[Any], list[Vector]]:
     """The maker of a block's random words: Philox of the counters (draw and place, sample, key of the example)."""
     keys, first_sample, number = draw
@@ -360,21 +356,12 @@ def normals(words: list[Vector]) -> Vector:
     return concatenate([radius * cosine, radius * sine])
 
 
-def draw_uniforms(shape: tuple[int, int, int], keys: Keys) -> Tensor:
-    """The uniform numbers that a reduction of this shape, (sample, example, column), and these keys draws."""
-    return _drawn(_UNIFORMS, shape, keys)
-
-
-def draw_normals(shape: tuple[int, int, int], keys: Keys) -> Tensor:
-    """The normal numbers, likewise."""
-    return _drawn(_NORMALS, shape, keys)
-
-
 def _drawn(run: RowReduction, shape: tuple[int, int, int], keys: Keys) -> Tensor:
     found = torch.empty(shape, dtype=torch.float32, device="cpu")
     run([found], outputs=[found], keys=keys)
     return found
 
 
-_UNIFORMS = RowReduction("uniforms", lambda _elements, _per_row, words: Block([uniforms(words)]))
-_NORMALS = RowReduction("normals", lambda _elements, _per_row, words: Block([normals(words)]))
+# the numbers that a reduction of a shape, (sample, example, column), draws by its keys
+draw_uniforms = partial(_drawn, RowReduction("uniforms", lambda _, __, words: Block([uniforms(words)])))
+draw_normals = partial(_drawn, RowReduction("normals", lambda _, __, words: Block([normals(words)])))
