@@ -26,6 +26,13 @@ def _operator(integer: str, floating: str = "") -> Callable[[Any, Any], Vector]:
     return apply
 
 
+def _comparison(sign: str) -> Callable[[Any, Any], Vector]:
+    def compare(self: Vector, other: Vector | float) -> Vector:
+        return Vector(self.builder, self.builder.fcmp_ordered(sign, self.value, self._operand(other)))
+
+    return compare
+
+
 class Vector:
     """An LLVM vector of integers or float32; plain numbers in expressions stand for constant vectors.
 
@@ -51,20 +58,8 @@ class Vector:
     def __neg__(self) -> Vector:
         return Vector(self.builder, self.builder.fneg(self.value))
 
-    def _compared(self, sign: str, other: Vector | float) -> Vector:
-        return Vector(self.builder, self.builder.fcmp_ordered(sign, self.value, self._operand(other)))
-
-    def below(self, other: Vector | float) -> Vector:
-        """One bit an element: the float is below the other; false for NaN."""
-        return self._compared("<", other)
-
-    def above(self, other: Vector | float) -> Vector:
-        """One bit an element: the float is above the other; false for NaN."""
-        return self._compared(">", other)
-
-    def reaches(self, other: Vector | float) -> Vector:
-        """One bit an element: the float is at least the other; false for NaN."""
-        return self._compared(">=", other)
+    # one bit an element: the float is below the other, above it, at least it; false for NaN
+    below, above, reaches = _comparison("<"), _comparison(">"), _comparison(">=")
 
     def _called(self, name: str, *arguments: Any) -> Vector:
         kind, values = self.value.type, [self.value, *arguments]
@@ -85,10 +80,6 @@ class Vector:
     def at_most(self, bound: float) -> Vector:
         """The smaller of each float and a number."""
         return self.where(self.below(bound), bound)
-
-    def at_least(self, bound: float) -> Vector:
-        """The larger of each float and a number."""
-        return self.where(self.above(bound), bound)
 
     def between(self, low: Vector | float, high: Vector | float) -> Vector:
         """The nearest float from low to high; NaN stays NaN."""
@@ -349,7 +340,7 @@ def comes_on(t: Vector, words: Vector) -> Vector:
 
     u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
     """
-    t = t.at_least(-126).at_most(126)
+    t = t.where(t.above(-126), -126).at_most(126)
     power = power_of_two(t)
     u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
     return u.times_plus(power, u).below(2**24)
