@@ -242,50 +242,27 @@ def joined(parts: Iterable[Draws]) -> Draws:
 # depend neither on the other examples, nor on how samples are divided among calls.
 
 
-class _LayerPrior:
-    """p(h_m | h_<m, zeta) layer after layer, of folded networks that read [zeta, h_<m] or a running sum."""
+class _LayerPrior(NamedTuple):
+    """p(h_m | h_<m, zeta) layer after layer, of folded networks.
 
-    def __init__(
-        self,
-        prior: NoSharing | GroupSharing,
-        networks: Sequence[FoldedMLP],
-        bounds: Sequence[float | None],
-    ) -> None:
-        self._zeta_map = prior.zeta_map if isinstance(prior, GroupSharing) else None
-        size = prior.group_size if isinstance(prior, GroupSharing) else 1
-        self._networks = [networks[index // size] for index in range(prior.num_layers)]
-        self.bounds = [bounds[index // size] for index in range(prior.num_layers)]
-        self.dtype = networks[0].dtype
-        self._sum: Tensor | None = None  # float32
+    They read [zeta, h_<m] or, where there is a map of zeta, the sum of its value and all h_<m.
+    """
 
-    def begin(self, zeta: Tensor) -> None:
-        """Start with zeta, (sample, example, latent), float32."""
-        self._sum = None if self._zeta_map is None else self._zeta_map(zeta)
-
-    def output(self, index: int, joint: Tensor) -> Tensor:
-        """The output of a layer's network, where joint holds the layers above beside each other."""
-        rows = joint if self._sum is None else self._sum.to(self.dtype)
-        return self._networks[index].of_rows(rows)
-
-    def take(self, h: Tensor) -> None:
-        """Take the layer that was drawn, (sample, example, unit), float32."""
-        if self._sum is not None:
-            self._sum.add_(h)
-
-    def decoder_input(self, joint: Tensor) -> Tensor:
-        """The input of p(x | zeta, h), where joint holds all layers."""
-        return joint if self._sum is None else self._sum
+    zeta_map: nn.Module | None
+    networks: list[FoldedMLP]
+    bounds: list[float | None]
 
 
 def _layer_prior(prior: AutoregressiveGaussianPrior) -> _LayerPrior | None:
     """The prior with its folded networks; None if a part is of another kind."""
     if not isinstance(prior, NoSharing | GroupSharing) or type(prior) not in _SHARINGS:
         return None
-    networks = [_folded_layer(layer) for layer in prior.networks]
-    if None in networks or len({network.dtype for network in networks if network is not None}) > 1:
+    zeta_map, size = (prior.zeta_map, prior.group_size) if isinstance(prior, GroupSharing) else (None, 1)
+    layers = [prior.networks[index // size] for index in range(prior.num_layers)]
+    networks = [network for network in map(_folded_layer, layers) if network is not None]
+    if len(networks) < len(layers):
         return None
-    bounds = [layer.log_std_bound for layer in prior.networks]  # pyright: ignore[reportAttributeAccessIssue]
-    return _LayerPrior(prior, networks, bounds)  # pyright: ignore[reportArgumentType]
+    return _LayerPrior(zeta_map, networks, [layer.log_std_bound for layer in layers])  # pyright: ignore[reportArgumentType]
 
 
 _SHARINGS = (NoSharing, GroupSharing, CompleteSharing)  # a subclass may compute otherwise
@@ -310,7 +287,7 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     elif type(hierarchy) is not NoHierarchy:
         return None
     networks = [network for network in (*groups, *layers) if network is not None]
-    dtypes = {network.dtype for network in networks} | (set() if steps is None else {steps.dtype})
+    dtypes = {network.dtype for network in (*networks, *(() if steps is None else steps.networks))}
     # a decoder of another kind reads what was not rounded
     reads = _folded(decoder.network) if type(decoder) is MLPDecoder else None
     dtypes.add(torch.float32 if reads is None else reads.dtype)
@@ -413,18 +390,20 @@ class CompiledDraws:
         keys: Tensor,
         first: int,
     ) -> Tensor:
-        steps.begin(zeta)
+        total = None if steps.zeta_map is None else steps.zeta_map(zeta)  # float32
         start = self._hierarchy.num_latents
         for index in range(self._hierarchy.num_layers):
             place, end = len(self._sizes) + index, start + self._hierarchy.num_units
             rows, bounds = workspace.inputs[place], (self._bounds[index], steps.bounds[index])
-            outputs = self._networks[place].of_rows(rows, features), steps.output(index, rows)
+            of_prior = steps.networks[index].of_rows(rows if total is None else total.to(self._dtype))
+            outputs = self._networks[place].of_rows(rows, features), of_prior
             spread = [rows[..., start:end] for rows in workspace.inputs[place + 1 :]]
             own = Keys(keys, first, place)
             _draw_layer(outputs, bounds, own, workspace.h, spread, workspace.log_ratio)
-            steps.take(workspace.h)
+            if total is not None:
+                total.add_(workspace.h)
             start = end
-        return steps.decoder_input(workspace.inputs[-1])
+        return workspace.inputs[-1] if total is None else total
 
     def _workspace_for(self, samples: int, examples: int) -> _Workspace:
         if self._kept is not None and self._kept[0] == (samples, examples):
