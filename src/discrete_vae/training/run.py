@@ -376,8 +376,8 @@ def describe_experiment(
     seconds = math.inf
     for step in range(TIMED_STEPS):
         start = time.perf_counter()
-        given = {"condition": batches.condition(step), "labels": batches.labels(step)}
-        training_step(state, config, batches.batch(step), 0.0, 0.0, **given)
+        x, condition, labels = batches.batch(step), batches.condition(step), batches.labels(step)
+        training_step(state, config, x, 0.0, 0.0, condition=condition, labels=labels)
         if where.type == "cuda":
             torch.cuda.synchronize(where)
         seconds = min(seconds, time.perf_counter() - start)
