@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
@@ -33,9 +32,7 @@ class Kernel:
 
     name: str  # in a warning
     compiled: Callable[..., Any]  # takes and returns what the reference does
-    self_test: Callable[
-        [Kernel], object
-    ]  # runs it on a small case, and raises an error where results are wrong
+    self_test: Callable[[Kernel], object]  # on a small case; raises an error where results are wrong
     reference: Callable[..., Any] | None = None  # plain torch; `load` sets that of `compiled_by`
     supports: Callable[..., bool] = lambda *_: True  # of arguments, beyond what `compiled_by` asks of tensors
     fallback: str = "plain torch is used"  # in a warning
@@ -61,9 +58,7 @@ class Kernel:
         if self._usable is not None:
             return self._usable
         try:
-            with ExitStack() as stack:
-                for block in (_disable_current_modes(), torch.device("cpu"), _Float32(), torch.no_grad()):
-                    stack.enter_context(block)
+            with _disable_current_modes(), torch.device("cpu"), _Float32(), torch.no_grad():
                 self.self_test(self)
         except Warning:  # the user made warnings errors
             raise
@@ -99,10 +94,8 @@ def compiled_by(
 
         @wraps(reference)
         def dispatch(*arguments: Any) -> Any:
-            if is_eager() and are_plain(arguments, *dtypes):
-                kernel = load(path)
-                if kernel.takes(*arguments):
-                    return kernel.compiled(*arguments)
+            if is_eager() and are_plain(arguments, *dtypes) and (kernel := load(path)).takes(*arguments):
+                return kernel.compiled(*arguments)
             return reference(*arguments)
 
         return dispatch  # pyright: ignore[reportReturnType]

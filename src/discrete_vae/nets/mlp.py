@@ -250,13 +250,8 @@ class MLP(nn.Module):
         # slices of a ModuleList are modules, made anew
         layers = [*self.layers._modules.values(), self.output]
         linears, norms = layers[::2], layers[1::2]
-        for linear in linears:
-            if type(linear) is not ConcatLinear:
-                return None
-        for norm in norms:
-            if type(norm) is not L1BatchNorm:
-                return None
-        return None if has_hooks(layers) else (linears, norms)  # pyright: ignore[reportReturnType]
+        others = {*map(type, linears)} - {ConcatLinear} or {*map(type, norms)} - {L1BatchNorm}
+        return None if others or has_hooks(layers) else (linears, norms)  # pyright: ignore[reportReturnType]
 
     def _fused_plan(self, inputs: tuple[Tensor, ...], centred: bool) -> _Plan | None:
         """The network as one fused operation; None where that cannot be used, or does not gain."""
@@ -273,11 +268,8 @@ class MLP(nn.Module):
             if rows * linears[0].out_features < SMALLEST_FUSED:
                 return None
         weights = [linear.product_weight() for linear in linears]
-        if not (
-            are_plain(weights) and are_plain(weights, weights[0].dtype) and are_plain(others, torch.float32)
-        ):
-            return None
-        if not kernel.batch_norm.is_usable():
+        alike = are_plain(weights) and are_plain(weights, weights[0].dtype)
+        if not alike or not are_plain(others, torch.float32) or not kernel.batch_norm.is_usable():
             return None
         return _Plan(linears, norms, weights, self.training, centred, *_joined(inputs))
 
