@@ -73,12 +73,7 @@ def no_layers(num_latents, num_features):
 
 
 def gappy():
-    prior = RBMConfig(num_left=2, num_right=2)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=3, prior=prior, posterior=HierarchicalPosteriorConfig(hidden=(20,)), missing=True
-        )
-    )
+    return build(num_features=3, missing=True)
 
 
 # (the argument that the error names, a call of a model)
@@ -130,24 +125,19 @@ REFUSED = [
         for v in ([[True] * 3], 1.0, MASK.to_sparse())
     ),
     # doors of other packages, which calls with odd arguments once crashed
-    ("energy", lambda _: exact_log_partition([])),
-    ("energy", lambda _: dv.annealed_log_partition([])),
     ("energy", lambda _: dv.RunningMoments([], 5)),
-    ("energy", lambda _: dv.estimate_log_partition(3)),
     ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=[None])),
     ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=1j)),
     ("name", lambda _: dv.load_dataset(["digits"])),
     ("experiment", lambda _: dv.load_experiment(["digits"])),
     *(
         ("start", lambda _, start=start: dv.bennett_log_partition(RBM(2, 2), start=start))
-        for start in ([[1.0] * 4], torch.tensor(1.0), torch.ones(0, 4), torch.full((3, 4), 2.0))
+        for start in ([[1.0] * 4], torch.tensor(1.0))
     ),
     ("max_beta", lambda _: dv.SpikeExponential(max_beta=torch.ones(2))),
     ("num_chains", lambda _: dv.annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))),
     ("max_enumerated", lambda _: dv.estimate_log_partition(RBM(3, 2), max_enumerated=-1)),
     ("max_sweeps", lambda _: dv.estimate_log_partition(RBM(3, 2), max_sweeps=1.5)),
-    ("std_error", lambda _: dv.estimate_log_partition(RBM(3, 2), std_error=0)),
-    ("seed", lambda _: dv.estimate_log_partition(RBM(3, 2), seed="3")),
     ("chains", lambda _: dv.estimate_log_partition(RBM(3, 2), chains=torch.full((2, 5), 2.0))),
     ("device", lambda _: dv.load_run("runs/none", device="gpu!")),
     ("device", lambda _: DiscreteVAE.from_pretrained("runs/none", device=None)),
@@ -173,13 +163,6 @@ def test_what_breaks_a_rule_is_named(model, argument, call):
     assert refused_argument(call, model) == argument
 
 
-@pytest.mark.parametrize("value", [3, torch.tensor(3.0), torch.tensor([3])])
-def test_numbers_are_a_log_partition(model, value):
-    assert model.elbo(X, log_partition=value).value.shape == (10,)
-    assert model.log_likelihood(X, 10, log_partition=value).value.shape == (10,)
-    assert kl_to_boltzmann(model.prior, model.posterior.rsample(X).groups, value).shape == (10,)
-
-
 def test_the_negative_phase_may_have_no_value(model):
     log_partition = log_partition_surrogate(model.prior, torch.zeros(2, 7))
     model.elbo(X, log_partition=log_partition).kl_discrete.sum().backward()
@@ -197,18 +180,15 @@ def test_the_negative_phase_may_have_no_value(model):
 def test_no_bit_code_or_count_is_drawn_from_nan(likelihood):
     parameters = torch.zeros(2, *likelihood.parameter_shape)
     parameters[0, 1] = torch.nan
-    with pytest.raises(InvalidInputError, match="parameters"):
-        likelihood.sample(parameters)
+    assert "parameters" in refused_argument(likelihood.sample, parameters)
     if isinstance(likelihood, dv.NegativeBinomialLikelihood):
         assert bool(likelihood.mode(parameters).isnan().any())
     else:
-        with pytest.raises(InvalidInputError, match="parameters"):
-            likelihood.mode(parameters)
+        assert "parameters" in refused_argument(likelihood.mode, parameters)
 
 
-def test_autocast_keeps_energies_and_latents():
+def test_autocast_keeps_energies_and_latents(model):
     """Networks may round; energies of tens of nats, the KL and every latent may not."""
-    model = build(hierarchy=LAYERS)
     with torch.no_grad():
         model.prior.weight.normal_(0, 4)
         model.prior.bias.normal_(0, 4)
@@ -227,95 +207,82 @@ def test_autocast_keeps_energies_and_latents():
     assert made.dtype == torch.bfloat16  # so something was rounded
 
 
-class TestDtypes:
-    @pytest.mark.parametrize(
-        ("prior", "dtype"),
-        [
-            (CONFIG.prior, torch.float64),
-            (CONFIG.prior, torch.float16),
-            (FactorialBernoulliConfig(num_units=7), torch.bfloat16),
-            (GraphBoltzmannConfig(num_units=7, edges="complete"), torch.float16),
-            (GraphBoltzmannConfig(num_units=7, edges="complete"), torch.bfloat16),
-        ],
-    )
-    def test_every_method_works_in_every_dtype(self, prior, dtype):
-        model = build(hierarchy=LAYERS, prior=prior).to(dtype)
-        draws = model.sample(3, num_sweeps=5)
-        assert {draws.mean.dtype, draws.z.dtype, draws.zeta.dtype, draws.h.dtype} == {dtype}
-        assert model.encode(X).zeta.dtype == dtype
-        assert model.reconstruct(X).dtype == dtype
-        assert model.decode(torch.ones(3, 7), torch.zeros(3, 2, 5)).dtype == dtype
-        assert bool(model.log_likelihood(X, 5).value.isfinite().all())
-        assert bool(model.elbo(X).value.isfinite().all())
-
-    def test_a_default_dtype_of_float64(self):
-        before = torch.get_default_dtype()
-        torch.set_default_dtype(torch.float64)
-        try:
-            assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
-        finally:
-            torch.set_default_dtype(before)
-
-    @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-    def test_x_of_another_precision_means_the_same(self, model, dtype):
-        other = X.to(dtype)
-        for method in ("elbo", "encode", "reconstruct", "log_likelihood"):
-            more = (20,) if method == "log_likelihood" else ()
-            noise = (torch.Generator().manual_seed(1) for _ in range(2))
-            first, second = (getattr(model, method)(x, *more, generator=next(noise)) for x in (X, other))
-            if method != "reconstruct":
-                name = "zeta" if method == "encode" else "value"
-                first, second = getattr(first, name), getattr(second, name)
-            assert torch.equal(first, second), method
-
-    def test_parts_alone_take_every_float_dtype(self):
-        model = build(hierarchy=LAYERS)
-        sample = model.posterior.rsample(X.to(torch.bfloat16))
-        below = model.hierarchy.rsample(X.double(), sample.zeta.double())
-        assert sample.zeta.dtype == below.h.dtype == torch.float32
-        for dtype in (torch.float16, torch.float64):
-            assert LAYERS_ALONE.eval().sample(torch.zeros(2, 4, dtype=dtype)).dtype == torch.float32
+@pytest.mark.parametrize(
+    ("prior", "dtype"),
+    [
+        (CONFIG.prior, torch.float64),
+        (FactorialBernoulliConfig(num_units=7), torch.bfloat16),
+        (GraphBoltzmannConfig(num_units=7, edges="complete"), torch.float16),
+    ],
+)
+def test_every_method_works_in_every_dtype(prior, dtype):
+    model = build(hierarchy=LAYERS, prior=prior).to(dtype)
+    draws = model.sample(3, num_sweeps=5)
+    assert {draws.mean.dtype, draws.z.dtype, draws.zeta.dtype, draws.h.dtype} == {dtype}
+    assert model.encode(X).zeta.dtype == dtype
+    assert model.reconstruct(X).dtype == dtype
+    assert model.decode(torch.ones(3, 7), torch.zeros(3, 2, 5)).dtype == dtype
+    assert bool(model.log_likelihood(X, 5).value.isfinite().all())
+    assert bool(model.elbo(X).value.isfinite().all())
 
 
-def repeats(first, second):
-    names = ("z", "zeta", "h", "mean")
-    return [torch.equal(getattr(first, name), getattr(second, name)) for name in names]
+def test_a_default_dtype_of_float64():
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
+    finally:
+        torch.set_default_dtype(before)
 
 
-class TestSourcesOfNoise:
-    def test_samples_are_new_each_time(self, model):
-        """100 draws of 7 bits in ten calls: one stream of chains would give ten times the same ten."""
-        rows = torch.cat([model.sample(10, num_sweeps=5).z for _ in range(10)])
-        assert len(rows.unique(dim=0)) > 40
-        assert not any(repeats(model.sample(10, num_sweeps=5), model.sample(10, num_sweeps=5)))
-
-    @pytest.mark.parametrize("source", ["global", "seed", "generator"])
-    def test_one_source_governs_the_whole_result(self, model, source):
-        draws = []
-        for seed in (3, 3, 4):
-            torch.manual_seed(seed if source == "global" else 0)
-            given = {"seed": seed, "generator": torch.Generator().manual_seed(seed)}
-            more = {} if source == "global" else {source: given[source]}
-            draws.append(model.sample(10, num_sweeps=5, **more))
-        assert all(repeats(*draws[:2]))
-        assert not any(repeats(*draws[1:]))
-        if source == "generator":  # it moves on
-            assert not any(repeats(draws[2], model.sample(10, num_sweeps=5, **more)))
-
-    def test_a_seed_governs_codes_and_means_and_leaves_the_global_generator_alone(self, model):
-        before = torch.random.get_rng_state()
-        for method, argument in (("reconstruct", X), ("decode", torch.ones(10, 7))):
-            first, second, other = (getattr(model, method)(argument, seed=seed) for seed in (3, 3, 4))
-            assert torch.equal(first, second)
-            assert not torch.equal(first, other)
-        assert torch.equal(model.encode(X, seed=3).h, model.encode(X, seed=3).h)
-        model.sample(4, num_sweeps=2, seed=0)
-        assert torch.equal(before, torch.random.get_rng_state())
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_x_of_another_precision_means_the_same(model, dtype):
+    calls = [
+        lambda x, noise: model.elbo(x, generator=noise).value,
+        lambda x, noise: model.encode(x, generator=noise).zeta,
+        lambda x, noise: model.reconstruct(x, generator=noise),
+        lambda x, noise: model.log_likelihood(x, 20, generator=noise).value,
+    ]
+    for call in calls:
+        assert torch.equal(*(call(x, torch.Generator().manual_seed(1)) for x in (X, X.to(dtype))))
 
 
-def plant(model, name, value):
-    with torch.no_grad():
-        model.get_parameter(name).view(-1)[0] = value
+def test_parts_alone_take_every_float_dtype(model):
+    sample = model.posterior.rsample(X.to(torch.bfloat16))
+    below = model.hierarchy.rsample(X.double(), sample.zeta.double())
+    assert sample.zeta.dtype == below.h.dtype == torch.float32
+    for dtype in (torch.float16, torch.float64):
+        assert LAYERS_ALONE.eval().sample(torch.zeros(2, 4, dtype=dtype)).dtype == torch.float32
+
+
+@pytest.mark.parametrize("source", ["global", "seed", "generator"])
+def test_one_source_governs_the_whole_result(model, source):
+    def repeats(first, second):
+        return [
+            torch.equal(getattr(first, name), getattr(second, name)) for name in ("z", "zeta", "h", "mean")
+        ]
+
+    draws = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed if source == "global" else 0)
+        given = {"seed": seed, "generator": torch.Generator().manual_seed(seed)}
+        more = {} if source == "global" else {source: given[source]}
+        draws.append(model.sample(10, num_sweeps=5, **more))
+    assert all(repeats(*draws[:2]))
+    assert not any(repeats(*draws[1:]))
+    if source != "seed":  # it moves on
+        assert not any(repeats(draws[2], model.sample(10, num_sweeps=5, **more)))
+
+
+def test_a_seed_governs_codes_and_means_and_leaves_the_global_generator_alone(model):
+    before = torch.random.get_rng_state()
+    for method, argument in (("reconstruct", X), ("decode", torch.ones(10, 7))):
+        first, second, other = (getattr(model, method)(argument, seed=seed) for seed in (3, 3, 4))
+        assert torch.equal(first, second)
+        assert not torch.equal(first, other)
+    assert torch.equal(model.encode(X, seed=3).h, model.encode(X, seed=3).h)
+    model.sample(4, num_sweeps=2, seed=0)
+    assert torch.equal(before, torch.random.get_rng_state())
 
 
 DOORS = {
@@ -341,15 +308,18 @@ READS = {
 BOUNDED = {"posterior.norms.2.scale", "posterior.smoothing.beta"}
 
 
-@pytest.mark.parametrize(("name", "door"), [(name, door) for name in READS for door in READS[name]])
-def test_a_weight_that_is_not_finite_stops_what_reads_it(model, name, door):
-    part = name.removeprefix("prior.") if door == "sample" else name
-    for value in (math.nan, math.inf):
-        if value == math.inf and name in BOUNDED and door in ("encode", "log_likelihood"):
-            continue
-        plant(model, name, value)
-        with pytest.raises(InvalidInputError, match=part):
-            DOORS[door](model)
+@pytest.mark.parametrize("name", READS)
+def test_a_weight_that_is_not_finite_stops_what_reads_it(name):
+    for door in READS[name]:
+        part = name.removeprefix("prior.") if door == "sample" else name
+        for value in (math.nan, math.inf):
+            if value == math.inf and name in BOUNDED and door in ("encode", "log_likelihood"):
+                continue
+            model = build(hierarchy=LAYERS)
+            with torch.no_grad():
+                model.get_parameter(name).view(-1)[0] = value
+            with pytest.raises(InvalidInputError, match=part):
+                DOORS[door](model)
 
 
 def test_finite_weights_that_overflow_are_seen_in_the_logits(model):
@@ -357,10 +327,7 @@ def test_finite_weights_that_overflow_are_seen_in_the_logits(model):
         model.posterior.networks[0].output.weight.fill_(3e38)
     with pytest.raises(InvalidInputError, match="the posterior network's logits"):
         model.encode(X)
-
-
-def test_groups_of_a_posterior_of_ones_own_see_it_too(model):
     logits = torch.full((3, 7), math.nan)
     zeta = model.smoothing.rsample(logits)
     group = LatentGroup(logits=logits, zeta=zeta, bits=model.smoothing.bits(zeta, logits))
-    assert bool(kl_to_boltzmann(model.prior, [group], 3.0).isnan().all())
+    assert bool(kl_to_boltzmann(model.prior, [group], 3.0).isnan().all())  # those of ones own pass it on

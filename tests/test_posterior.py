@@ -21,18 +21,11 @@ from discrete_vae.config import (
 )
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.posterior import check_groups, color_groups, contiguous_groups
-from discrete_vae.testing import check_frequencies
+from discrete_vae.testing import check_frequencies, check_posterior
 from tests.refusals import refused_argument
 
 
-def test_four_groups_of_the_papers_machine_are_two_on_each_side():
-    groups = contiguous_groups(128, 4)
-    assert [len(group) for group in groups] == [32, 32, 32, 32]
-    assert max(groups[1]) == 63
-    assert min(groups[2]) == 64
-
-
-@pytest.mark.parametrize(("units", "groups"), [(7, 3), (5, 5), (9, 1)])
+@pytest.mark.parametrize(("units", "groups"), [(7, 3), (5, 5), (9, 1), (128, 4)])
 def test_sizes_differ_by_at_most_one_and_cover_in_order(units, groups):
     made = contiguous_groups(units, groups)
     assert [unit for group in made for unit in group] == list(range(units))
@@ -70,116 +63,78 @@ def test_no_pair_lies_within_a_group(name):
     assert color_groups(FactorialBernoulli(3)) == ((0, 1, 2),)
 
 
-GROUPS = {
-    "in order": [[0, 1], [2], [3, 4]],
-    "interleaved": [[3, 0], [4, 1], [2]],
-    "one group": [[0, 1, 2, 3, 4]],
-    "one unit a group": [[4], [3], [2], [1], [0]],
-}
+GROUPS = {"in order": [[0, 1], [2], [3, 4]], "interleaved": [[3, 0], [4, 1], [2]]}
 
 
-def build(groups, hidden=(7,), features=6):
+def build(groups, smoothing=None, **options):
     torch.manual_seed(0)
-    return HierarchicalPosterior(features, groups, hidden, SpikeExponential(beta=3.0))
+    return HierarchicalPosterior(6, groups, (7,), smoothing or SpikeExponential(beta=3.0), **options)
 
 
-@pytest.mark.parametrize("name", GROUPS)
-def test_z_zeta_and_groups_are_one_sample(name):
-    posterior = build(GROUPS[name])
+def test_a_contract_leaves_a_posterior_as_it_is():
+    posterior = build([[3, 0], [2, 1]])
+    check_posterior(posterior, torch.linspace(-1, 1, 24).reshape(4, 6))
+    assert posterior.training
+    assert {parameter.dtype for parameter in posterior.parameters()} == {torch.float32}
+    assert all(parameter.grad is None for parameter in posterior.parameters())
+
+
+@pytest.mark.parametrize("depends_on_x", [False, True])
+def test_groups_and_log_prob_are_of_one_sample(depends_on_x):
+    posterior = build(GROUPS["interleaved"], SpikeGaussian(prior_loc=0.5) if depends_on_x else None)
     sample = posterior.rsample(torch.rand(40, 6), generator=torch.Generator().manual_seed(1))
-    assert torch.equal(sample.z, (sample.zeta != 0).float())
-    for units, group in zip(map(sorted, GROUPS[name]), sample.groups, strict=True):
+    kl = sample.kl_of_zeta()
+    for units, group in zip(map(sorted, GROUPS["interleaved"]), sample.groups, strict=True):
         assert torch.equal(group.zeta, sample.zeta[:, units])
         assert torch.equal(group.bits, sample.z[:, units])
         assert torch.equal(group.logits, sample.logits[:, units])
         assert group.units.tolist() == units
-
-
-def test_later_logits_depend_on_earlier_zeta_not_on_later_ones():
-    posterior = build(GROUPS["interleaved"]).eval()
-    x = torch.rand(1, 6).expand(200, 6)
-    logits = posterior.rsample(x).logits.detach()
-    first, second, third = GROUPS["interleaved"]
-    assert float(logits[:, first].std(0).max()) < 1e-6
-    assert float(logits[:, second].std(0).min()) > 1e-4
-    assert float(logits[:, third].std(0).min()) > 1e-4
-
-
-def test_log_prob_is_the_product_of_the_conditionals():
-    sample = build(GROUPS["interleaved"]).rsample(torch.rand(10, 6))
+        assert torch.equal(group.kl_of_zeta, kl[:, units]) if depends_on_x else group.kl_of_zeta is None
     q = torch.sigmoid(sample.logits)
     expected = torch.where(sample.z == 1, q, 1 - q).log().sum(-1)
+    if depends_on_x:
+        laws = torch.distributions.Normal(*sample.parameters), torch.distributions.Normal(0.5, 1.0)
+        of_zeta = [torch.where(sample.z == 1, law.log_prob(sample.zeta), 0.0).sum(-1) for law in laws]
+        expected = expected + of_zeta[0] - of_zeta[1]
+        assert float(kl.detach().min()) >= 0
+        assert float(kl.detach().mean()) < 0.1  # it begins near the prior
+    else:
+        assert not hasattr(posterior, "parameter_network")
+        assert (sample.smoothing, sample.parameters, kl) == (None, (), None)
     torch.testing.assert_close(sample.log_prob(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_many_samples_share_x():
-    posterior = build(GROUPS["in order"]).eval()
-    x = torch.rand(4, 6)
-    sample = posterior.rsample(x, num_samples=3)
-    assert sample.zeta.shape == (3, 4, 5)
-    assert sample.log_prob().shape == (3, 4)
-    assert torch.equal(sample.logits[0, :, :2], sample.logits[2, :, :2])
-
-
-def test_logits_pass_the_bounded_norm():
-    posterior = build(GROUPS["in order"])
+def test_later_logits_depend_on_earlier_zeta_and_pass_the_bounded_norm():
+    posterior = build(GROUPS["interleaved"])
     logits = posterior.rsample(torch.rand(500, 6)).logits
     deviation = (logits - logits.mean(0)).abs().mean(0)
     torch.testing.assert_close(deviation, torch.full((5,), 2.0), rtol=0.2, atol=0)
+    logits = posterior.eval().rsample(torch.rand(1, 6).expand(200, 6)).logits.detach()
+    assert float(logits[:, [4, 1, 2]].std(0).min()) > 1e-4
 
 
-class TestWhatDependsOnX:
-    """Parameters of the smoothing: of x alone, in the prior's order, and nothing where they are not asked for."""
+def test_zeta_of_a_group_is_drawn_with_its_own_parameters():
+    posterior, x = build(GROUPS["interleaved"], SpikeGaussian(prior_loc=0.5)).eval(), torch.rand(4, 6)
+    with torch.no_grad():
+        posterior.parameter_network.norm.offset.copy_(torch.linspace(-2, 2, 10))
+    sample = posterior.rsample(x, num_samples=50, generator=torch.Generator().manual_seed(1))
+    again = posterior.smoothing.cdf(sample.zeta, sample.logits, *sample.parameters).detach()
+    noise = torch.rand(50, 4, 5, generator=torch.Generator().manual_seed(1))
+    order = torch.tensor([unit for group in GROUPS["interleaved"] for unit in group]).argsort()
+    found = (again - noise[..., order]).abs()[sample.z == 1]
+    assert float(found.max()) < 1e-6
 
-    def build(self, groups, **options):
-        torch.manual_seed(0)
-        return HierarchicalPosterior(6, groups, (7,), SpikeGaussian(prior_loc=0.5), **options)
 
-    def test_zeta_of_a_group_is_drawn_with_its_own(self):
-        posterior, x = self.build(GROUPS["interleaved"]).eval(), torch.rand(4, 6)
-        with torch.no_grad():
-            posterior.parameter_network.norm.offset.copy_(torch.linspace(-2, 2, 10))
-        sample = posterior.rsample(x, num_samples=50, generator=torch.Generator().manual_seed(1))
-        again = posterior.smoothing.cdf(sample.zeta, sample.logits, *sample.parameters).detach()
-        noise = torch.rand(50, 4, 5, generator=torch.Generator().manual_seed(1))
-        order = torch.tensor([unit for group in GROUPS["interleaved"] for unit in group]).argsort()
-        found = (again - noise[..., order]).abs()[sample.z == 1]
-        assert float(found.max()) < 1e-6
+def test_a_network_of_ones_own():
+    asked = []
 
-    def test_the_groups_hold_the_further_term(self):
-        posterior = self.build(GROUPS["interleaved"])
-        sample = posterior.rsample(torch.rand(40, 6))
-        kl = sample.kl_of_zeta()
-        for group in sample.groups:
-            assert torch.equal(group.kl_of_zeta, kl[:, group.units])
-        assert float(kl.detach().min()) >= 0
-        assert float(kl.detach().mean()) < 0.1  # it begins near the prior
+    def make(sizes, size):
+        asked.append((list(sizes), size))
+        return MLP(sizes, size)
 
-    def test_log_prob_is_of_z_and_of_zeta_beside_the_priors(self):
-        posterior = self.build(GROUPS["interleaved"])
-        sample = posterior.rsample(torch.rand(10, 6))
-        q = torch.sigmoid(sample.logits)
-        of_z = torch.where(sample.z == 1, q, 1 - q).log().sum(-1)
-        laws = torch.distributions.Normal(*sample.parameters), torch.distributions.Normal(0.5, 1.0)
-        of_zeta = [torch.where(sample.z == 1, law.log_prob(sample.zeta), 0.0).sum(-1) for law in laws]
-        torch.testing.assert_close(sample.log_prob(), of_z + of_zeta[0] - of_zeta[1], rtol=1e-4, atol=1e-5)
-
-    def test_a_network_of_ones_own(self):
-        asked = []
-
-        def make(sizes, size):
-            asked.append((list(sizes), size))
-            return MLP(sizes, size)
-
-        assert isinstance(self.build(GROUPS["in order"], network=make).parameter_network.network, MLP)
-        assert asked == [([6], 2), ([6, 2], 1), ([6, 2, 1], 2), ([6], 10)]
-
-    def test_others_pay_nothing(self):
-        posterior = build(GROUPS["in order"])
-        assert not hasattr(posterior, "parameter_network")
-        sample = posterior.rsample(torch.rand(9, 6))
-        assert (sample.smoothing, sample.parameters, sample.kl_of_zeta()) == (None, (), None)
-        assert all(group.kl_of_zeta is None for group in sample.groups)
+    made = build(GROUPS["in order"], SpikeGaussian(prior_loc=0.5), network=make)
+    assert isinstance(made.parameter_network.network, MLP)
+    assert asked == [([6], 2), ([6, 2], 1), ([6, 2, 1], 2), ([6], 10)]
 
 
 ZEROS, SHARP = torch.zeros(2, 3), SpikeExponential(beta=1.0)

@@ -19,14 +19,6 @@ from reproduction.tests.made_up import NUM_STEPS, completed, tiny
 few_samples = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 
 
-def test_it_lists_what_there_is(cli):
-    status, out, err = cli()
-    assert (status, err) == (0, "")
-    for name in REPRODUCTIONS:
-        assert f"  {name} " in out
-    assert "four main runs" in " ".join(out.split())
-
-
 @pytest.mark.parametrize(
     ("words", "argument"),
     [
@@ -50,11 +42,17 @@ def test_what_is_wrong_is_refused(cli, words, argument):
     assert argument in err
 
 
-def test_what_needs_no_run_is_made_at_once(cli, tmp_path):
+def test_it_lists_what_there_is_and_makes_at_once_what_needs_no_run(cli, tmp_path):
+    status, out, err = cli()
+    assert (status, err) == (0, "")
+    for name in REPRODUCTIONS:
+        assert f"  {name} " in out
+    assert "four main runs" in " ".join(out.split())
     status, out, err = cli("table-2", "--out", tmp_path / "out", "--device", "cpu")
     assert (status, err) == (0, "")
     assert "Every number of size paper is the paper's" in " ".join(out.split())
-    assert out.splitlines()[-2:] == [f"Written to {tmp_path}/out/table-2-cpu{end}" for end in (".md", ".csv")]
+    files = [f"{tmp_path}/out/table-2-cpu{end}" for end in (".md", ".csv")]
+    assert out.splitlines()[-2:] == [f"Written to {file}" for file in files]
     assert cli("figure-7", "--out", tmp_path / "out")[0] == 0
     assert {path.name for path in (tmp_path / "out").iterdir()} == {
         *("table-2-cpu.md", "table-2-cpu.csv", "figure-7.md", "figure-7.svg")
@@ -113,7 +111,6 @@ def unbroken(tmp_path_factory):
 @pytest.mark.parametrize(
     ("number", "status", "moment"),
     [
-        (signal.SIGINT, 130, 10),
         (signal.SIGTERM, 143, NUM_STEPS + 25),  # in the evaluation
         (signal.SIGINT, 130, NUM_STEPS + 90),  # in the second run
     ],
@@ -131,9 +128,8 @@ def test_a_signal_saves_and_the_same_command_goes_on(
     monkeypatch.setattr(TrainingProgress, "advance", advance)
     got, out, err = cli(*tiny_models)
     assert (got, out) == (status, "")
-    go_on = (
-        f"python -m reproduction tiny --size smoke --runs {tmp_path}/runs --out {tmp_path}/out --device cpu"
-    )
+    places = f"--runs {tmp_path}/runs --out {tmp_path}/out"
+    go_on = f"python -m reproduction tiny --size smoke {places} --device cpu"
     assert err.endswith(f"Interrupted; what is done is saved. Continue: {go_on}\n")
     assert cli(*tiny_models)[0] == 0
     assert records(tmp_path) == unbroken
@@ -151,9 +147,8 @@ def test_a_run_that_fails_is_named_and_the_others_stay(cli, tmp_path, tiny_model
     monkeypatch.setattr(sweep, "train", fail_second)
     status, out, err = cli(*tiny_models)
     assert (status, out) == (1, "")
-    assert err.splitlines()[-1].startswith(
-        f"error: {tiny(training__num_sweeps=2)}: kl_discrete is nan at step 3;"
-    )
+    said = f"error: {tiny(training__num_sweeps=2)}: kl_discrete is nan at step 3;"
+    assert err.splitlines()[-1].startswith(said)
     assert list(records(tmp_path)) == [f"{tiny().name}.json"]
 
 

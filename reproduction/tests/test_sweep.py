@@ -71,38 +71,32 @@ def test_a_record_has_what_the_run_has(done):
 
 def test_a_record_has_both_checks_of_log_z_where_it_is_estimated(tmp_path):
     large = {f"model__prior__num_{side}": 32 for side in ("left", "right")}
-    planned = tiny(
-        **large, training__num_epochs=1, evaluation__num_annealed_chains=20, evaluation__num_temperatures=20
-    )
+    few = {"evaluation__num_annealed_chains": 20, "evaluation__num_temperatures": 20}
+    planned = tiny(**large, **few, training__num_epochs=1, evaluation__log_partition_std_error=0.5)
     (stored,) = completed(tmp_path, planned)
-    found = json.loads(RunDirectory.open(tmp_path / "runs" / planned.name).evaluation_path.read_text())
-    prior = found["log_partition"]
-    checks = stored.record.log_partition_checks
-    assert [check.model_dump() for check in checks] == [
-        {key: prior[name][key] for key in ("value", "std_error")} for name in ("forward", "reverse")
-    ]
+    run = RunDirectory.open(tmp_path / "runs" / planned.name)
+    prior = json.loads(run.evaluation_path.read_text())["log_partition"]
+    wanted = [{key: prior[name][key] for key in ("value", "std_error")} for name in ("forward", "reverse")]
+    assert [check.model_dump() for check in stored.record.log_partition_checks] == wanted
 
 
-def test_what_is_done_is_not_made_again(done, monkeypatch):
+def test_what_is_done_is_not_made_again_and_records_are_enough(done, monkeypatch):
+    (before,) = completed(done)
+    shutil.rmtree(done / "runs")
     monkeypatch.setattr(sweeps, "train", None)
     monkeypatch.setattr(sweeps, "instantiate", None)
     said = []
-    assert len(completed(done, say=said.append)) == 1
+    (after,) = completed(done, say=said.append)
     assert said == []
-
-
-def test_records_are_enough(done):
-    before = completed(done)
-    shutil.rmtree(done / "runs")
-    after = completed(done)
-    assert [record_fields(each) for each in after] == [record_fields(each) for each in before]
+    assert record_fields(after) == record_fields(before)
     assert not (done / "runs").exists()
 
 
-def test_what_was_stopped_between_training_and_evaluation_goes_on_to_the_same_record(done, tmp_path):
-    """In the middle of either it is stopped by signals, in the tests of the command."""
+def test_what_was_stopped_goes_on_to_the_same_record(done, tmp_path, monkeypatch):
+    """Between training and evaluation; in the middle of either by signals, in the tests of the command."""
     with pytest.raises(StoppedError):
-        completed(tmp_path, stop=stop_after(NUM_STEPS + 1))
+        completed(tmp_path, stop=stop_after(NUM_STEPS + 60))
+    monkeypatch.setattr(sweeps, "train", None)  # all steps are done
     (found,), (expected,) = completed(tmp_path), completed(done)
     assert record_fields(found) == record_fields(expected)
     assert found.examples.equals(expected.examples)
@@ -134,13 +128,6 @@ def test_a_run_that_is_killed_again_and_again_ends_with_the_same_record(done, tm
     assert record_fields(found) == record_fields(expected)
 
 
-def test_each_run_is_announced_with_where_all_stand(done):
-    said = []
-    completed(done, tiny(), tiny(seed=1), say=said.append)
-    assert said[0].startswith("run 2 of 2: digits, smoke, seed 1, num-epochs 3")
-    assert f": 0 of {NUM_STEPS} steps" in said[0]
-
-
 def test_a_run_of_other_settings_is_refused(done):
     name = tiny().name
     (done / "runs" / name).rename(done / "runs" / tiny(seed=1).name)
@@ -152,24 +139,16 @@ def test_a_run_of_other_settings_is_refused(done):
         completed(done, tiny(seed=2))
 
 
-def evaluated_otherwise(monkeypatch, done):
-    """Let the record be of 60 samples, and so the run's evaluation out of date."""
+def test_a_run_that_was_evaluated_otherwise_is_evaluated_anew(done, monkeypatch):
     path = done / "out/runs" / f"{tiny().name}.json"
     fields = json.loads(path.read_text())
-    fields["config"]["evaluation"]["num_samples"] = 60
+    fields["config"]["evaluation"]["num_samples"] = 60  # so that the run's evaluation is out of date
     path.write_text(json.dumps(fields))
-    return path
-
-
-def test_a_run_that_was_evaluated_otherwise_is_evaluated_anew(done, monkeypatch):
-    evaluated_otherwise(monkeypatch, done)
+    other = path.read_bytes()
     monkeypatch.setattr(sweeps, "train", None)
     (stored,) = completed(done)
     assert stored.record.config.evaluation.num_samples == 50
-
-
-def test_without_the_run_another_evaluation_is_an_error(done, monkeypatch):
-    path = evaluated_otherwise(monkeypatch, done)
+    path.write_bytes(other)
     shutil.rmtree(done / "runs")
     with pytest.raises(InvalidInputError, match=rf"{tiny().name}.json"):
         completed(done)
@@ -198,8 +177,11 @@ def test_a_loss_that_is_not_finite_names_the_run_and_leaves_what_is_done(done, m
         raise NonFiniteLossError(7, "elbo", float("nan"), None)
 
     monkeypatch.setattr(sweeps, "train", fail)
+    said = []
     with pytest.raises(FailedRunError, match=r"^digits, smoke, seed 1.*: elbo is nan at step 7"):
-        completed(done, tiny(), tiny(seed=1))
+        completed(done, tiny(), tiny(seed=1), say=said.append)
+    assert said[0].startswith("run 2 of 2: digits, smoke, seed 1, num-epochs 3")
+    assert f": 0 of {NUM_STEPS} steps" in said[0]
     assert len(completed(done)) == 1
 
 
@@ -225,38 +207,27 @@ def test_a_damaged_record_is_named(done, content):
 
 
 def test_a_picture_of_samples_wants_the_run_itself(done, monkeypatch):
-    work = sweep(done, needs_model=lambda planned, sweep: True)
+    folder, path = done / "runs" / tiny().name, done / "out/runs" / f"{tiny().name}.json"
+    work, record = sweep(done, needs_model=lambda planned, sweep: True), json.loads(path.read_text())
     monkeypatch.setattr(sweeps, "train", None)
     work.complete()
     assert len(work.stored) == 1
-    shutil.rmtree(done / "runs")
-    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.*no run"):
-        work.complete()
-    assert not (done / "runs").exists()
-    monkeypatch.undo()
-    with pytest.raises(StoppedError):
-        completed(done / "elsewhere", stop=stop_after(NUM_STEPS - 5))
-    shutil.move(done / "elsewhere/runs", done / "runs")
-    with pytest.raises(InvalidInputError, match=tiny().name):
-        work.complete()
-    assert len(completed(done)) == 1  # the record is enough for a table
-
-
-def test_a_picture_of_samples_is_not_of_another_run(done):
-    folder, path = done / "runs" / tiny().name, done / "out/runs" / f"{tiny().name}.json"
-    work, record = sweep(done, needs_model=lambda planned, sweep: True), json.loads(path.read_text())
     path.write_text(json.dumps(record | {"validation_elbo": record["validation_elbo"] - 0.5}))
-    with pytest.raises(InvalidInputError, match=tiny().name):
+    with pytest.raises(InvalidInputError, match=tiny().name):  # of another run
         work.complete()
     path.write_text(json.dumps(record))
-    work.complete()
-    assert len(work.stored) == 1
     shutil.rmtree(folder)
+    with pytest.raises(InvalidInputError, match=rf"{tiny().name}.*no run"):
+        work.complete()
+    assert not folder.exists()
+    monkeypatch.undo()
     other = tiny(training__batch_size=50)
-    completed(done / "elsewhere", other)
+    with pytest.raises(StoppedError):
+        completed(done / "elsewhere", other, stop=stop_after(5))
     shutil.move(done / "elsewhere/runs" / other.name, folder)
     with pytest.raises(InvalidInputError, match=r"config.json .*--training.batch-size"):
         work.complete()
+    assert len(completed(done)) == 1  # the record is enough for a table
 
 
 def test_the_time_left_is_that_of_what_is_measured(done):
@@ -272,16 +243,3 @@ def test_changes_that_change_nothing_share_a_folder():
     assert same == plan_run("digits", "smoke")
     assert tiny(seed=1).name != tiny().name != plan_run("digits", "smoke").name
     assert len(TINY) == len(tiny().changes)
-
-
-def test_evaluation_goes_on_where_it_was(done, tmp_path, monkeypatch):
-    with pytest.raises(StoppedError):
-        completed(tmp_path, stop=stop_after(NUM_STEPS + 60))
-    counted = []
-    original = sweeps.evaluate_run
-    monkeypatch.setattr(
-        sweeps, "evaluate_run", lambda *args, **more: counted.append(1) or original(*args, **more)
-    )
-    monkeypatch.setattr(sweeps, "train", None)  # all steps are done
-    completed(tmp_path)
-    assert counted == [1]

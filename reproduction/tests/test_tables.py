@@ -21,7 +21,7 @@ TRAINED = [name for name, entry in REPRODUCTIONS.items() if entry.trains]
 OF_RECORDS = [name for name in TRAINED if REPRODUCTIONS[name].num_seeds and name not in RELAXATIONS]
 
 
-def made(name, folder, values=None, **options):
+def result_of(name, folder, values=None, **options):
     reproduction = REPRODUCTIONS[name]
     asked = Options(**{"size": "short", "num_seeds": reproduction.num_seeds or 1} | options)
     count = len(reproduction.plan(asked))
@@ -29,8 +29,8 @@ def made(name, folder, values=None, **options):
     return reproduction.make(asked, sweep)
 
 
-def numbers(result):
-    return result.table.numbers()
+def numbers(*words, **options):
+    return result_of(*words, **options).table.numbers()
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_tables_share_the_runs_that_they_have_in_common():
 @pytest.mark.parametrize("size", ["cpu", "paper"])
 @pytest.mark.parametrize("name", OF_RECORDS)
 def test_every_table_is_made_of_records_alone(name, size, tmp_path):
-    result = made(name, tmp_path, size=size)
+    result = result_of(name, tmp_path, size=size)
     assert result.picture is not None
     text = "\n".join([result.table.markdown(), *result.notes])
     assert "nan" not in text
@@ -82,17 +82,34 @@ def test_every_table_is_made_of_records_alone(name, size, tmp_path):
     assert "0123456789" in text
 
 
-def test_size_large_is_that_of_the_main_runs(tmp_path):
-    result = made("table-1", tmp_path, size="large")
-    assert "Size large" in " ".join(result.notes)
-    assert "decoder convolutions of 32+64 channels (no hidden layer)" in " ".join(result.notes)
+def test_what_makes_a_table_another_than_the_papers_is_said(tmp_path):
+    def words_of(name, **options):
+        notes = result_of(name, tmp_path / name, **options).notes
+        return next((note for note in notes if "Other sizes than in size paper" in note), " ".join(notes))
+
+    words = words_of("figure-6b")
+    assert "epochs 64 (1000)" in words
+    assert "Gaussian layers 4 (10)" in words  # not the 18 of Table 1
+    assert "posterior networks of the binary latents 100+100 (2000+2000)" in words
+    assert "decoder 400 (no hidden layer)" in words
+    planned = [run.config.training for run in REPRODUCTIONS["figure-6b"].plan(Options("short"))]
+    assert {each.beta_bound.start + 64 * each.beta_bound.slope for each in planned} == {8.0}
+    for name, varied in {"figure-9a": "their prior networks", "figure-9b": "posterior networks"}.items():
+        assert varied not in words_of(name)  # what a figure varies is no difference
+    large = words_of("table-1", size="large")
+    assert "decoder convolutions of 32+64 channels (no hidden layer)" in large
     assert [planned.config.size for planned in plan_main_runs(Options("large"))] == ["large"] * 4
     with pytest.raises(InvalidInputError, match="size large"):
         load_sized("digits", "large")
+    timed = result_of("without-rbm", tmp_path / "timed", size="paper", budget=30.0)
+    assert "as many epochs as 30 minutes had room for" in " ".join(timed.notes)
+    assert "nothing else changed" not in " ".join(timed.notes)
+    assert "30 minutes each" in timed.picture.get_suptitle()
+    assert "nothing else changed" in words_of("without-rbm", size="paper")
 
 
 def test_table_1(tmp_path):
-    found = numbers(made("table-1", tmp_path, [-82.0, -82.5, -104.0, -102.0]))
+    found = numbers("table-1", tmp_path, [-82.0, -82.5, -104.0, -102.0])
     first, static = found.iloc[0], found.iloc[1]
     assert (first.data_set, first.log_likelihood, first.paper) == ("mnist-dynamic", -82.0, -80.15)
     assert first.difference == pytest.approx(-1.85)
@@ -105,15 +122,15 @@ def test_table_1(tmp_path):
 
 def test_without_rbm_differences_are_paired(tmp_path):
     values = [-82.0, -82.5, -83.0, -82.0, -104.0, -105.0, -102.0, -102.0]
-    found = numbers(made("without-rbm", tmp_path, values))
+    found = numbers("without-rbm", tmp_path, values)
     assert found.difference.tolist() == pytest.approx([-0.5, 1.0, -1.0, 0.0], abs=1e-5)
     assert found.paper_difference.tolist() == [-0.09, -0.37, -0.69, -0.66]
     assert found.difference_from_paper[1] == pytest.approx(1.37)
 
 
-def test_training_shows_bounds_against_time(tmp_path):
-    result = made("training", tmp_path, [-82.0, -82.5, -104.0, -102.0], size="cpu")
-    first, second = numbers(result).iloc[0], numbers(result).iloc[1]
+def test_training_shows_bounds_against_time(tmp_path, monkeypatch):
+    result = result_of("training", tmp_path, [-82.0, -82.5, -104.0, -102.0], size="cpu")
+    first, second = result.table.numbers().iloc[0], result.table.numbers().iloc[1]
     # validated at 60, 90 and 120 of 120 minutes; the first has importance samples from 90 on, the second none
     names = ["validation_elbo_half", "validation_elbo_three_quarters", "validation_elbo", "gap"]
     assert first[names].tolist() == pytest.approx([-88.5, -86.8, -86.5, 0.8])
@@ -125,21 +142,16 @@ def test_training_shows_bounds_against_time(tmp_path):
     ]
     epochs = [each.training.num_epochs for each in (ours, papers)]
     assert first.work_of_paper == pytest.approx(weights[1] * epochs[1] / (weights[0] * epochs[0]))
-    itself = numbers(made("training", tmp_path / "paper", [-80.0] * 4, size="paper"))
-    assert itself.work_of_paper.tolist() == [1.0] * 4
     assert [axes.get_title(loc="left") for axes in result.picture.axes] == list(paper.MAIN_RESULTS)
-
-
-def test_training_without_a_validation_before_importance_samples_has_no_gap(tmp_path, monkeypatch):
     late = {"step": 1000, "seconds": 7200.0, "epoch": 10.0, "elbo": -80.0, "validation_elbo": -81.0}
     monkeypatch.setattr(made_up_runs, "history", lambda value: pd.DataFrame([late]))
-    found = numbers(made("training", tmp_path, [-80.0] * 4, size="cpu"))
-    np.testing.assert_array_equal(found.gap, [np.nan, 1.0, np.nan, 1.0])
+    found = numbers("training", tmp_path / "late", [-80.0] * 4, size="cpu")
+    np.testing.assert_array_equal(found.gap, [np.nan, 1.0, np.nan, 1.0])  # none before importance samples
 
 
 def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):
     values = [-103.0, -98.0, -94.0, -90.0, -88.0, -86.0]
-    found = numbers(made("simplified-models", tmp_path, values))
+    found = numbers("simplified-models", tmp_path, values)
     assert found.log_likelihood_limit.tolist() == pytest.approx([v + 0.1 for v in values])
     assert set(found.doubling_gain) == {0.05}
     np.testing.assert_allclose(found.gap, [np.nan, 5.0, 4.0, 4.0, 2.0, 2.0], atol=1e-5)
@@ -148,7 +160,7 @@ def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):
 
 def test_a_figure_compares_with_its_reference_seed_by_seed(tmp_path):
     values = [-84.0, -83.0, -82.5, -84.2, -83.4, -82.6]
-    found = numbers(made("figure-6c", tmp_path, values, num_seeds=2))
+    found = numbers("figure-6c", tmp_path, values, num_seeds=2)
     assert found.point.tolist() == ["1", "2", "4"]
     assert found.effect.tolist() == pytest.approx([-1.55, -0.65, 0.0])
     assert found.log_likelihood.tolist() == pytest.approx([-84.1, -83.2, -82.55])
@@ -156,47 +168,19 @@ def test_a_figure_compares_with_its_reference_seed_by_seed(tmp_path):
     assert found.paper_effect.tolist() == pytest.approx([-0.23391, 0.01573, 0.0])
 
 
-def test_a_sweep_in_size_short_says_what_makes_it_smaller(tmp_path):
-    result = made("figure-6b", tmp_path)
-    (words,) = [note for note in result.notes if "Other sizes than in size paper" in note]
-    assert "epochs 64 (1000)" in words
-    assert "Gaussian layers 4 (10)" in words  # not the 18 of Table 1
-    assert "posterior networks of the binary latents 100+100 (2000+2000)" in words
-    assert "decoder 400 (no hidden layer)" in words
-    planned = REPRODUCTIONS["figure-6b"].plan(Options("short"))
-    ends = {
-        run.config.training.beta_bound.start + 64 * run.config.training.beta_bound.slope for run in planned
-    }
-    assert ends == {8.0}
-    assert all("training.num-epochs" in dict(run.overrides) for run in planned)
-
-
 def test_table_2_says_that_size_paper_is_the_papers(monkeypatch):
     table_2 = REPRODUCTIONS["table-2"]
     result = table_2.make(Options("paper"), None)
     assert "Every number of size paper is the paper's" in result.notes[0]
-    rows = numbers(result).drop(columns="whose")
+    rows = result.table.numbers().drop(columns="whose")
     assert len(rows) == 8
     pd.testing.assert_frame_equal(rows[::2].reset_index(drop=True), rows[1::2].reset_index(drop=True))
     other = {"mnist-static": paper.Architecture(19, 256, 2000, "groups", 2)}
     monkeypatch.setattr(paper, "ARCHITECTURES", other)
     assert "is not the paper's" in table_2.make(Options("paper"), None).notes[0]
-
-
-def test_a_budget_is_said(tmp_path):
-    result = made("without-rbm", tmp_path, size="paper", budget=30.0)
-    text = " ".join(result.notes)
-    assert "as many epochs as 30 minutes had room for" in text
-    assert "nothing else changed" not in text
-    assert "nothing else changed" in " ".join(made("without-rbm", tmp_path / "whole", size="paper").notes)
-    assert "30 minutes each" in result.picture.get_suptitle()
-
-
-def test_what_a_figure_varies_is_no_difference_from_size_paper(tmp_path):
-    for name, varied in {"figure-9a": "their prior networks", "figure-9b": "posterior networks"}.items():
-        (words,) = [n for n in made(name, tmp_path / name).notes if "Other sizes than in size paper" in n]
-        assert varied not in words
-        assert "Gaussian layers 4 (10)" in words
+    for name, main in paper.MAIN_RESULTS.items():
+        assert main.log_likelihood > main.next_best[1], name  # "state-of-the-art performance"
+        assert main.without_rbm > 0
 
 
 def test_a_table_in_words_and_numbers():
@@ -211,11 +195,3 @@ def test_a_table_in_words_and_numbers():
     assert (
         table.numbers().to_csv(index=False) == "what,nats,nats_std_error,gap\na,-1.0,0.25,\nbcd,-2.0,,0.5\n"
     )
-
-
-def test_the_papers_values_follow_its_words():
-    simplified = list(paper.SIMPLIFIED.values())
-    assert simplified == sorted(simplified)  # each component that is added raises the log-likelihood
-    for name, result in paper.MAIN_RESULTS.items():
-        assert result.log_likelihood > result.next_best[1], name  # "state-of-the-art performance"
-        assert result.without_rbm > 0

@@ -13,13 +13,8 @@ def test_what_reads_x_alone_counts_once_per_image():
     from likelihood_floor import products_of
 
     products = products_of(DiscreteVAE.from_config(tiny_experiment().model), SAMPLES)
-    once = [
-        (X, 11),
-        (11, 4),
-        (X, 11),
-        (X, 12),
-        (X, 12),
-    ]  # the first group alone, the share of x in the others
+    # the first group alone, the share of x in the others
+    once = [(X, 11), (11, 4), (X, 11), (X, 12), (X, 12)]
     often = [(4, 11), (11, 4), (8, 12), (12, 4), (10, 12), (12, 4)]
     often += [(8, 13), (13, 4), (10, 13), (13, 4), (12, 14), (14, X)]
     expected = [(1, *sizes) for sizes in once] + [(SAMPLES, *sizes) for sizes in often]
@@ -30,21 +25,9 @@ def test_what_reads_x_alone_counts_once_per_image():
 def test_one_line_of_json(capsys, monkeypatch):
     import likelihood as benchmark
 
-    words = [
-        "digits",
-        "--size",
-        "smoke",
-        "--json",
-        "--seconds",
-        "0",
-        "--num-samples",
-        "500",
-        "--num-images",
-        "1",
-    ]
-    monkeypatch.setattr(sys, "argv", ["likelihood.py", *words])
+    words = "likelihood.py digits --size smoke --json --seconds 0 --num-samples 500 --num-images 1"
+    monkeypatch.setattr(sys, "argv", words.split())
     benchmark.main()
-    (line,) = capsys.readouterr().out.splitlines()
-    found = json.loads(line)
+    found = json.loads(capsys.readouterr().out)
     assert found["ratio"] == round(found["likelihood_ms"] / found["products_ms"], 3) > 0
     assert found["likelihood_ms_median"] >= found["likelihood_ms"]

@@ -25,13 +25,8 @@ def test_rows_compare_seed_by_seed():
     assert plain[2:4] == ["-15.000", ""]
     assert led[2:4] == ["-14.700", "+0.300 ± 0.200".replace(" ", "\N{NO-BREAK SPACE}")]
     assert led[4:6] == [f"{math.sqrt(0.045):.3f} (0.100)", "3.0"]
-
-
-def test_one_seed_has_no_error():
-    from samplers import report
-
-    found = {"block-gibbs": {0: outcome(-10.0, 0.0)}, "parallel-tempering": {0: outcome(-10.5, 0.0)}}
-    assert "| -0.500 ± unknown |".replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") in report(found)
+    one = {"block-gibbs": {0: outcome(-10.0, 0.0)}, "parallel-tempering": {0: outcome(-10.5, 0.0)}}
+    assert "| -0.500 ± unknown |".replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}") in report(one)
 
 
 def test_trajectory_tempering_has_as_many_chains_as_plain_chains():
@@ -65,9 +60,6 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     samplers.main(words)
     again = (tmp_path / "page.md").read_text()
     assert again.partition("| sampler")[2] == page.partition("| sampler")[2]
-
-
-# The benchmark of annealers.
 
 
 def test_variants_differ_in_the_sampler_alone():

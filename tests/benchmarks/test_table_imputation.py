@@ -59,19 +59,6 @@ def test_a_mixture_given_what_is_seen_is_the_joint_over_the_margin():
     np.testing.assert_allclose(found, np.log(density([0, 1, 2]) / density([0, 2])), rtol=1e-10)
 
 
-def test_the_law_of_the_table_is_log_normal_in_its_units():
-    from table_imputation import Law, Mixture
-
-    covariance = torch.diag(torch.tensor([[0.5, 2.0]], dtype=torch.float64)[0])[None]
-    one = Mixture(torch.zeros(1).double(), torch.tensor([[1.0, 0.7]], dtype=torch.float64), covariance)
-    law = Law(one, torch.tensor([5.0, 0.0]), torch.tensor([10.0, 1e-3]), torch.tensor([False, True]))
-    x = torch.tensor([[12.0, 4e-3], [30.0, 1e-4]], dtype=torch.float64)
-    gaps = torch.ones(2, 2, dtype=torch.bool)
-    expected = stats.norm(5 + 10, 10 * math.sqrt(0.5)).logpdf(x[:, 0])
-    expected = expected + stats.lognorm(math.sqrt(2.0), scale=1e-3 * math.exp(0.7)).logpdf(x[:, 1])
-    np.testing.assert_allclose(law.given(x, ~gaps, gaps), expected, rtol=1e-6)
-
-
 def test_em_climbs_on_rows_with_gaps_and_finds_the_law():
     mixture = gaussian()
     random = np.random.default_rng(0)
@@ -93,9 +80,10 @@ def test_em_climbs_on_rows_with_gaps_and_finds_the_law():
 
 @pytest.mark.parametrize("column", [0, LONG])
 def test_densities_of_other_ways_integrate_to_one_in_the_tables_units(column):
-    from table_imputation import by_columns, by_neighbors, fitted, scaled
+    from table_imputation import by_columns, by_neighbors, check_units, fitted, scaled
 
     x, gaps = rows_with_gaps()
+    assert check_units(fitted_likelihood(x)) < 1e-4  # of the model
     likelihood = fitted_likelihood(x[:300].masked_fill(gaps[:300], math.nan))
     lines = torch.linspace(-12, 12, 801, dtype=torch.float64)
     tails = likelihood.tails
@@ -116,13 +104,6 @@ def test_densities_of_other_ways_integrate_to_one_in_the_tables_units(column):
     }
     for name, values in nats.items():
         assert float(torch.trapezoid(values.exp(), grid)) == pytest.approx(1, abs=2e-3), name
-
-
-def test_columns_of_the_model_integrate_to_one():
-    from table_imputation import check_units
-
-    x, _ = rows_with_gaps()
-    assert check_units(fitted_likelihood(x)) < 1e-4
 
 
 def test_a_model_that_reads_no_latents_has_its_closed_form():
@@ -159,9 +140,8 @@ def test_a_model_that_reads_no_latents_has_its_closed_form():
     expected[:, LONG] += slope
     expected = np.where(gaps, expected, 0.0).sum(1)
     np.testing.assert_allclose(nats["the model's draws"], expected, atol=1e-3)
-    np.testing.assert_allclose(
-        nats["the model"], expected, atol=0.6
-    )  # of two estimates, each with its own noise
+    # of two estimates, each with its own noise
+    np.testing.assert_allclose(nats["the model"], expected, atol=0.6)
     assert abs(float(nats["the model"].mean()) - expected.mean()) < 0.2
 
 

@@ -61,40 +61,24 @@ def test_products_are_those_of_the_model():
         expected += [(ROWS, hidden, outputs), (outputs, ROWS, hidden), (ROWS, outputs, hidden)]
     expected.remove((ROWS, 11, 0))  # x wants none
     assert sorted(product.shape for product in products if not product.energy) == sorted(expected)
-    assert sorted(product.shape for product in products if product.energy) == sorted(
-        [
-            (ROWS, LEFT, RIGHT),
-            (ROWS, RIGHT, LEFT),
-            (LEFT, ROWS, RIGHT),
-            (CHAINS, LEFT, RIGHT),
-            (LEFT, CHAINS, RIGHT),
-        ]
-    )
+    energies = [(ROWS, LEFT, RIGHT), (ROWS, RIGHT, LEFT), (LEFT, ROWS, RIGHT)]
+    energies += [(CHAINS, LEFT, RIGHT), (LEFT, CHAINS, RIGHT)]
+    assert sorted(product.shape for product in products if product.energy) == sorted(energies)
     for product in products:
         rows, inner, columns = product.shape
         found = product.call("float32")()
         assert (found.shape, product.flops) == ((rows, columns), 2 * rows * inner * columns)
 
 
-def test_plain_contender_has_the_same_weights():
+def test_plain_contender_has_the_same_weights_and_trains():
+    """Its loss falls on data that can be learned: all bits alike."""
     from contenders.plain_vae import PlainTraining
 
     config = tiny_experiment()
-    state, _ = step_of(config)
-    plain = PlainTraining(config, "float32")
-
-    def shapes(model):
-        return sorted(tuple(parameter.shape) for parameter in model.parameters())
-
-    assert shapes(plain.model) == shapes(state.model)
-
-
-def test_plain_contender_trains():
-    """Its loss falls to that of ours on data that both can learn: all bits alike."""
-    from contenders.plain_vae import PlainTraining
-
     torch.manual_seed(0)
-    plain = PlainTraining(tiny_experiment(), "float32")
+    plain = PlainTraining(config, "float32")
+    shapes = [sorted(p.shape for p in each.model.parameters()) for each in (plain, step_of(config)[0])]
+    assert shapes[0] == shapes[1]
     x = torch.bernoulli(torch.full((ROWS, 1), 0.5)).expand(ROWS, X).contiguous()
     losses = [plain.step(x) for _ in range(150)]
     assert sum(losses[-20:]) < sum(losses[:20]) - 20 * 2
@@ -107,8 +91,7 @@ def test_one_line_of_json(capsys, monkeypatch):
         sys, "argv", ["training_step.py", "digits", "--size", "smoke", "--json", "--seconds", "0"]
     )
     benchmark.main()
-    (line,) = capsys.readouterr().out.splitlines()
-    found = json.loads(line)
+    found = json.loads(capsys.readouterr().out)
     assert found["floor_ms"] == pytest.approx(found["products_ms"] + found["optimizer_ms"], abs=2e-4)
     assert found["step_ms"] > found["chains_ms"] > 0
     assert found["step_ms_median"] >= found["step_ms"]

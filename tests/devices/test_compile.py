@@ -18,7 +18,7 @@ def run(model, x, chains, compiled):
     return value.detach(), {name: part.grad for name, part in model.named_parameters()}
 
 
-QUICK = ("a group across both sides", "a graph and missing entries")
+QUICK = ("a graph and missing entries",)
 
 
 @pytest.mark.parametrize(

@@ -55,42 +55,35 @@ def test_effective_samples_of_autoregressions(factor, tolerance):
     assert health.r_hat == pytest.approx(1.0, abs=0.02)
 
 
-def test_chains_with_different_means():
+def test_chains_with_different_means_are_told_and_alike_ones_are_no_error():
     series = autoregression(10, 500, 0.0)
-    for wrong, least in (
-        (series + torch.arange(10.0)[:, None], 2.0),
-        (series + torch.linspace(0, 4, 500), 1.2),
-    ):
+    drifting = series + torch.linspace(0, 4, 500)
+    for wrong, least in ((series + torch.arange(10.0)[:, None], 2.0), (drifting, 1.2)):
         with pytest.warns(ChainHealthWarning):
             health = health_of(wrong)
         assert health.r_hat > least
         assert health.effective_samples < 100
-
-
-def test_one_chain_is_compared_with_itself_and_chains_that_stand_still_are_no_error():
-    assert health_of(autoregression(1, 400, 0.0)).r_hat == pytest.approx(1.0, abs=0.02)
+    assert health_of(autoregression(1, 400, 0.0)).r_hat == pytest.approx(
+        1.0, abs=0.02
+    )  # compared with itself
     still = health_of(torch.ones(3, 20))
     assert (still.r_hat, still.effective_samples, still.autocorrelation_time) == (1.0, 60.0, 1.0)
 
 
 @pytest.mark.parametrize("make", [BlockGibbs, ParallelTempering])
-def test_chains_that_mix(make):
+def test_chains_that_mix_are_told_from_chains_that_are_stuck(make):
     chains = make(random_rbm(5, 5, 0.5), 50, seed=0)
     chains.step(100)
     health = chain_health(chains, num_sweeps=200)
     assert health.r_hat < 1.02
     assert 0.5 < health.autocorrelation_time < 5
     assert (health.num_chains, health.num_sweeps) == (50, 200)
-
-
-def test_chains_that_are_stuck_are_reported():
     rbm = RBM(10, 10)
     with torch.no_grad():
         rbm.weight.fill_(4.0)
         rbm.bias.fill_(-19.0)  # the modes differ by 20 nats of energy, and chains do not cross
-    chains = BlockGibbs(rbm, 40, seed=0)
     with pytest.warns(ChainHealthWarning):
-        assert chain_health(chains, num_sweeps=50).r_hat > 1.1
+        assert chain_health(BlockGibbs(rbm, 40, seed=0), num_sweeps=50).r_hat > 1.1
 
 
 def wells(share=0.5):
@@ -120,19 +113,15 @@ def test_two_wells_are_two_modes_with_the_shares_of_their_chains():
         assert bool((rbm.energy(other) >= rbm.energy(modes.maxima)).all())
 
 
-def test_a_prior_without_couplings_has_one_mode():
+def test_a_prior_without_couplings_has_one_mode_and_one_chain_no_error():
     prior = FactorialBernoulli(5)
     with torch.no_grad():
         prior.bias.copy_(torch.tensor([1.0, -1.0, 0.5, -0.5, 2.0]))
     modes = find_prior_modes(prior, torch.bernoulli(torch.full((50, 5), 0.5)), num_sweeps=5)
-    assert len(modes) == 1
-    assert modes.maxima.tolist() == [[1.0, 0.0, 1.0, 0.0, 1.0]]
+    assert (len(modes), modes.maxima.tolist()) == (1, [[1.0, 0.0, 1.0, 0.0, 1.0]])
     assert modes.share.tolist() == [1.0]
-
-
-def test_a_graph_and_one_chain_do():
-    machine = GraphBoltzmann(3, [(0, 1), (1, 2), (0, 2)])
-    modes = find_prior_modes(machine, torch.zeros(1, 3), num_sweeps=3)
+    graph = GraphBoltzmann(3, [(0, 1), (1, 2), (0, 2)])
+    modes = find_prior_modes(graph, torch.zeros(1, 3), num_sweeps=3)
     assert float(modes.share.sum()) == pytest.approx(1.0)
     assert bool(modes.share_std_error.isnan().all())
 
@@ -177,29 +166,16 @@ def test_repeats_have_a_mean_a_spread_and_seeds_of_their_own():
     assert math.isnan(repeat_log_partition(lambda seed: LogPartition(1.0, 0.1, "x", 1), 1).std)
 
 
-def test_groups_that_nothing_joins_stay_apart_whatever_their_sizes():
+def test_communities_are_what_nothing_joins_and_their_modularity_is_that_of_the_flow():
     counts = np.zeros((9, 9))
     for members in ([0, 3, 6], [1, 4], [2, 5, 7, 8]):
         counts[np.ix_(members, members)] = 5.0
-    groups, modularity = communities(counts)
-    assert groups.tolist() == [1, 2, 0, 1, 2, 0, 1, 0, 0]
-    share = np.array([9, 4, 16]) / 29
-    assert np.isclose(modularity, 1 - (share**2).sum())
-
-
-@pytest.mark.parametrize("counts", [np.ones((6, 6)), np.array([[4.0]])])
-def test_what_moves_freely_is_one_group(counts):
-    groups, modularity = communities(counts)
-    assert groups.tolist() == [0] * len(counts)
-    assert abs(modularity) < 1e-12
-
-
-def test_modularity_is_that_of_the_groups():
-    random = np.random.default_rng(0)
-    counts = random.poisson(1.0, (12, 12)) + 20.0 * np.kron(np.eye(3), np.ones((4, 4)))
-    groups, modularity = communities(counts)
-    flow = (counts + counts.T) / (2 * counts.sum())
-    visits = flow.sum(1)
-    same = groups[:, None] == groups
-    assert np.isclose(modularity, (flow - np.outer(visits, visits))[same].sum())
-    assert len(set(groups.tolist())) == 3
+    assert communities(counts)[0].tolist() == [1, 2, 0, 1, 2, 0, 1, 0, 0]
+    noisy = np.random.default_rng(0).poisson(1.0, (12, 12)) + 20.0 * np.kron(np.eye(3), np.ones((4, 4)))
+    for each, number in ((counts, 3), (noisy, 3), (np.ones((6, 6)), 1), (np.array([[4.0]]), 1)):
+        groups, modularity = communities(each)
+        flow = (each + each.T) / (2 * each.sum())
+        visits = flow.sum(1)
+        same = groups[:, None] == groups
+        assert np.isclose(modularity, (flow - np.outer(visits, visits))[same].sum())
+        assert len(set(groups.tolist())) == number

@@ -43,17 +43,21 @@ X = some_bits(12)
 
 
 def test_log_likelihood_is_the_mean_over_examples(model):
-    seen = []
-    estimate = evaluate_log_likelihood(
-        model, X, log_partition=1.0, num_samples=200, report=lambda done, mean: seen.append((done, mean))
-    )
-    alone = [evaluate_log_likelihood(model, X[:k], log_partition=1.0, num_samples=200).value for k in (1, 2)]
-    assert seen[:2] == [(1, pytest.approx(alone[0])), (2, pytest.approx(alone[1]))]
+    log_z, seen = exact_log_partition(model.prior).value, []
+    given = {"log_partition": log_z, "num_samples": 200}
+    estimate = evaluate_log_likelihood(model, X, **given, report=lambda done, mean: seen.append((done, mean)))
+    alone = [evaluate_log_likelihood(model, X[:k], **given) for k in (1, 2)]
+    assert seen[:2] == [(number, pytest.approx(each.value)) for number, each in enumerate(alone, 1)]
     assert seen[-1] == (12, pytest.approx(estimate.value))
     assert estimate.num_examples == 12
     assert 0 < estimate.monte_carlo_std_error < estimate.std_error
     assert 1 <= estimate.min_ess <= estimate.median_ess <= 200
     assert 0 < estimate.doubling_gain < 0.1
+    elbo = evaluate_elbo(model, X, **given)
+    assert elbo.elbo < estimate.value
+    assert elbo.num_samples == 200
+    assert math.isnan(alone[0].std_error)  # one example has no spread
+    assert math.isnan(evaluate_elbo(model, X[:1], log_partition=0.0).elbo_std_error)
 
 
 def test_log_partition_shifts_everything_and_its_error_joins(model):
@@ -66,38 +70,20 @@ def test_log_partition_shifts_everything_and_its_error_joins(model):
     assert a.total_std_error == a.elbo_std_error == pytest.approx(b.elbo_std_error)
 
 
-def test_an_example_has_its_noise_in_every_choice(model):
-    whole = evaluate_log_likelihood(model, X, log_partition=1.0, num_samples=20).examples
-    chosen = [2, 3, 7]
-    part = evaluate_log_likelihood(
-        model, X[chosen], log_partition=1.0, num_samples=20, indices=chosen
-    ).examples
-    assert part.index.tolist() == chosen
-    for name in ("value", "std_error", "ess"):
-        assert getattr(part, name).equal(getattr(whole, name)[chosen])
-
-
-def test_elbo_lies_below_the_log_likelihood(model):
-    log_z = exact_log_partition(model.prior).value
-    elbo = evaluate_elbo(model, X, log_partition=log_z, num_samples=200)
-    assert elbo.elbo < evaluate_log_likelihood(model, X, log_partition=log_z, num_samples=2000).value
-    assert elbo.num_samples == 200
-
-
-def test_one_example_has_no_spread(model):
-    assert math.isnan(evaluate_elbo(model, X[:1], log_partition=0.0).elbo_std_error)
-    assert math.isnan(evaluate_log_likelihood(model, X[:1], log_partition=0.0, num_samples=5).std_error)
-
-
 def test_an_evaluation_of_a_piece_has_the_digits_of_one_in_parts(model):
-    size = PART_SIZE + 30
+    size, settings = PART_SIZE + 30, {"log_partition": 2.0, "num_samples": 5}
     x, numbers = some_bits(size, seed=2), range(size)
-    settings = {"log_partition": 2.0, "num_samples": 5}
     parts = [
         evaluate_log_likelihood(model, x[rows], indices=numbers[rows], **settings)
         for rows in (slice(PART_SIZE), slice(PART_SIZE, size))
     ]
-    assert evaluate_log_likelihood(model, x, **settings) == join_log_likelihoods(parts)
+    whole = evaluate_log_likelihood(model, x, **settings)
+    assert whole == join_log_likelihoods(parts)
+    chosen = [2, 3, 7]
+    part = evaluate_log_likelihood(model, x[chosen], indices=chosen, **settings).examples
+    assert part.index.tolist() == chosen
+    for name in ("value", "std_error", "ess"):
+        assert getattr(part, name).equal(getattr(whole.examples, name)[chosen])
 
 
 def test_the_budget_decides_the_chunks_and_not_the_estimate(model):
@@ -130,9 +116,6 @@ def test_wrong_arguments_are_named(model, call, argument):
     assert refused_argument(call, model) == argument
 
 
-# log Z of a prior, by the method that its size allows.
-
-
 def test_bridge_sampling_where_enumeration_is_out_of_reach():
     rbm = RBM(6, 6)
     with torch.no_grad():
@@ -149,6 +132,11 @@ def test_bridge_sampling_where_enumeration_is_out_of_reach():
         assert check.num_samples == 300
         assert abs(check.value - exact) < 4 * check.std_error
     assert estimate.gap == estimate.reverse.value - estimate.forward.value
+    few = {"num_chains": 10, "num_temperatures": 5}
+    assert quick_log_partition(rbm, max_enumerated=6, **few).method == "enumeration"
+    assert quick_log_partition(rbm, max_enumerated=2, **few).method == "annealed forward"
+    without_weights = quick_log_partition(RBM(64, 64), max_enumerated=2, **few)
+    assert (without_weights.value, without_weights.std_error) == (pytest.approx(128 * math.log(2)), 0)
 
 
 def test_annealing_that_disagrees_is_reported():
@@ -163,34 +151,6 @@ def test_annealing_that_disagrees_is_reported():
     assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
 
 
-def test_quick_log_partition_enumerates_or_anneals():
-    rbm = RBM(3, 5)
-    settings = {"num_chains": 10, "num_temperatures": 5}
-    assert quick_log_partition(rbm, max_enumerated=3, **settings).method == "enumeration"
-    without_weights = quick_log_partition(RBM(64, 64), max_enumerated=2, **settings)
-    assert (without_weights.value, without_weights.std_error) == (pytest.approx(128 * math.log(2)), 0)
-    with torch.no_grad():
-        rbm.weight[0, 0] = 1e-3
-    assert quick_log_partition(rbm, max_enumerated=2, **settings).method == "annealed forward"
-
-
-# Independent features.
-
-
-@pytest.mark.parametrize("dynamic", [False, True])
-def test_equals_the_product_of_bernoulli_laws(dynamic):
-    random = np.random.default_rng(0)
-    train = random.random((30, 5))
-    train = train if dynamic else (train < 0.3).astype(float)
-    x = (random.random((9000, 5)) < 0.4).astype(np.float32)  # more rows than one chunk
-    means = (train.sum(0) + 0.5) / 31
-    per_example = scipy.stats.bernoulli.logpmf(x, means).sum(1)
-    found = independent_features(BernoulliLikelihood((5,)), torch.tensor(train), torch.tensor(x))
-    assert found.value == pytest.approx(per_example.mean(), abs=1e-12)
-    assert found.std_error == pytest.approx(per_example.std(ddof=1) / math.sqrt(9000), abs=1e-12)
-    assert found.num_examples == 9000
-
-
 def test_constant_features_stay_finite_and_a_real_one_brings_nothing():
     found = independent_features(BernoulliLikelihood((2,)), torch.zeros(9, 2), torch.tensor([[1.0, 0.0]]))
     assert found.value == pytest.approx(math.log(0.05) + math.log(0.95))
@@ -201,53 +161,56 @@ def test_constant_features_stay_finite_and_a_real_one_brings_nothing():
     assert independent_features(GaussianLikelihood((2,)), train, x) == alone
 
 
-def gaussian(seen, x):
-    return scipy.stats.norm.logpdf(x, seen.mean(), seen.std())
-
-
-def bernoulli(seen, x):
-    p = (seen.sum() + 0.5) / (len(seen) + 1)
-    return np.where(x == 1, np.log(p), np.log1p(-p))
-
-
-def categorical(seen, x):
+def half_more(seen):
+    """Counts of codes with half of one more for each, as shares."""
     counts = np.array([(seen == code).sum() for code in range(4)]) + 0.5
-    return np.log(counts / counts.sum())[np.nan_to_num(x).astype(int)]
+    return counts / counts.sum()
 
 
-def negative_binomial(seen, x):
+def logpmf_of_counts(seen, x):
     size = seen.mean() ** 2 / (seen.var() - seen.mean())
     return scipy.stats.nbinom.logpmf(np.nan_to_num(x), size, size / (size + seen.mean()))
 
 
-@pytest.mark.parametrize(
-    ("likelihood", "logpmf", "draw"),
-    [
-        (GaussianLikelihood((3,)), gaussian, lambda random, shape: random.normal(3.0, 2.0, shape)),
-        (BernoulliLikelihood((3,)), bernoulli, lambda random, shape: 1.0 * (random.random(shape) < 0.3)),
-        (CategoricalLikelihood((3,), 4), categorical, lambda random, shape: random.integers(0, 4, shape)),
-        (
-            NegativeBinomialLikelihood((3,)),
-            negative_binomial,
-            lambda random, shape: random.negative_binomial(2, 0.2, shape),
-        ),
-    ],
-)
+LAWS = [
+    (
+        GaussianLikelihood((3,)),
+        lambda seen, x: scipy.stats.norm.logpdf(x, seen.mean(), seen.std()),
+        lambda random, shape: random.normal(3.0, 2.0, shape),
+    ),
+    (
+        BernoulliLikelihood((3,)),
+        lambda seen, x: scipy.stats.bernoulli.logpmf(np.nan_to_num(x), (seen.sum() + 0.5) / (len(seen) + 1)),
+        lambda random, shape: 1.0 * (random.random(shape) < 0.3),
+    ),
+    (
+        CategoricalLikelihood((3,), 4),
+        lambda seen, x: np.log(half_more(seen))[np.nan_to_num(x).astype(int)],
+        lambda random, shape: random.integers(0, 4, shape),
+    ),
+    (
+        NegativeBinomialLikelihood((3,)),
+        logpmf_of_counts,
+        lambda random, shape: random.negative_binomial(2, 0.2, shape),
+    ),
+]
+
+
+@pytest.mark.parametrize(("likelihood", "logpmf", "draw"), LAWS)
 def test_each_law_is_fitted_to_what_was_observed(likelihood, logpmf, draw):
     random = np.random.default_rng(0)
     train, x = (
-        np.where(random.random((rows, 3)) < 0.3, np.nan, draw(random, (rows, 3))) for rows in (400, 50)
-    )
-    terms = np.stack(
-        [logpmf(column[~np.isnan(column)], of_x) for column, of_x in zip(train.T, x.T, strict=True)], 1
-    )
+        np.where(random.random((rows, 3)) < 0.3, np.nan, draw(random, (rows, 3))) for rows in (400, 9000)
+    )  # more rows than one chunk
+    columns = zip(train.T, x.T, strict=True)
+    terms = np.stack([logpmf(column[~np.isnan(column)], of_x) for column, of_x in columns], 1)
+    per_example = np.where(np.isnan(x), 0, terms).sum(1)
     before = {name: value.clone() for name, value in likelihood.state_dict().items()}
     found = independent_features(likelihood, torch.tensor(train).float(), torch.tensor(x).float())
-    assert found.value == pytest.approx(np.where(np.isnan(x), 0, terms).sum(1).mean(), abs=2e-5)
+    assert found.value == pytest.approx(per_example.mean(), abs=2e-5)
+    assert found.std_error == pytest.approx(per_example.std(ddof=1) / math.sqrt(9000), rel=1e-4)
+    assert found.num_examples == 9000
     assert all(torch.equal(value, before[name]) for name, value in likelihood.state_dict().items())
-
-
-# Weights of examples.
 
 
 WEIGHTS = np.array([1.0, 3, 1, 1, 2, 1, 5, 1, 1, 1, 2, 1])
@@ -255,30 +218,19 @@ WEIGHTS = np.array([1.0, 3, 1, 1, 2, 1, 5, 1, 1, 1, 2, 1])
 
 def test_weighted_means_are_those_of_repeated_examples(model):
     again = X[np.repeat(np.arange(12), WEIGHTS.astype(int))]
-    found = evaluate_log_likelihood(model, X, log_partition=1.0, num_samples=20).weighted(
-        torch.from_numpy(WEIGHTS)
-    )
-    values = found.examples.value.numpy()
-    assert found.value == pytest.approx(np.average(values, weights=WEIGHTS))
+    plain = evaluate_log_likelihood(model, X, log_partition=1.0, num_samples=20)
+    found = plain.weighted(torch.from_numpy(WEIGHTS))
+    assert found.value == pytest.approx(np.average(found.examples.value.numpy(), weights=WEIGHTS))
     assert found.effective_examples == pytest.approx(WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum())
-    of_model = [
-        independent_features(model.likelihood, X, X, train_weights=WEIGHTS, weights=WEIGHTS).value,
-        independent_features(model.likelihood, again, again).value,
-    ]
-    assert of_model[0] == pytest.approx(of_model[1], rel=1e-12)
+    weighted = independent_features(model.likelihood, X, X, train_weights=WEIGHTS, weights=WEIGHTS)
+    assert weighted.value == pytest.approx(
+        independent_features(model.likelihood, again, again).value, rel=1e-12
+    )
     elbo = evaluate_elbo(model, X, log_partition=1.0, num_samples=3, weights=WEIGHTS)
     assert elbo.elbo == pytest.approx(elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous, rel=1e-6)
     assert elbo.effective_examples == found.effective_examples
-
-
-def test_equal_weights_change_no_digit(model):
-    plain, equal = (
-        evaluate_elbo(model, X, log_partition=1.0, weights=weights) for weights in (None, np.full(12, 0.3))
-    )
-    assert plain == equal
-    values = torch.from_numpy(np.random.default_rng(0).normal(size=30))
-    weighted = standard_error(values, torch.full((30,), 0.3, dtype=torch.float64))
-    assert float(weighted) == pytest.approx(float(standard_error(values)))
+    equal = [evaluate_elbo(model, X, log_partition=1.0, weights=each) for each in (None, np.full(12, 0.3))]
+    assert equal[0] == equal[1]  # to the last digit
 
 
 def test_the_error_of_a_weighted_mean_is_its_spread_over_samples():
@@ -295,6 +247,8 @@ def test_the_error_of_a_weighted_mean_is_its_spread_over_samples():
     assert math.sqrt(np.mean(errors)) == pytest.approx(spread, rel=0.06)
     plain = float(values.std()) / math.sqrt(150)  # the planted fault: the error of the plain mean
     assert plain != pytest.approx(spread, rel=0.06)
+    equal = standard_error(values, torch.full_like(values, 0.3))
+    assert float(equal) == pytest.approx(float(standard_error(values)))
 
 
 def test_examples_repeat_in_proportion_to_any_weights():

@@ -49,25 +49,27 @@ def test_each_unit_changes_what_it_sets():
     assert effects.num_codes == 50
     half = flip_effects(model_with(Table()), torch.zeros(10, 6), scale=torch.tensor([2.0, 1, 1, 1, 1, 1]))
     torch.testing.assert_close(half.change, wanted / torch.tensor([2.0, 1, 1, 1, 1, 1]), atol=1e-6, rtol=0)
+    one = flip_effects(model_with(), torch.zeros(1, 6))  # one code has no standard error
+    assert one.change.isfinite().all()
+    assert one.std_error.isnan().all()
+    assert one.size_std_error.isnan().all()
 
 
-def test_layers_take_the_same_noise_before_and_after():
-    layers = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
-    model = model_with(hierarchy=layers)
+LAYERS = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
+
+
+def test_layers_take_the_same_noise_before_and_after_and_their_kl_is_that_of_the_bound():
+    model, x = model_with(hierarchy=LAYERS), torch.bernoulli(torch.full((400, 6), 0.5))
+    usage = latent_usage(model, x)
+    with torch.no_grad():
+        draws = torch.stack([model.elbo(x, log_partition=0.0).kl_continuous.mean() for _ in range(20)])
+    assert usage.layer_kl.shape == (2, 3)
+    assert float(usage.layer_kl.sum()) == pytest.approx(float(draws.mean()), rel=0.1)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if name.startswith("hierarchy.prior") or name.startswith("decoder"):
                 weight.zero_()  # h is noise, whatever zeta is, and nobody reads zeta
-    effects = flip_effects(model, torch.zeros(20, 6))
-    assert float(effects.size.max()) == 0.0
-
-
-def test_usage_of_a_unit_that_is_always_alike_is_none():
-    model = model_with()
-    usage = latent_usage(model, torch.zeros(40, 6))
-    assert usage.dead_units == [0] if usage.information[1:].max() > 0.01 else usage.dead_units
-    assert usage.layer_kl.numel() == 0
-    assert usage.num_dead_layer_units == 0
+    assert float(flip_effects(model, torch.zeros(20, 6)).size.max()) == 0.0
 
 
 def test_information_is_entropy_of_the_mean_less_mean_entropy():
@@ -82,41 +84,23 @@ def test_information_is_entropy_of_the_mean_less_mean_entropy():
     assert float(usage.activity[0]) == pytest.approx(float(q.mean()), rel=1e-5)
     wanted = entropy(q.mean()) - entropy(q).mean()
     assert float(usage.information[0]) == pytest.approx(float(wanted), abs=1e-6)
+    assert usage.layer_kl.numel() == usage.num_dead_layer_units == 0
+    assert 0 in latent_usage(model, torch.zeros(40, 6)).dead_units  # always alike
 
 
-def test_kl_of_layers_adds_up_to_that_of_the_bound():
-    layers = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
-    model, x = model_with(hierarchy=layers), torch.bernoulli(torch.full((400, 6), 0.5))
-    usage = latent_usage(model, x)
-    with torch.no_grad():
-        draws = torch.stack([model.elbo(x, log_partition=0.0).kl_continuous.mean() for _ in range(20)])
-    assert usage.layer_kl.shape == (2, 3)
-    assert float(usage.layer_kl.sum()) == pytest.approx(float(draws.mean()), rel=0.1)
-
-
-def test_one_code_has_no_standard_error():
-    effects = flip_effects(model_with(), torch.zeros(1, 6))
-    assert effects.change.isfinite().all()
-    assert effects.std_error.isnan().all()
-    assert effects.size_std_error.isnan().all()
-
-
-def test_groups_that_are_the_labels_under_other_names():
-    kinds = np.random.default_rng(0).integers(0, 4, 400)
+def test_agreement_of_groups_that_are_the_labels_and_of_groups_that_tell_nothing():
+    random = np.random.default_rng(0)
+    kinds = random.integers(0, 4, 400)
     found = label_agreement((kinds + 1) % 4, np.array(["a", "b", "c", "d"])[kinds])
     assert found.purity == found.adjusted_mutual_information == 1.0
     assert found.mutual_information == pytest.approx(found.label_entropy)
     assert found.num_labels == 4
-
-
-def test_groups_that_tell_nothing():
-    random = np.random.default_rng(0)
     found = label_agreement(random.integers(0, 50, 2000), random.integers(0, 4, 2000))
     assert abs(found.adjusted_mutual_information) < 5 * found.adjusted_mutual_information_std_error
     assert found.mutual_information > 0.01  # by chance alone, which the adjusted one takes off
 
 
-def test_errors_are_those_of_repeated_draws():
+def test_errors_are_those_of_repeated_draws_in_any_order():
     """The jackknife against the spread of the measures of many samples."""
     random = np.random.default_rng(0)
     found = []
@@ -128,14 +112,11 @@ def test_errors_are_those_of_repeated_draws():
         spread = np.std([getattr(each, name) for each in found], ddof=1)
         stated = np.mean([getattr(each, f"{name}_std_error") for each in found])
         assert 0.5 < stated / spread < 1.8, name
-
-
-def test_errors_do_not_depend_on_the_order():
-    """Labels that recur after each ten examples: blocks of every twentieth would hold one label each."""
-    random = np.random.default_rng(0)
-    labels = np.arange(2000) % 10
+    labels, order = (
+        np.arange(2000) % 10,
+        random.permutation(2000),
+    )  # blocks of every twentieth hold one label each
     groups = np.where(random.random(2000) < labels / 10, labels, 10)
-    order = random.permutation(2000)
     cyclic, mixed = label_agreement(groups, labels), label_agreement(groups[order], labels[order])
     for name in ("purity", "mutual_information"):
         assert 0.5 < getattr(cyclic, f"{name}_std_error") / getattr(mixed, f"{name}_std_error") < 2, name

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GaussianHierarchyConfig
 from discrete_vae.figures.run import (
     ReconstructionTable,
     draw_evolution,
@@ -25,23 +25,30 @@ def fresh(model, num_chains=3):
     return BlockGibbs(model.prior, num_chains, seed=5)
 
 
-def test_rows_are_the_states_of_the_chains(model):
+def test_rows_are_the_states_of_the_chains_and_the_model_stays_as_it_is(model):
     chains, twin = fresh(model), fresh(model)
+    before = {name: value.clone() for name, value in model.train().state_dict().items()}
     table = evolution_table(model, chains, num_rows=4, num_sweeps=7, num_draws=2)
+    assert all(module.training for module in model.modules())
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert torch.equal(table.z, torch.stack([twin.step(7) for _ in range(4)]))
-    assert chains.sweep == 28
-    assert table.num_sweeps == 7
-    assert len(table.z.flatten(0, 1).unique(dim=0)) > 1
+    assert (chains.sweep, table.num_sweeps) == (28, 7)
+    for count, asked, shown in ((9, {}, 5), (2, {}, 2), (9, {"num_chains": 8}, 8)):  # five unless told
+        assert (
+            evolution_table(model, fresh(model, count), num_rows=1, num_sweeps=1, **asked).z.shape[1] == shown
+        )
 
 
-def test_draws_share_their_state_and_differ(model):
+def test_draws_decode_their_state_and_follow_the_seed(model):
     table = evolution_table(model, fresh(model), num_rows=2, num_draws=3)
     assert table.means.shape == (2, 3, 3, 12)
-    assert bool(((table.means >= 0) & (table.means <= 1)).all())
     assert not torch.equal(table.means[:, :, 0], table.means[:, :, 1])
-
-
-def test_draws_decode_the_state_of_their_row_and_chain(model):
+    first, again, other = (
+        evolution_table(model, fresh(model), num_rows=2, seed=seed).means for seed in (0, 0, 1)
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
+    assert torch.equal(first[:1], evolution_table(model, fresh(model), num_rows=1).means)
     # A beta this large leaves zeta at z, so that a mean says whose z it came from.
     model.smoothing.max_beta = 1e6
     with torch.no_grad():
@@ -49,43 +56,6 @@ def test_draws_decode_the_state_of_their_row_and_chain(model):
     table = evolution_table(model, fresh(model), num_rows=3, num_draws=2)
     for draw in range(2):
         torch.testing.assert_close(table.means[:, :, draw], model.decode(table.z), rtol=0, atol=1e-3)
-
-
-def test_seeds_reproduce_of_evolution(model):
-    first, again, other = (
-        evolution_table(model, fresh(model), num_rows=2, seed=seed).means for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_the_first_rows_do_not_depend_on_their_number(model):
-    short, long = (evolution_table(model, fresh(model), num_rows=rows).means for rows in (1, 3))
-    assert torch.equal(short, long[:1])
-
-
-def test_five_chains_are_shown_unless_told(model):
-    assert evolution_table(model, fresh(model, 9), num_rows=1, num_sweeps=1).z.shape[1] == 5
-    assert evolution_table(model, fresh(model, 2), num_rows=1, num_sweeps=1).z.shape[1] == 2
-    assert evolution_table(model, fresh(model, 9), num_rows=1, num_sweeps=1, num_chains=8).z.shape[1] == 8
-
-
-def test_the_model_keeps_its_mode_and_statistics(model):
-    model.train()
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    evolution_table(model, fresh(model), num_rows=1)
-    assert all(module.training for module in model.modules())
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
-
-
-@pytest.mark.parametrize(("image_shape", "num_draws"), [((3, 4), 5), (None, 1)])
-def test_picture_of_evolution(image_shape, num_draws, model, tmp_path, read_picture):
-    table = evolution_table(model, fresh(model, 5), num_rows=6, num_draws=num_draws)
-    save_figure(draw_evolution(table, image_shape), tmp_path / "evolution.png")
-    picture = read_picture(tmp_path / "evolution.png")
-    assert min(picture.shape[:2]) > 100
-    assert len(picture[..., 0].unique()) > 20
-    assert picture.std() > 0.1
 
 
 @pytest.mark.parametrize(
@@ -103,26 +73,18 @@ def test_wrong_arguments_of_an_evolution_leave_the_chains_alone(changes, argumen
     assert arguments["chains"].sweep == before
 
 
-def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(tmp_path):
+def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(model, tmp_path):
     hierarchy = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(4,), prior_hidden=(4,))
-    config = ModelConfig(
-        num_features=6,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        hierarchy=hierarchy,
-    )
     torch.manual_seed(0)
-    model = DiscreteVAE.from_config(config)
-    with torch.no_grad():
-        model.decoder.network.output.weight[:, 4:].zero_()  # the decoder reads zeta alone
-    table = evolution_table(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
-    assert torch.equal(table.means, table.means[:, :, :1].expand_as(table.means))
+    model = DiscreteVAE.from_config(model.config.model_copy(update={"hierarchy": hierarchy}))
+    table = evolution_table(model, fresh(model), num_rows=2, num_sweeps=1)
     assert table.varies == "their continuous layers"
-    with torch.no_grad():
-        model.decoder.network.output.weight[:, 4:].fill_(1.0)
-    table = evolution_table(model, BlockGibbs(model.prior, 2, seed=0), num_rows=2, num_sweeps=1)
     assert not torch.equal(table.means[:, :, 0], table.means[:, :, 1])
-    save_figure(draw_evolution(table, (2, 3)), tmp_path / "figure.png")
+    save_figure(draw_evolution(table, (3, 4)), tmp_path / "figure.png")
+    with torch.no_grad():
+        model.decoder.network.layers[0].weight[:, 7:].zero_()  # the decoder reads zeta alone
+    table = evolution_table(model, fresh(model), num_rows=2, num_sweeps=1)
+    torch.testing.assert_close(table.means, table.means[:, :, :1].expand_as(table.means), rtol=0, atol=1e-6)
 
 
 NUM_FEATURES = 30
@@ -141,59 +103,45 @@ def draw(means, seed):
     return torch.bernoulli(means, generator=torch.Generator().manual_seed(seed))
 
 
-def test_samples_of_the_right_model_lie_in_the_band():
+def test_samples_of_the_right_model_lie_in_the_band_and_those_without_the_correlations_do_not():
     """Both axes estimate +-0.64, the correlation of two bits flipped with probability 0.1."""
-    found = feature_statistics_table(draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1), 1))
+    x = draw(mixture((1000,), 0), 0)
+    found = feature_statistics_table(x, draw(mixture((20, 200), 1), 1))
     assert (found.num_examples, found.num_samples) == (1000, 4000)
     assert len(found.correlations.data) == NUM_FEATURES * (NUM_FEATURES - 1) // 2
     np.testing.assert_allclose(np.abs(found.correlations.samples), 0.64, atol=0.07)
     np.testing.assert_allclose(np.abs(found.correlations.data), 0.64, atol=0.13)
     assert 0.9 < found.correlations.share_inside <= 1
     assert found.means.share_inside > 0.6  # of one shared coin: all features err together
+    apart = feature_statistics_table(x, draw(mixture((20, 200), 1, coupled=False), 1))
+    assert apart.means.share_inside > 0.6
+    assert apart.correlations.share_inside < 0.01
 
 
-def test_independent_noise_fills_the_band_as_normal_errors_do():
+def test_independent_noise_fills_the_band_as_normal_errors_do_and_other_means_are_seen():
     x = draw(torch.full((2000, 100), 0.3), 0)
     found = feature_statistics_table(x, draw(torch.full((20, 100, 100), 0.3), 1))
     assert abs(found.correlations.share_inside - 0.95) < 0.015  # 4950 pairs
     assert abs(found.means.share_inside - 0.95) < 0.09
+    means = feature_statistics_table(x[:, :10], draw(torch.full((20, 200, 10), 0.4), 1)).means
+    assert means.share_inside == 0
+    assert abs(means.distance - 0.1) < 0.02
 
 
-def test_a_model_without_the_correlations_is_seen():
-    found = feature_statistics_table(
-        draw(mixture((1000,), 0), 0), draw(mixture((20, 200), 1, coupled=False), 1)
-    )
-    assert found.means.share_inside > 0.6
-    assert found.correlations.share_inside < 0.01
-
-
-def test_a_model_with_other_means_is_seen():
-    x = draw(torch.full((1000, 10), 0.4), 0)
-    found = feature_statistics_table(x, draw(torch.full((20, 200, 10), 0.5), 1)).means
-    assert found.share_inside == 0
-    assert abs(found.distance - 0.1) < 0.02
-
-
-def test_constant_features_have_no_correlation():
+def test_constant_features_have_no_correlation_and_of_very_many_some_are_compared():
     x = draw(torch.full((100, 4), 0.5), 0)
-    x[:, 1] = 0
-    x[:, 3] = 1
+    x[:, 1], x[:, 3] = 0, 1
     found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
-
-
-def test_of_very_many_features_some_are_compared():
-    found = feature_statistics_table(
+    many = feature_statistics_table(
         draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
     )
-    assert len(found.means.data) == 700
-    assert len(found.correlations.data) == 256 * 255 // 2
+    assert (len(many.means.data), len(many.correlations.data)) == (700, 256 * 255 // 2)
 
 
 @pytest.mark.parametrize(
-    ("num_examples", "num_features", "num_chains"),
-    [(100, 1, 40), (100, 300, 40), (1, 5, 40), (2, 5, 1), (6, 12, 2)],
+    ("num_examples", "num_features", "num_chains"), [(100, 1, 40), (1, 5, 40), (6, 12, 2)]
 )
 def test_picture_of_feature_statistics(num_examples, num_features, num_chains, tmp_path, read_picture):
     x = draw(torch.full((num_examples, num_features), 0.3), 0)
@@ -241,44 +189,36 @@ def test_real_values_with_gaps(tmp_path):
     save_figure(draw_feature_statistics(found), tmp_path / "table.png")
 
 
-@pytest.fixture
-def x():
-    return torch.bernoulli(torch.full((90, 12), 0.4), generator=torch.Generator().manual_seed(0))
+X = torch.bernoulli(torch.full((90, 12), 0.4), generator=torch.Generator().manual_seed(0))
 
 
-def test_examples_are_evenly_spaced(model, x):
-    table = reconstructions_table(model, x, num_examples=30)
+def test_examples_are_evenly_spaced_and_means_are_theirs_by_the_seed(model, monkeypatch):
+    table = reconstructions_table(model, X, num_examples=30)
     assert torch.equal(table.indices, torch.arange(0, 90, 3))
-    assert torch.equal(table.examples, x[::3])
-    assert table.means.shape == (30, 12)
-    assert bool(((table.means >= 0) & (table.means <= 1)).all())
-    assert torch.equal(reconstructions_table(model, x, num_examples=90).indices, torch.arange(90))
-
-
-def test_seeds_reproduce_of_reconstructions(model, x):
-    first, again, other = (
-        reconstructions_table(model, x, num_examples=9, seed=seed).means for seed in (0, 0, 1)
-    )
-    assert torch.equal(first, again)
-    assert not torch.equal(first, other)
-
-
-def test_means_belong_to_their_examples(model, x, monkeypatch):
+    assert torch.equal(table.examples, X[::3])
+    assert len(reconstructions_table(model, X).indices) == 90
+    assert len(reconstructions_table(model, X.repeat(2, 1)).indices) == 100  # unless told
+    other = reconstructions_table(model, X, num_examples=30, seed=1)
+    assert torch.equal(table.means, reconstructions_table(model, X, num_examples=30).means)
+    assert not torch.equal(table.means, other.means)
     monkeypatch.setattr(model, "reconstruct", lambda x, condition, generator: 1 - x)
-    table = reconstructions_table(model, x, num_examples=17)
+    table = reconstructions_table(model, X, num_examples=17)
     assert torch.equal(table.means, 1 - table.examples)
 
 
-@pytest.mark.parametrize(("image_shape", "num_examples"), [((3, 4), 47), (None, 1)])
-def test_picture_of_reconstructions(image_shape, num_examples, model, x, tmp_path, read_picture):
-    table = reconstructions_table(model, x, num_examples=num_examples)
-    save_figure(draw_reconstructions(table, image_shape), tmp_path / "reconstructions.png")
-    picture = read_picture(tmp_path / "reconstructions.png")
-    assert min(picture.shape[:2]) > 50
-    assert picture.std() > 0.05
+@pytest.mark.parametrize("image_shape", [(3, 4), None])
+def test_pictures_of_images_and_of_tables(image_shape, model, tmp_path, read_picture):
+    samples = draw_evolution(evolution_table(model, fresh(model, 5), num_rows=6, num_draws=2), image_shape)
+    pairs = draw_reconstructions(reconstructions_table(model, X, num_examples=47), image_shape)
+    for figure in (samples, pairs):
+        save_figure(figure, tmp_path / "a.png")
+        picture = read_picture(tmp_path / "a.png")
+        assert min(picture.shape[:2]) > 100
+        assert len(picture[..., 0].unique()) > 20
+        assert picture.std() > 0.05
 
 
-@pytest.mark.parametrize("num_features", [2, 5, 12])
+@pytest.mark.parametrize("num_features", [2, 12])
 def test_each_strip_of_a_narrow_table_has_its_label(num_features):
     values = torch.rand(20, num_features, generator=torch.Generator().manual_seed(0))
     figure = draw_reconstructions(ReconstructionTable(values, values, torch.arange(20)))
@@ -289,28 +229,17 @@ def test_each_strip_of_a_narrow_table_has_its_label(num_features):
     assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))  # none covers the next
 
 
-def test_the_upper_one_of_a_pair_is_the_input(model, monkeypatch, tmp_path, read_picture):
-    monkeypatch.setattr(model, "reconstruct", lambda x, condition, generator: 1 - x)
-    table = reconstructions_table(model, torch.ones(1, 12))
+def test_the_upper_one_of_a_pair_is_the_input(tmp_path, read_picture):
+    table = ReconstructionTable(torch.ones(1, 12), torch.zeros(1, 12), torch.arange(1))
     save_figure(draw_reconstructions(table, (3, 4)), tmp_path / "a.png")
     ink = (read_picture(tmp_path / "a.png") == 0).all(-1).sum(1)  # a row of pixels; labels add a few
     assert (ink[-8 - 73 : -8 - 37] >= 48).all()
     assert (ink[-8 - 36 : -8] < 40).all()
 
 
-def test_a_hundred_examples_unless_told(model, x):
-    assert len(reconstructions_table(model, x).indices) == 90
-    assert len(reconstructions_table(model, x.repeat(2, 1)).indices) == 100
-
-
 @pytest.mark.parametrize(
-    ("change", "num_examples", "argument"),
-    [
-        (lambda x: x, 0, "num_examples"),
-        (lambda x: x, 91, "num_examples"),
-        (lambda x: x[:, 1:], 2, "x"),
-        (lambda x: 2 * x, 2, "x"),
-    ],
+    ("x", "num_examples", "argument"),
+    [(X, 0, "num_examples"), (X, 91, "num_examples"), (X[:, 1:], 2, "x"), (2 * X, 2, "x")],
 )
-def test_wrong_arguments_of_reconstructions(model, x, change, num_examples, argument):
-    assert refused_argument(reconstructions_table, model, change(x), num_examples=num_examples) == argument
+def test_wrong_arguments_of_reconstructions(model, x, num_examples, argument):
+    assert refused_argument(reconstructions_table, model, x, num_examples=num_examples) == argument

@@ -5,7 +5,6 @@ import pytest
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.config import LikelihoodConfig, RealColumnConfig, TableLikelihoodConfig, members
 from discrete_vae.inference.encode import (
     denoise_rows,
     encode_rows,
@@ -144,12 +143,9 @@ def test_denoising_converges_to_bayes_rule():
     whole = denoise_rows(model, y, noise=0.2, num_draws=2)
     alone = denoise_rows(model, y[2:], noise=0.2, num_draws=2, numbers=[2])
     np.testing.assert_array_equal(alone, whole[2:])
-
-
-def test_gaps_are_filled_when_denoised():
-    y = some_bits(4)
-    y[0, 1] = torch.nan
-    assert np.isfinite(denoise_rows(small_model(missing=True), y, noise=0.1)).all()
+    gapped = some_bits(4)
+    gapped[0, 1] = torch.nan
+    assert np.isfinite(denoise_rows(small_model(missing=True), gapped, noise=0.1)).all()
 
 
 def test_bits_are_flipped_with_the_probability_and_by_row():
@@ -173,51 +169,26 @@ def test_errors_are_counted_over_observed_values():
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)
 
 
-@pytest.mark.parametrize("config", members(LikelihoodConfig))
-def test_samples_are_drawn_with_a_copy_on_the_cpu(config, monkeypatch):
-    """Statistics of the data, which some likelihoods keep beside what the decoder gives, must come along."""
-    more = {"columns": (RealColumnConfig(),) * 6} if config is TableLikelihoodConfig else {}
-    model = small_model(likelihood=config(**more))
-    kind, used = type(model.likelihood), []
-    original = kind.sample
-    monkeypatch.setattr(kind, "sample", lambda self, *a, **k: used.append(self) or original(self, *a, **k))
-    reconstruct_rows(model, torch.zeros(3, 6), statistic="sample", batch_size=3)
-    assert len(used) == 3
-    assert model.likelihood not in used
-    assert {value.device.type for value in used[0].state_dict().values()} <= {"cpu"}
-
-
-# Nearest codes.
-
-
 def packed(rows, units, seed):
     return np.packbits(np.random.default_rng(seed).random((rows, units)) < 0.3, axis=1)
 
 
-def check_neighbors(found, queries, among, k, excluded=None):
-    """Compare with all distances, of equal ones the first."""
-    distances = np.bitwise_count(queries[:, None] ^ among).sum(-1, dtype=np.int64)
-    if excluded is not None:
-        distances[np.arange(len(queries)), excluded] = 10**6
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    assert (found.indices == order).all()
-    assert (found.distances == np.take_along_axis(distances, order, 1)).all()
-
-
-@pytest.mark.parametrize(("units", "rows", "k"), [(3, 50, 7), (64, 5000, 10), (130, 41, 41), (8, 1, 1)])
-def test_neighbors_are_those_of_a_search_one_by_one(units, rows, k):
+@pytest.mark.parametrize(
+    ("units", "rows", "k", "alone"),
+    [(3, 50, 7, False), (64, 5000, 10, False), (130, 41, 41, False), (8, 1, 1, False), (20, 40, 39, True)],
+)
+def test_neighbors_are_those_of_a_search_one_by_one(units, rows, k, alone, threads_of_torch):
+    """Of equal distances the first; a row may leave itself out."""
     queries, among, done = packed(11, units, 0), packed(rows, units, 1), []
-    check_neighbors(nearest_codes(queries, among, k, report=done.append), queries, among, k)
-    assert done[-1] == rows
-
-
-def test_a_row_can_be_left_out():
-    among, own = packed(40, 20, 2), np.arange(40)
-    assert (nearest_codes(among, among, 1).distances == 0).all()
-    check_neighbors(nearest_codes(among, among, 39, excluded=own), among, among, 39, own)
-
-
-def test_threads_change_nothing(threads_of_torch):
-    queries, among = packed(30, 100, 0), packed(30, 100, 1)
-    threads_of_torch(2)
-    check_neighbors(nearest_codes(queries, among, 5), queries, among, 5)
+    excluded = np.arange(rows) if alone else None
+    queries = among if alone else queries
+    distances = np.bitwise_count(queries[:, None] ^ among).sum(-1, dtype=np.int64)
+    if alone:
+        np.fill_diagonal(distances, 10**6)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    for threads in (1, 2):
+        threads_of_torch(threads)
+        found = nearest_codes(queries, among, k, excluded=excluded, report=done.append)
+        assert (found.indices == order).all()
+        assert (found.distances == np.take_along_axis(distances, order, 1)).all()
+        assert done[-1] == rows

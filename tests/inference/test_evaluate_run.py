@@ -159,19 +159,9 @@ class Evaluated:
 ALL = ["log Z", "trained-0", "trained-200"]
 
 
-@pytest.fixture
-def files(tmp_path):
-    assert Evaluated(tmp_path).computed == ALL
-    return sorted(tmp_path.glob("*/*"))
-
-
 def check_again(folder, computed=ALL):
     again = Evaluated(folder)
     assert (again.computed, again.is_right()) == (computed, True)
-
-
-def test_parts_are_taken_up_to_the_last_digit(files, tmp_path):
-    check_again(tmp_path, [])
 
 
 def test_what_was_warned_of_is_warned_of_again(tmp_path):
@@ -189,26 +179,7 @@ def test_what_was_warned_of_is_warned_of_again(tmp_path):
     assert len(calls) == 1
 
 
-@pytest.mark.parametrize("alter", damage.BYTES)
-def test_a_damaged_part_is_computed_anew(files, tmp_path, alter):
-    contents = {path: path.read_bytes() for path in files}
-    noise = random.Random(0)
-    for _ in range(10):
-        for path, content in contents.items():
-            path.write_bytes(alter(content, noise))
-        check_again(tmp_path)
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning")  # a folder of that name keeps the part from being written
-@pytest.mark.parametrize("replace", [kind for kind in damage.KINDS if kind is not damage.forbid])
-def test_what_is_no_file_is_computed_anew(files, tmp_path, replace):
-    for path in files:
-        replace(path)
-    check_again(tmp_path)
-
-
 def test_parts_of_another_evaluation_do_not_count(tmp_path):
-    """Neither those with another key, planted in the folder of this one, nor those of another place in it."""
     for key in ("this", "other"):
         Evaluated(tmp_path / key, key)
     mine, others = (sorted((tmp_path / key).glob("*/*")) for key in ("this", "other"))
@@ -221,9 +192,15 @@ def test_parts_of_another_evaluation_do_not_count(tmp_path):
     check_again(tmp_path / "this", ALL[1:])
 
 
-@pytest.mark.parametrize("value", [None, "x", [], {}, -1, 10**400, [[1]], True])
-def test_a_part_with_a_right_sum_and_a_wrong_form_is_computed_anew(files, tmp_path, value):
-    for path in files:
+def other_bytes(alter):
+    noise = random.Random(0)
+    return lambda path: path.write_bytes(alter(path.read_bytes(), noise))
+
+
+def other_value(value):
+    """A right sum of a wrong form."""
+
+    def spoil(path):
         fields = json.loads(path.read_bytes().partition(b"\n")[2])
         if "rows" in fields:
             fields["rows"]["value"] = value
@@ -231,7 +208,26 @@ def test_a_part_with_a_right_sum_and_a_wrong_form_is_computed_anew(files, tmp_pa
             fields["found"]["best"] = value
         content = json.dumps(fields).encode()
         path.write_bytes(hashlib.sha256(content).hexdigest().encode() + b"\n" + content)
-    check_again(tmp_path)
+
+    return spoil
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # a folder of that name keeps the part from being written
+@pytest.mark.parametrize(
+    ("spoil", "times"),
+    [
+        *((other_bytes(alter), 10) for alter in damage.BYTES),
+        *((kind, 1) for kind in damage.KINDS if kind is not damage.forbid),
+        *((other_value(value), 1) for value in (None, "x", [], {}, -1, 10**400, [[1]], True)),
+    ],
+)
+def test_a_damaged_part_is_computed_anew_and_others_are_taken(tmp_path, spoil, times):
+    assert Evaluated(tmp_path).computed == ALL
+    check_again(tmp_path, [])
+    for _ in range(times):
+        for path in sorted(tmp_path.glob("*/*")):
+            spoil(path)
+        check_again(tmp_path)
 
 
 # Two processes.

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import encode_rows, reconstruct_rows
 from discrete_vae.inference.generate import (
     ClassModel,
@@ -20,6 +19,7 @@ from discrete_vae.inference.generate import (
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.inference.models import small_model, some_bits
+from tests.refusals import refused_argument
 
 POWERS = 2 ** torch.arange(5)
 
@@ -43,30 +43,22 @@ def counts(z):
     return torch.bincount((z.long() @ POWERS), minlength=32)
 
 
-def test_units_that_are_set_and_fields_give_the_conditional_law(prior, pool):
-    field = torch.tensor([0.0, 1.5, 0, -2, 0])
+def test_units_that_are_set_and_fields_give_the_conditional_law(prior):
+    """After sweeps and at the start already, as far as the pool has the law."""
+    pool, field = BlockGibbs(prior, 60_000, seed=2).step(20), torch.tensor([0.0, 1.5, 0, -2, 0])
     before = prior.bias.detach().clone()
-    z = PriorStates(prior, pool, {0: 1, 4: 0}, field, num_chains=4000, seed=3).step(40)
-    assert torch.equal(prior.bias, before)  # the machine is left as it is
+    states = PriorStates(prior, pool, {0: 1, 4: 0}, field, num_chains=2000, seed=3)
     machine = enumerate_machine(prior)
-    log_law = machine.log_prob + machine.states @ field.double()
     wrong = (machine.states[:, 0] != 1) | (machine.states[:, 4] != 0)
-    law = torch.softmax(log_law.masked_fill(wrong, -torch.inf), 0).detach()
-    check_frequencies(counts(z), law)
-    unconditional = machine.log_prob.exp().masked_fill(wrong, 0)  # the planted fault: the field is left out
-    with pytest.raises(AssertionError):
-        check_frequencies(counts(z), (unconditional / unconditional.sum()).detach())
-
-
-def test_starts_already_have_the_law_as_far_as_the_pool_does(prior):
-    pool = BlockGibbs(prior, 60_000, seed=2).step(50)
-    field = torch.tensor([0.0, 1.0, 0, -1, 0])
-    states = PriorStates(prior, pool, {2: 1}, field, num_chains=2000, seed=3)
-    machine = enumerate_machine(prior)
-    log_law = (machine.log_prob + machine.states @ field.double()).masked_fill(
-        machine.states[:, 2] != 1, -torch.inf
+    law = machine.log_prob + machine.states @ field.double()
+    law, without = (
+        torch.softmax(p.masked_fill(wrong, -torch.inf), 0).detach() for p in (law, machine.log_prob)
     )
-    check_frequencies(counts(states.chains.z), torch.softmax(log_law, 0).detach())
+    for z in (states.chains.z, states.step(40)):
+        check_frequencies(counts(z), law)
+        with pytest.raises(AssertionError):  # the planted fault: the field is left out
+            check_frequencies(counts(z), without)
+    assert torch.equal(prior.bias, before)  # the machine is left as it is
 
 
 @pytest.fixture
@@ -118,9 +110,8 @@ def test_examples_are_repeated_by_their_seed(model, pool):
 def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
     rare = ClassModel(classes.classes, classes.weight, torch.tensor([0.0, 0.0, -60.0]), 1.0)
     states = PriorStates(model.prior, pool, num_chains=50)
-    with pytest.raises(InvalidInputError) as caught:
-        generate(model, states, 5, classes=rare, wanted=[2], num_sweeps=1, max_rounds=3)
-    assert caught.value.argument == "count"
+    asked = {"classes": rare, "wanted": [2], "num_sweeps": 1, "max_rounds": 3}
+    assert refused_argument(generate, model, states, 5, **asked) == "count"
 
 
 def test_classes_are_fitted_to_latents():
@@ -143,8 +134,8 @@ def test_classes_are_fitted_to_latents():
 # Paths between examples.
 
 
-def random_machine(seed, sides=(4, 3)):
-    machine, generator = RBM(*sides), torch.Generator().manual_seed(seed)
+def random_machine(seed):
+    machine, generator = RBM(4, 3), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in machine.parameters():
             parameter.normal_(0, 2, generator=generator)
@@ -159,7 +150,7 @@ def energies_along(machine, start, order):
     return np.array(found)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 @torch.no_grad()
 def test_the_order_is_the_best_of_all(seed):
     machine = random_machine(seed)
@@ -174,16 +165,6 @@ def test_the_order_is_the_best_of_all(seed):
     best = min(each.mean() for each in every if each.max() < peaks.min() + 1e-5)
     assert energies.mean() == pytest.approx(best, abs=1e-5)
     assert peaks.max() > peaks.min() + 0.5  # the order matters, so that a wrong one would be seen
-
-
-def test_a_wider_beam_is_no_worse_and_equal_states_need_no_flip():
-    machine = random_machine(5, (12, 12))
-    start, end = torch.zeros(24), torch.ones(24)
-    narrow, wide = (order_of_flips(machine, start, end, width=width)[1].max() for width in (1, 200))
-    assert wide <= narrow
-    order, energies = order_of_flips(machine, start, start)
-    assert order == []
-    assert energies.shape == (1,)
 
 
 @pytest.mark.parametrize("layers", [0, 2])

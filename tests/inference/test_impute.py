@@ -1,5 +1,7 @@
 """What fills gaps has the law given the observed entries: against quadrature over the latents of small models."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -156,10 +158,19 @@ def exact(model, rows, summarize=None):
     return torch.stack(means).detach()
 
 
-@pytest.mark.parametrize("missing", [False, True], ids=["trained on whole rows", "trained with gaps"])
-@pytest.mark.parametrize("kind", LIKELIHOODS)
-def test_importance_gives_the_conditional_mean(kind, missing):
-    model, x = build(kind, missing=missing)
+@pytest.mark.parametrize(
+    ("kind", "layers", "missing"),
+    [
+        ("bernoulli", 0, False),
+        ("bernoulli", 1, False),
+        ("gaussian", 0, True),
+        ("categorical", 0, False),
+        ("negative-binomial", 0, True),
+        ("exposure", 0, False),
+    ],
+)
+def test_importance_gives_the_conditional_mean(kind, layers, missing):
+    model, x = build(kind, layers=layers, missing=missing)
     expected = exact(model, x)
     found = impute(model, x, settings=ImputationSettings(num_samples=20_000, num_rounds=3, num_fills=2))
     gaps = x.isnan().numpy()
@@ -197,8 +208,7 @@ def test_columns_of_all_kinds_are_filled_by_what_suits_them():
     found, gaps, rounded = impute(model, x, settings=settings), x.isnan(), []
     for number, row in enumerate(x):
         (estimate, its_error), mean = mean_of(model, row, 10_000), exact(model, x[number : number + 1])[0]
-        off = (estimate - mean).abs() / its_error.clamp_min(1e-9)
-        assert float(off.max()) < ERRORS
+        assert float(((estimate - mean).abs() / its_error.clamp_min(1e-9)).max()) < ERRORS
         for column in gaps[number].nonzero()[:, 0].tolist():
             filled, error = found.filled[number, column], found.std_error[number, column]
             if not hasattr(COLUMNS[column], "values"):
@@ -212,16 +222,12 @@ def test_columns_of_all_kinds_are_filled_by_what_suits_them():
             share = (found.draws[number, :, column] == filled).mean()
             assert abs(share - float(law.max())) < 5 * (0.25 / 400) ** 0.5
             rounded.append(int((law * torch.arange(len(law))).sum().round()) == filled)
-    assert not all(rounded)  # the planted fault: averages of codes
-
-
-@pytest.mark.parametrize(("kind", "layers"), [("categorical", 0), ("bernoulli", 1)])
-def test_importance_of_codes_and_of_gaussian_layers(kind, layers):
-    model, x = build(kind, layers=layers)
+    assert not all(rounded)  # a planted fault: averages of codes
+    model, x = build()
     for row, mean in zip(x, exact(model, x), strict=True):
-        estimate, error = mean_of(model, row, 20_000)
-        assert float(((estimate - mean).abs() / error).max()) < ERRORS
-        assert float(error.max()) < 0.02
+        # another: draws of the posterior without weights, as a plain reconstruction makes them
+        estimate, error = mean_of(model, row, 20_000, tamper=torch.zeros_like)
+        assert float(((estimate - mean).abs() / error).max()) > ERRORS
 
 
 @torch.no_grad()
@@ -233,15 +239,6 @@ def mean_of(model, row, num_samples, *, tamper=lambda log_weights: log_weights):
         proposals = Proposals(model, sampler, one, prior_draws(model, 0), settings, 5000)
         log_weights, _, expected = proposals.draw()
     return weighted_mean(tamper(log_weights), expected)[:2]
-
-
-def test_draws_from_the_posterior_without_weights_are_rejected():
-    """The planted fault: the posterior is taken for p(latents | observed entries), as a plain reconstruction does."""
-    model, x = build()
-    expected = exact(model, x)
-    for row, mean in zip(x, expected, strict=True):
-        estimate, error = mean_of(model, row, 20_000, tamper=torch.zeros_like)
-        assert float(((estimate - mean).abs() / error).max()) > ERRORS
 
 
 def chain_states(model, row, *, num_steps, num_candidates=3, forget=False):
@@ -267,14 +264,10 @@ def test_chains_with_few_candidates_are_exact(layers, num_candidates):
     for row, mean in zip(x, expected, strict=True):
         states = chain_states(model, row, num_steps=20, num_candidates=num_candidates)
         check_mean(states.unflatten(0, (40, 50)).mean(1), mean, resolution=0.03)
-
-
-def test_a_chain_that_forgets_its_state_is_rejected():
-    """The planted fault: each step picks among new candidates alone, which is importance resampling of three."""
-    model, x = build()
-    states = chain_states(model, x[0], num_steps=1, forget=True)
-    with pytest.raises(AssertionError):
-        check_mean(states.unflatten(0, (40, 50)).mean(1), exact(model, x)[0])
+    if not layers:  # the planted fault: importance resampling of three, of which the state is none
+        states = chain_states(model, x[0], num_steps=1, forget=True)
+        with pytest.raises(AssertionError):
+            check_mean(states.unflatten(0, (40, 50)).mean(1), expected[0])
 
 
 def entangled():
@@ -306,28 +299,6 @@ def test_draws_have_the_law_and_means_agree(method):
     alone = (pairs * ones + (1 - pairs) * (1 - ones)).prod(1)
     with pytest.raises(AssertionError):
         check_frequencies(counts, alone)
-
-
-def test_the_median_of_draws_of_a_count_is_that_of_its_law():
-    """Counts of a size below 1 have a mean far above their median, which no draw of a tail moves."""
-    model, x = build("negative-binomial")
-    with torch.no_grad():
-        model.likelihood.log_size.fill_(-2)
-    found = impute(model, x[:1], settings=ImputationSettings(num_samples=5000, num_draws=2000))
-    parameters, log_prob = latent_nodes(model)
-    row = x[:1].expand(len(parameters), -1)
-    weights = torch.softmax(log_prob + model.likelihood.log_prob(parameters, row, ~row.isnan()), 0).detach()
-    counts = torch.arange(2000.0, dtype=torch.float64)
-    for column in (1, 3):
-        law = model.likelihood.distribution(parameters)
-        each = type(law)(law._log_mean[:, column, None], law._log_size[:, column, None])
-        below = (weights @ each.log_prob(counts).exp().detach()).cumsum(0)
-        drawn = torch.from_numpy(found.draws[0, :, column])
-        at = int(drawn.median())
-        off = 5 * (0.25 / 2000 + 0.25 / found.effective_samples[0]) ** 0.5
-        assert below[at] > 0.5 - off
-        assert at == 0 or below[at - 1] < 0.5 + off
-        assert found.filled[0, column] > 1.5 * at + 0.5  # the mean
 
 
 def two_modes():
@@ -406,36 +377,23 @@ def test_chains_that_have_not_forgotten_their_start_state_it_in_their_error():
 
 def test_an_example_is_filled_alike_whatever_the_others():
     model, x = build()
-    settings = ImputationSettings(num_samples=200, num_rounds=2, num_draws=2)
+    settings = ImputationSettings(num_samples=300, num_rounds=2, num_draws=2)
     both = impute(model, x, settings=settings)
     second = impute(model, x[1:], settings=settings, numbers=[1])
     assert (both.filled[1] == second.filled[0]).all()
     assert (both.draws[1] == second.draws[0]).all()
-    other = impute(model, x, settings=settings, seed=1)
-    assert (both.filled != other.filled).any()
-
-
-def test_examples_without_gaps_and_without_anything_else():
-    model, _ = build()
-    x = torch.tensor([[1.0, 0, 1, 1], [NAN] * 4], dtype=torch.float64)
-    settings = ImputationSettings(num_samples=500, num_rounds=2, num_draws=3)
-    found = impute(model, x, settings=settings)
-    assert (found.filled[0] == x[0].numpy()).all()
-    assert (found.draws[0] == x[0].numpy()).all()
+    assert (both.filled != impute(model, x, settings=settings, seed=1).filled).any()
+    mode = impute(model, x, settings=replace(settings, filling="mode")).filled
+    mean = impute(model, x, settings=replace(settings, filling="mean")).filled
+    assert ((mean > 0.5) == mode).all()
+    ends = torch.tensor([[1.0, 0, 1, 1], [NAN] * 4], dtype=torch.float64)  # no gap, and nothing but gaps
+    found = impute(model, ends, settings=settings)
+    assert (found.filled[0] == ends[0].numpy()).all()
+    assert (found.draws[0] == ends[0].numpy()).all()
     assert np.isnan(found.effective_samples[0])
     assert np.isfinite(found.filled[1]).all()
-    again = impute(model, x.nan_to_num(7), observed=~x.isnan(), settings=settings)
+    again = impute(model, ends.nan_to_num(7), observed=~ends.isnan(), settings=settings)
     assert (again.filled == found.filled).all()
-
-
-def test_a_mode_is_a_value():
-    model, x = build()
-    mean, mode = (
-        impute(model, x, settings=ImputationSettings(filling=filling, num_samples=300, num_rounds=2)).filled
-        for filling in ("mean", "mode")
-    )
-    assert ((mean > 0.5) == mode).all()
-    assert set(mode.flatten()) <= {0.0, 1.0}
 
 
 def test_few_effective_samples_are_said():
@@ -447,18 +405,6 @@ def test_few_effective_samples_are_said():
         settings = ImputationSettings(num_samples=8, num_rounds=2, **more)
         with pytest.warns(UserWarning, match=rf"2 of 2 .*example 7.*{name}"):
             impute(model, x, numbers=[71, 72], settings=settings)
-
-
-def test_weighted_means_lose_no_digits():
-    torch.manual_seed(0)
-    log_weights = 1e3 + 30 * torch.randn(50, dtype=torch.float64)
-    away = torch.randn(50, 3, dtype=torch.float64)
-    mean, error, effective = weighted_mean(log_weights, 2.0**40 + away.round(decimals=3))
-    expected, its_error, number = weighted_mean(log_weights, away.round(decimals=3))
-    torch.testing.assert_close(mean - 2.0**40, expected, atol=1e-3, rtol=0)
-    torch.testing.assert_close(error, its_error, atol=1e-3, rtol=0)
-    weights = torch.softmax(log_weights, 0)
-    assert effective == number == pytest.approx(float(1 / weights.square().sum()))
 
 
 def test_tempered_weights_have_the_effective_samples_that_are_asked_for():

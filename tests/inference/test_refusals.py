@@ -6,7 +6,6 @@ import torch
 
 from discrete_vae import RBM
 from discrete_vae.config import CategoricalLikelihoodConfig, GaussianLikelihoodConfig
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import (
     denoise_rows,
     encode_rows,
@@ -21,6 +20,7 @@ from discrete_vae.inference.score import p_values, roc_area
 from discrete_vae.posterior import Posterior
 from discrete_vae.rng import open_uniform
 from tests.inference.models import small_model, some_bits
+from tests.refusals import refused_argument
 
 MODEL, X = small_model(), some_bits(3)
 MACHINE = RBM(3, 2)
@@ -89,15 +89,11 @@ REFUSED = [
 
 @pytest.mark.parametrize(("call", "argument"), REFUSED)
 def test_the_argument_is_named(call, argument):
-    with pytest.raises(InvalidInputError) as caught:
-        call()
-    assert caught.value.argument == argument
+    assert refused_argument(call) == argument
 
 
 def test_a_posterior_without_bits_is_refused_by_name(monkeypatch):
     model = small_model()
     monkeypatch.setattr(type(model.posterior), "sample_discretely", Posterior.sample_discretely)
-    with pytest.raises(InvalidInputError) as caught:
-        encode_rows(model, some_bits(2))
-    assert caught.value.argument == "model.posterior"
+    assert refused_argument(encode_rows, model, some_bits(2)) == "model.posterior"
     assert encode_rows(model, some_bits(2), draw=True).bits.shape == (2, 5)

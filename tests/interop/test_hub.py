@@ -43,12 +43,34 @@ def tiny_model():
         )
 
 
-def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path):
+def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkeypatch):
     folder = save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
     files = ["README.md", "config.json", "evaluation.json", "model.safetensors"]
     assert sorted(path.name for path in folder.iterdir()) == files
-    loaded, wanted = DiscreteVAE.from_pretrained(folder), DiscreteVAE.from_pretrained(run)
+    text = (folder / "README.md").read_text()
+    monkeypatch.setattr(hub, "snapshot_download", lambda name, **keywords: {REPO: str(folder)}[name])
+    names = {}
+    exec(text.split("```python\n")[1].split("```")[0], names)
+    loaded, wanted = names["model"], DiscreteVAE.from_pretrained(run)
     assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), wanted.parameters(), strict=True))
+
+    evaluation, card = json.loads(run.evaluation_path.read_text()), hub.ModelCard(text)
+    assert (card.data.license, card.data.library_name) == ("apache-2.0", "discrete-vae")
+    found = {result.metric_type: result for result in card.data.eval_results}
+    assert "independent_features" not in found  # a baseline is no result of the model
+    for kind, value, error in (
+        ("log_likelihood", "value", "std_error"),
+        ("elbo", "elbo", "elbo_std_error"),
+        ("independent_features", "value", "std_error"),
+    ):
+        wanted = evaluation[kind]
+        if kind in found:
+            assert found[kind].metric_value == wanted[value]
+            assert found[kind].metric_args == {"std_error": wanted[error]}
+        assert f"| {wanted[value]:.3f} | {wanted[error]:.3f} |" in text
+    assert "0 (exact)" in text  # log Z of 5 + 4 units
+    for word in ("## License", "## Limits", "## Training", "Rolfe", '"num_left": 5', "digits", "seed 0"):
+        assert word in text
 
 
 def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
@@ -59,41 +81,6 @@ def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
     with pytest.raises(OSError, match="No space"):
         save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_card_has_what_the_evaluation_says(run, tmp_path):
-    folder = save_for_hub(run, tmp_path / "model", name=REPO, license="apache-2.0")
-    text = (folder / "README.md").read_text()
-    evaluation = json.loads(run.evaluation_path.read_text())
-    card = hub.ModelCard(text)
-    assert (card.data.license, card.data.library_name) == ("apache-2.0", "discrete-vae")
-    found = {result.metric_type: result for result in card.data.eval_results}
-    for kind, value, error in (
-        ("log_likelihood", "value", "std_error"),
-        ("elbo", "elbo", "elbo_std_error"),
-        ("independent_features", "value", "std_error"),
-    ):
-        wanted = evaluation[kind]
-        if kind == "independent_features":  # a baseline is no result of the model
-            assert kind not in found
-        else:
-            assert found[kind].metric_value == wanted[value]
-            assert found[kind].metric_args == {"std_error": wanted[error]}
-        assert f"| {wanted[value]:.3f} | {wanted[error]:.3f} |" in text
-    assert "0 (exact)" in text  # log Z of 5 + 4 units
-    assert 'DiscreteVAE.from_pretrained("ada/digits")' in text
-    for word in ("## License", "## Limits", "## Training", "Rolfe", '"num_left": 5', "digits", "seed 0"):
-        assert word in text
-
-
-def test_the_cards_code_is_what_loads_the_model(run, tmp_path, monkeypatch):
-    folder = save_for_hub(run, tmp_path / "model", name=REPO, license="mit")
-    fetched = {REPO: str(folder)}
-    monkeypatch.setattr(hub, "snapshot_download", lambda name, **keywords: fetched[name])
-    code = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
-    names = {}
-    exec(code, names)
-    assert isinstance(names["model"], DiscreteVAE)
 
 
 def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
@@ -126,6 +113,8 @@ def uploads(monkeypatch):
             calls.append(("token", token))
 
         def create_repo(self, name, **keywords):
+            if name == "not/mine":
+                raise OSError("401 Unauthorized\nlog in first")
             calls.append(("create", name, keywords))
 
         def upload_folder(self, *, repo_id, folder_path, commit_message):
@@ -146,19 +135,8 @@ def test_push_makes_the_repository_and_uploads_what_loads(uploads):
     assert upload[1:3] == (REPO, ["README.md", "config.json", "model.safetensors"])
     assert torch.equal(upload[3].prior.weight, tiny_model().prior.weight)
     assert upload[4] == "Upload a discrete-vae model"
-
-
-def test_a_hub_that_refuses_is_one_error(monkeypatch):
-    class Api:
-        def __init__(self, token=None):
-            pass
-
-        def create_repo(self, name, **keywords):
-            raise OSError("401 Unauthorized\nlog in first")
-
-    monkeypatch.setattr(hub, "HfApi", Api)
     with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
-        push_to_hub(tiny_model(), REPO, license="mit")
+        push_to_hub(tiny_model(), "not/mine", license="mit")
 
 
 def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
@@ -198,11 +176,7 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, tiny_model().prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
-
-
-def test_tests_ask_no_hub():
-    assert os.environ["HF_HUB_OFFLINE"] == "1"
-    assert refused_argument(DiscreteVAE.from_pretrained, "nobody/nothing") == "path"
+    assert os.environ["HF_HUB_OFFLINE"] == "1"  # in all tests
 
 
 def test_a_missing_extra_is_named(monkeypatch):

@@ -117,51 +117,54 @@ def test_the_card_of_a_later_evaluation_says_so(released, tmp_path):
     assert "21 test examples" in card
 
 
-def test_names_from_outside_give_a_card_no_lines_and_a_terminal_no_commands(trained, digits, tmp_path):
+def test_what_the_run_says_of_itself_is_completed_and_gives_a_card_no_lines(trained, digits, tmp_path):
     said = json.loads(trained.environment_path.read_text())
     said["data"] |= {"name": "a\x1b[2J", "source": "b\n# Forged", "split": "\u202ec"}
+    del said["data"]["picture"]  # as in runs of before
     trained.environment_path.write_text(json.dumps(said))
-    release_run(trained, load_run(trained), digits, tmp_path / "d\x07", **QUICK)
-    lines = (tmp_path / "d\x07" / "README.md").read_text().split("\n")
+    out = tmp_path / "d\x07"
+    release_run(trained, load_run(trained), digits, out, **QUICK)
+    lines = (out / "README.md").read_text().split("\n")
     assert all(line.isprintable() for line in lines)
     assert "# Forged" not in lines
     assert any("a\\x1b[2J" in line for line in lines)
+    found = json.loads((out / "environment.json").read_text())
+    assert found["data"].pop("picture") == {"event_shape": [1, 8, 8], "low": 0.0, "high": 1.0}
+    assert found == said
 
 
-def test_float32_keeps_every_bit(trained, digits, tmp_path):
+def test_float32_keeps_every_bit_and_the_run_stays_as_it_is(trained, digits, tmp_path):
+    def files():
+        return {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()}
+
+    before = files()
     found = release_run(trained, load_run(trained), digits, tmp_path / "new", precision="float32", **QUICK)
+    assert files() == before
     assert (found.difference, found.difference_std_error, found.before) == (0.0, 0.0, found.after)
     weights = load_run(trained).model.state_dict()
-    assert all(
-        value.equal(weights[name]) for name, value in load_run(tmp_path / "new").model.state_dict().items()
-    )
+    released = load_run(tmp_path / "new").model.state_dict()
+    assert all(value.equal(weights[name]) for name, value in released.items())
     assert "bfloat16" not in (tmp_path / "new" / "README.md").read_text()
 
 
-def test_the_run_stays_as_it_is(trained, digits, tmp_path):
-    before = {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()}
-    release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
-    assert {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()} == before
+def coarse(tensors, names, rounded=hub.rounded_weights):  # two bits
+    return rounded({k: v.mul(2).round().div(2) if k in names else v for k, v in tensors.items()}, names)
 
 
-def test_weights_that_rounding_spoils_are_not_released(trained, digits, tmp_path, monkeypatch):
-    rounded = hub.rounded_weights
-
-    def coarse(tensors, names):  # two bits
-        return rounded({k: v.mul(2).round().div(2) if k in names else v for k, v in tensors.items()}, names)
-
-    monkeypatch.setattr(hub, "rounded_weights", coarse)
-    with pytest.raises(InvalidInputError, match="precision bfloat16"):
-        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
-    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+def no_space(*_, **__):
+    raise OSError(28, "No space left on device")
 
 
-def test_a_disk_that_refuses_leaves_nothing(trained, digits, tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(hub, "card_of_run", full)
-    with pytest.raises(InvalidInputError, match="new must be writable"):
+@pytest.mark.parametrize(
+    ("part", "fault", "said"),
+    [
+        ("rounded_weights", coarse, "precision bfloat16"),
+        ("card_of_run", no_space, "new must be writable"),
+    ],
+)
+def test_what_fails_leaves_nothing(trained, digits, tmp_path, monkeypatch, part, fault, said):
+    monkeypatch.setattr(hub, part, fault)
+    with pytest.raises(InvalidInputError, match=said):
         release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -170,26 +173,6 @@ def test_training_does_not_go_on_with_it(released, digits):
     before = sorted(released[0].path.rglob("*"))
     assert refused_argument(train, CONFIG, digits, released[0], progress=QuietProgress()) == "run_dir"
     assert sorted(released[0].path.rglob("*")) == before
-
-
-def test_a_flipped_bit_is_found(released, tmp_path):
-    folder = shutil.copytree(released[0].path, tmp_path / "copy")
-    (file,) = folder.glob(f"checkpoints/*/{STATE_FILE}")
-    content = bytearray(file.read_bytes())
-    content[-5] ^= 1
-    file.write_bytes(content)
-    with pytest.raises(InvalidInputError, match=STATE_FILE):
-        load_run(folder)
-
-
-def test_what_the_run_says_of_itself_is_completed(trained, digits, tmp_path):
-    environment = json.loads(trained.environment_path.read_text())
-    del environment["data"]["picture"]  # as in runs of before
-    trained.environment_path.write_text(json.dumps(environment))
-    release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
-    found = json.loads((tmp_path / "new" / "environment.json").read_text())
-    assert found["data"].pop("picture") == {"event_shape": [1, 8, 8], "low": 0.0, "high": 1.0}
-    assert found == environment
 
 
 def test_a_long_log_is_thinned_evenly_with_its_ends():

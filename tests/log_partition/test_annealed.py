@@ -25,22 +25,28 @@ def test_forward_agrees_with_enumeration(machine):
     assert abs(estimate.value - exact_log_partition(machine).value) < 5 * estimate.std_error + 1e-4
 
 
-def test_reverse_from_exact_states_agrees_with_enumeration():
+def test_reverse_from_exact_states_a_factorial_prior_and_the_seed():
     rbm = random_rbm(6, 5)
     estimate = annealed_log_partition(rbm, start=exact_draws(rbm, 2000), num_temperatures=100)
     assert estimate.method == "annealed reverse"
     assert abs(estimate.value - exact_log_partition(rbm).value) < 5 * estimate.std_error
+    prior = FactorialBernoulli(5)
+    with torch.no_grad():
+        prior.bias.copy_(torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0]))
+    estimate = annealed_log_partition(prior, num_chains=3, num_temperatures=2)
+    assert estimate.value == pytest.approx(exact_log_partition(prior).value, abs=1e-5)
+    few = {"num_chains": 20, "num_temperatures": 9}
+    values = [annealed_log_partition(rbm, seed=seed, **few).value for seed in (1, 1, 2)]
+    assert values[0] == values[1] != values[2]
 
 
 @pytest.mark.parametrize(
     ("machine", "reverse", "number"),
     [
         (random_rbm(3, 4, 1.5), False, 20_000),
-        (random_rbm(3, 4, 1.5), True, 20_000),
         (small_graph("odd cycle", scale=1.5), True, 5000),
-        (small_graph("complete", scale=1.5), False, 5000),
     ],
-    ids=["rbm", "rbm in reverse", "odd cycle in reverse", "complete"],
+    ids=["rbm", "odd cycle in reverse"],
 )
 def test_the_mean_weight_is_unbiased_with_few_temperatures(machine, reverse, number):
     """Two temperatures leave wide weights: a marginal that the sweeps do not keep would show."""
@@ -62,20 +68,6 @@ def test_reverse_from_one_of_two_far_modes_disagrees_with_forward():
     reverse = annealed_log_partition(rbm, start=torch.zeros(300, 40), **settings)
     assert abs(forward.value - exact_log_partition(rbm).value) < 0.5
     assert reverse.value < forward.value - 2
-
-
-def test_a_factorial_prior_is_exact():
-    prior = FactorialBernoulli(5)
-    with torch.no_grad():
-        prior.bias.copy_(torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0]))
-    estimate = annealed_log_partition(prior, num_chains=3, num_temperatures=2)
-    assert estimate.value == pytest.approx(exact_log_partition(prior).value, abs=1e-5)
-
-
-def test_the_seed_decides():
-    settings = {"num_chains": 20, "num_temperatures": 9}
-    values = [annealed_log_partition(random_rbm(4, 4), seed=seed, **settings).value for seed in (1, 1, 2)]
-    assert values[0] == values[1] != values[2]
 
 
 def test_a_temperature_costs_one_product_of_the_weights_for_its_weight():

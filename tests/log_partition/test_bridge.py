@@ -37,11 +37,13 @@ def error_of(rbm, **settings):
     return estimate.value - exact_log_partition(rbm).value, estimate
 
 
-@pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_random_machines(scale):
-    error, estimate = error_of(random_rbm(14, 14, scale), std_error=0.01, num_chains=200)
+@pytest.mark.parametrize(
+    ("left", "right", "scale", "std_error"), [(14, 14, 3.0, 0.01), (4, 12, 1.0, 0.03), (12, 4, 1.0, 0.03)]
+)
+def test_random_machines(left, right, scale, std_error):
+    error, estimate = error_of(random_rbm(left, right, scale), std_error=std_error, num_chains=200)
     assert estimate.converged
-    assert estimate.std_error <= 0.01
+    assert estimate.std_error <= std_error
     assert abs(error) < 4 * estimate.std_error
     assert estimate.inverse_temperatures[0] == 0.0
     assert all(0.3 < rate < 0.8 for rate in estimate.swap_rates)
@@ -50,9 +52,18 @@ def test_random_machines(scale):
     assert estimate.seconds > 0
 
 
-def test_two_far_modes():
-    error, estimate = error_of(two_far_modes(10, 3.0), std_error=0.015, num_chains=200)
-    assert abs(error) < 4 * estimate.std_error
+@pytest.mark.parametrize(
+    ("energy", "std_error"),
+    [(two_far_modes(10, 3.0), 0.015), (FactorialBernoulli(5), 0.3), (RBM(3, 4), 0.3)],
+    ids=["two far modes", "factorial", "no couplings"],
+)
+def test_far_modes_are_found_and_without_couplings_the_value_is_exact(energy, std_error):
+    if std_error == 0.3:
+        with torch.no_grad():
+            energy.bias[:5] = torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0])
+    error, estimate = error_of(energy, std_error=std_error, num_chains=200)
+    assert abs(error) < 4 * estimate.std_error + 1e-5
+    assert (estimate.std_error < 1e-5) == isinstance(energy, FactorialBernoulli)
 
 
 @pytest.mark.slow
@@ -110,23 +121,6 @@ def test_scores_of_independent_chains_are_neither_wide_nor_narrow():
     assert not fits(scores / 1.6)
 
 
-@pytest.mark.parametrize("energy", [FactorialBernoulli(5), RBM(3, 4)], ids=["factorial", "no couplings"])
-def test_without_couplings_the_value_is_exact(energy):
-    with torch.no_grad():
-        energy.bias[:5] = torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0])
-    estimate = bennett_log_partition(energy, num_chains=20, std_error=0.3)
-    assert estimate.value == pytest.approx(
-        exact_log_partition(energy).value, abs=4 * estimate.std_error + 1e-5
-    )
-    assert (estimate.std_error < 1e-5) == isinstance(energy, FactorialBernoulli)
-
-
-@pytest.mark.parametrize("shape", [(4, 12), (12, 4)])
-def test_either_side_may_be_the_smaller(shape):
-    error, estimate = error_of(random_rbm(*shape), std_error=0.03, num_chains=100)
-    assert abs(error) < 4 * estimate.std_error
-
-
 def test_a_run_that_does_not_get_there_says_so_with_figures():
     with pytest.warns(LogPartitionWarning, match="max_sweeps") as caught:
         estimate = bennett_log_partition(random_rbm(14, 14, 3.0), num_chains=50, max_sweeps=60)
@@ -149,15 +143,12 @@ def test_a_deep_mode_that_replicas_do_not_find_is_not_overlooked(monkeypatch):
     monkeypatch.setattr(bridge, "_MODES", 1)  # no jumps between modes
     rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
     with pytest.warns(LogPartitionWarning, match="max_sweeps"):
-        estimate = error_of(rbm, num_chains=100, std_error=1.0, max_sweeps=400)[1]
+        estimate = error_of(rbm, num_chains=100, std_error=1.0, max_sweeps=200)[1]
     assert not estimate.converged
-    with pytest.warns(LogPartitionWarning):  # the caller can know where the modes are
-        known = error_of(rbm, num_chains=100, max_sweeps=400, start=torch.ones(1, 36))[1]
-    assert not known.converged
 
 
 def test_the_seed_decides_and_progress_is_reported():
-    seen, settings = [], {"num_chains": 50, "std_error": 0.5}
+    seen, settings = [], {"num_chains": 20, "std_error": 0.5}
 
     def report(sweeps, now):
         seen.append((sweeps, now.value))
@@ -200,10 +191,7 @@ def test_the_answer_is_found_within_its_error_with_unequal_numbers():
     scores = deviations(unweighted)
     check_mean(scores, torch.zeros(1))
     assert 0.7 < float(scores.std()) < 1.4
-
-
-def test_states_swapped_for_each_other_s_are_a_fault_that_is_caught():
-    with pytest.raises(AssertionError):
+    with pytest.raises(AssertionError):  # planted: states swapped for each other's
         check_mean(deviations(lambda up, down: unweighted(down, up)), torch.zeros(1))
 
 
@@ -226,8 +214,7 @@ def test_gaps_are_the_same_for_any_constant_and_their_influences_sum_to_the_devi
         assert float(influence.mean()) == pytest.approx(0, abs=1e-9)
 
 
-@pytest.mark.parametrize("shape", [(3, 2), (70, 130)])
-@pytest.mark.parametrize("block", [0, 1])
+@pytest.mark.parametrize(("shape", "block"), [((3, 2), 0), ((70, 130), 0), ((70, 130), 1)])
 def test_work_is_a_difference_of_free_energies(shape, block):
     rbm = random_rbm(*shape)
     generator = torch.Generator().manual_seed(1)
@@ -239,12 +226,8 @@ def test_work_is_a_difference_of_free_energies(shape, block):
             down, up = tempered_work(rbm, z, block, (below, here, above), energies=energies)
             torch.testing.assert_close(down, free[1] - free[0], rtol=0, atol=2e-4)
             torch.testing.assert_close(up, free[2] - free[1], rtol=0, atol=2e-4)
-
-
-def test_large_logits_stay_finite():
-    rbm = random_rbm(5, 5, 1000.0)
-    t = torch.ones(1)
-    down, up = tempered_work(rbm, torch.ones(1, 10), 1, (t / 2, t, t))
+    steep, t = random_rbm(5, 5, 1000.0), torch.ones(1)
+    down, up = tempered_work(steep, torch.ones(1, 10), 1, (t / 2, t, t))
     assert bool(down.isfinite().all())
     assert up.item() == 0
 
@@ -269,12 +252,8 @@ def test_the_negative_phase_agrees_with_enumeration(machine):
     check_mean(*gradients_from_chains(machine), resolution=0.02)
     with pytest.raises(AssertionError):  # planted: units in another order
         check_mean(*gradients_from_chains(machine, lambda z: z.roll(2, -1)))
-
-
-def test_it_is_rao_blackwellized():
-    rbm = MACHINES["rbm"]
-    z = BlockGibbs(rbm, 4000, seed=3).step(200)
-    (exact,) = torch.autograd.grad(enumerate_machine(rbm).log_partition, rbm.weight)
-    both = [log_partition_surrogate(rbm, z), -rbm.energy(z).mean()]
-    errors = [(torch.autograd.grad(value, rbm.weight)[0] - exact).square().mean() for value in both]
-    assert errors[0] < errors[1]
+    z = BlockGibbs(machine, 4000, seed=3).step(200)
+    (exact,) = torch.autograd.grad(enumerate_machine(machine).log_partition, machine.weight)
+    both = [log_partition_surrogate(machine, z), -machine.energy(z).mean()]
+    errors = [(torch.autograd.grad(value, machine.weight)[0] - exact).square().mean() for value in both]
+    assert errors[0] < errors[1] or not isinstance(machine, RBM)  # it is Rao-Blackwellized

@@ -42,18 +42,12 @@ def test_many_chunks_and_a_wide_other_side():
     assert exact_log_partition(swapped).value == pytest.approx(exact_log_partition(rbm).value, abs=1e-9)
     (gradient,) = torch.autograd.grad(enumerate_log_partition(rbm), rbm.bias)
     assert bool(((gradient > 0) & (gradient < 1)).all())
-
-
-def test_two_far_modes():
-    """The machine on which annealing is off by nats: W = 1, biases near -10, so all-off and all-on compete."""
-    rbm = RBM(20, 20)
+    one = RBM(1, 1)
+    assert str(exact_log_partition(one)) == "log Z = 1.3863 nats (exact, enumeration)"
+    assert float(exact_log_partition(one)) == pytest.approx(1.386294, abs=1e-6)
     with torch.no_grad():
-        rbm.weight.fill_(1.0)
-        rbm.bias.fill_(-10.0)
-    counts = torch.arange(21, dtype=torch.float64)
-    log_choose = torch.lgamma(torch.tensor(21.0)) - torch.lgamma(counts + 1) - torch.lgamma(21 - counts)
-    by_counts = log_choose - 10 * counts + 20 * torch.nn.functional.softplus(counts - 10)
-    assert exact_log_partition(rbm).value == pytest.approx(float(torch.logsumexp(by_counts, 0)), abs=1e-5)
+        one.weight.fill_(1e38)
+    assert exact_log_partition(one).value == pytest.approx(1e38)
 
 
 @pytest.mark.parametrize(
@@ -74,15 +68,3 @@ def test_units_that_do_not_interact_are_not_enumerated(machine):
         machine.weight.view(-1)[-1] = -1e-9
     assert not machine.is_factorial()
     assert refused_argument(exact_log_partition, machine) == "energy"
-
-
-def test_the_record_prints_its_error():
-    assert str(exact_log_partition(RBM(1, 1))) == "log Z = 1.3863 nats (exact, enumeration)"
-    assert float(exact_log_partition(RBM(1, 1))) == pytest.approx(1.386294, abs=1e-6)
-
-
-def test_large_weights_have_an_exact_value():
-    rbm = RBM(1, 1)
-    with torch.no_grad():
-        rbm.weight.fill_(1e38)
-    assert exact_log_partition(rbm).value == pytest.approx(1e38)

@@ -12,7 +12,6 @@ from discrete_vae import (
     estimate_log_partition,
     exact_log_partition,
 )
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.exact import log_partition_surrogate
 from tests.log_partition.machines import random_rbm
 from tests.refusals import refused_argument
@@ -48,12 +47,10 @@ def test_refusals_name_the_argument(name, call):
     assert refused_argument(call) == name
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-@pytest.mark.parametrize("name", ["weight", "bias"])
+@pytest.mark.parametrize(("name", "value"), [("weight", math.nan), ("weight", math.inf), ("bias", -math.inf)])
 def test_a_machine_that_is_not_finite(name, value):
     rbm = RBM(2, 2)
     with torch.no_grad():
         rbm.get_parameter(name).view(-1)[-1] = value
     for estimate in (exact_log_partition, annealed_log_partition, bennett_log_partition):
-        with pytest.raises(InvalidInputError, match=rf"^energy\.{name} "):
-            estimate(rbm)
+        assert refused_argument(estimate, rbm) == f"energy.{name}"

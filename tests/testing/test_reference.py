@@ -32,16 +32,13 @@ def test_one_pair_by_hand():
 
 
 @pytest.mark.parametrize("beta", [0.05, 8.0])
-def test_moments_of_the_exponential(beta):
+def test_weights_of_nodes_sum_to_one_and_give_the_moments(beta):
     nodes = unit_nodes(SpikeExponential(beta=beta, trainable=False).double(), 24)
     on = nodes.z == 1
     assert nodes.weight[on].sum().item() == pytest.approx(1, abs=1e-12)
     assert nodes.weight[~on].sum().item() == pytest.approx(1, abs=1e-12)
     mean = 1 / -math.expm1(-beta) - 1 / beta
     assert (nodes.weight * nodes.zeta)[on].sum().item() == pytest.approx(mean, abs=1e-10)
-
-
-def test_weights_of_a_joint_grid_and_posterior_sum_to_one():
     smoothing = SpikeSlab()
     nodes = joint_nodes(smoothing, 2, 8)
     assert nodes.z.shape == (81, 2)

@@ -33,24 +33,24 @@ def weights_by_pair(machine):
     return {frozenset(pair): weight for pair, weight in zip(pairs_of(machine).tolist(), weights, strict=True)}
 
 
-@pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
-@pytest.mark.parametrize(("vartype", "t"), [("BINARY", 0.37), ("SPIN", 1.0)])
-def test_energies_of_all_states_are_equal(make, vartype, t):
-    machine = make()
+def check_energies(bqm, machine, t):
     z = all_states(machine.num_units)
-    bqm = to_bqm(machine, vartype=vartype, inverse_temperature=t)
     torch.testing.assert_close(energies_of(bqm, z), t * machine.energy(z).double(), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("fault", ["sign", "offset", "temperature"])
-def test_planted_faults_are_seen(fault):
-    machine = MACHINES["rbm"]()
-    z = all_states(machine.num_units)
-    bqm = to_bqm(machine, vartype="SPIN", inverse_temperature=2.0 if fault == "temperature" else 1.0)
-    bqm.scale(-1.0 if fault == "sign" else 1.0)
-    bqm.offset += 1e-3 if fault == "offset" else 0
-    with pytest.raises(AssertionError):
-        torch.testing.assert_close(energies_of(bqm, z), machine.energy(z).double(), rtol=0, atol=1e-12)
+@pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
+@pytest.mark.parametrize(("vartype", "t"), [("BINARY", 0.37), ("SPIN", 1.0)])
+def test_energies_of_all_states_are_equal_and_planted_faults_are_seen(make, vartype, t):
+    machine = make()
+    bqm = to_bqm(machine, vartype=vartype, inverse_temperature=t)
+    check_energies(bqm, machine, t)
+    assert to_bqm(machine, vartype=getattr(dimod, vartype), inverse_temperature=t) == bqm
+    shifted, turned = bqm.copy(), bqm.copy()
+    shifted.offset += 1e-3
+    turned.scale(-1.0)
+    for fault, temperature in ((shifted, t), (turned, t), (bqm, 2 * t)):
+        with pytest.raises(AssertionError):
+            check_energies(fault, machine, temperature)
 
 
 @pytest.mark.parametrize("make", MACHINES.values(), ids=MACHINES)
@@ -83,7 +83,7 @@ def test_models_of_others(kind, vartype):
     torch.testing.assert_close(found.energy.energy(z).float() + found.offset, 0.5 * wanted, rtol=0, atol=1e-5)
 
 
-def test_bipartite_models_become_machines_of_two_sides():
+def test_bipartite_models_become_machines_of_two_sides_and_labels_follow():
     pairs = {("x", "a"): 1.0, ("a", "y"): -2.0, ("y", "b"): 3.0}
     bqm = dimod.BinaryQuadraticModel({}, pairs, 0.0, "BINARY")
     assert isinstance(from_bqm(bqm).energy, GraphBoltzmann)
@@ -91,9 +91,6 @@ def test_bipartite_models_become_machines_of_two_sides():
     assert isinstance(found.energy, RBM)
     assert found.labels == ("x", "y", "a", "b")  # not in alphabetical order
     assert found.energy.weight.tolist() == [[-1.0, 0.0], [2.0, -3.0]]
-
-
-def test_labels_follow_the_machine():
     graph = GraphBoltzmann(3, [[0, 1], [1, 2]], nodes=[30, 4, 17])
     assert list(to_bqm(graph).variables) == [30, 4, 17]
     assert list(to_bqm(graph, labels="abc").variables) == ["a", "b", "c"]
@@ -123,9 +120,3 @@ def test_labels_follow_the_machine():
 )
 def test_what_does_not_fit_is_named(call, name):
     assert refused_argument(call) == name
-
-
-def test_dimods_own_kinds_of_variables_are_taken():
-    rbm = RBM(2, 1)
-    for kind in (dimod.SPIN, dimod.BINARY):
-        assert to_bqm(rbm, vartype=kind) == to_bqm(rbm, vartype=kind.name)

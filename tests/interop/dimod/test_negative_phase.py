@@ -3,7 +3,6 @@
 import importlib
 import json
 import sys
-import warnings
 
 import pytest
 import torch
@@ -75,59 +74,50 @@ def test_sweeps_after_the_solver_lead_to_the_law():
 
 def test_reads_beyond_the_solvers_limit_come_in_parts():
     solver = ExactDraws(most_reads=40)
-    z = DimodSampler(make_machine(), 100, solver=solver, seed=0).step(1)
+    register_solver("limited", lambda: solver)
+    z = DimodSampler(make_machine(), 100, solver="limited", seed=0).step(1)
     assert z.shape == (100, 5)
     assert [reads for reads, _, _ in solver.calls] == [40, 40, 20]
     assert len({seed for _, seed, _ in solver.calls}) == 3
 
 
-class TestState:
-    def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own(self):
-        def fresh(seed=9):
-            return DimodSampler(make_machine(), 30, solver=ExactDraws(0.5), seed=seed, num_gibbs_sweeps=1)
+def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own():
+    def fresh(seed=9):
+        return DimodSampler(make_machine(), 30, solver=ExactDraws(0.5), seed=seed, num_gibbs_sweeps=1)
 
-        chains = fresh()
-        chains.step(3)
-        state, before = chains.state_dict(), chains.z
-        wanted = [chains.step(3) for _ in range(2)]
-        assert not torch.equal(*wanted)
-        other = fresh(seed=0)
-        other.load_state_dict(state)
-        assert torch.equal(other.z, before)
-        assert all(torch.equal(other.step(3), z) for z in wanted)
-        assert other.solver_inverse_temperature == chains.solver_inverse_temperature
-
-    def test_a_solver_without_a_seed_says_that_runs_do_not_repeat(self):
-        chains = DimodSampler(make_machine(), 30, solver=Seedless())
-        with pytest.warns(UserWarning, match="seed"):
-            chains.step(1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            chains.step(1)  # once is enough
-
-    def test_chains_of_ones_own_start_where_it_stands(self):
-        chains = DimodSampler(make_machine(), 10, solver=ExactDraws())
-        z = chains.step(1)
-        local = chains.local_chains()
-        assert isinstance(local, BlockGibbs)
-        assert torch.equal(local.z, z)
+    chains = fresh()
+    chains.step(3)
+    state, before = chains.state_dict(), chains.z
+    local = chains.local_chains()
+    assert isinstance(local, BlockGibbs)
+    assert torch.equal(local.z, before)
+    wanted = [chains.step(3) for _ in range(2)]
+    assert not torch.equal(*wanted)
+    other = fresh(seed=0)
+    other.load_state_dict(state)
+    assert torch.equal(other.z, before)
+    assert all(torch.equal(other.step(3), z) for z in wanted)
+    assert other.solver_inverse_temperature == chains.solver_inverse_temperature
 
 
-def test_broken_chains_are_reported():
-    chains = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.25))
-    with pytest.warns(UserWarning, match="25%"):
+@pytest.mark.parametrize(
+    ("solver", "said"),
+    [(Seedless(), "seed"), (ExactDraws(breaks=0.25), "25%"), (ExactDraws(sign=-1.0), "energies")],
+    ids=["no seed", "broken chains", "a reversed sign"],
+)
+def test_what_is_wrong_with_a_solver_is_reported(solver, said):
+    chains = DimodSampler(make_machine(), 500, solver=solver)
+    with pytest.warns(UserWarning, match=said):
         chains.step(1)
-    assert chains.metrics()["chain_break_fraction"] == 0.25
-    quiet = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.02))
-    quiet.step(1)
-    assert quiet.metrics()["chain_break_fraction"] == pytest.approx(0.02)
-
-
-def test_a_reversed_sign_is_reported():
-    chains = DimodSampler(make_machine(), 500, solver=ExactDraws(sign=-1.0))
-    with pytest.warns(UserWarning, match="energies"):
-        chains.step(1)
-    assert chains.solver_inverse_temperature == 1
+    if said == "seed":
+        chains.step(1)  # warnings are errors: once is enough
+    elif said == "energies":
+        assert chains.solver_inverse_temperature == 1
+    else:
+        assert chains.metrics()["chain_break_fraction"] == 0.25
+        quiet = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.02))
+        quiet.step(1)
+        assert quiet.metrics()["chain_break_fraction"] == pytest.approx(0.02)
 
 
 NODES = (3, 10, 11, 20, 21)
@@ -135,28 +125,29 @@ RING = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]
 EDGES = tuple((NODES[a], NODES[b]) for a, b in RING)
 
 
-class TestGraphOfTheSolver:
-    def solver(self, edges=EDGES, nodes=NODES):
-        return dimod.StructureComposite(ExactDraws(), list(nodes), list(edges))
+def structured(edges=EDGES):
+    return dimod.StructureComposite(ExactDraws(), list(NODES), list(edges))
 
-    def test_a_native_machine_is_not_embedded(self):
-        machine = randomize(GraphBoltzmann(5, RING, nodes=NODES))
-        solver = self.solver()
-        chains = DimodSampler(machine, 2000, solver=solver, correct_temperature=False, seed=0)
-        check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
-        assert list(solver.child.calls[0][2]) == list(NODES)  # each unit is its own qubit
 
-    def test_what_it_lacks_is_counted(self):
-        machine, loner = GraphBoltzmann(5, RING, nodes=NODES), GraphBoltzmann(2, [], nodes=[3, 5])
-        for energy, solver, words in (
-            (machine, self.solver(EDGES[1:]), ("0 units and 1 pairs", "edge (3, 10)")),
-            (machine, self.solver(EDGES[2:]), ("0 units and 2 pairs",)),
-            (loner, self.solver(), ("1 units and 0 pairs", "node 5")),
-        ):
-            with pytest.raises(InvalidInputError) as caught:
-                DimodSampler(energy, 10, solver=solver).connect()
-            assert caught.value.argument == "energy"
-            assert all(word in str(caught.value) for word in words)
+def test_a_native_machine_is_not_embedded():
+    machine, solver = randomize(GraphBoltzmann(5, RING, nodes=NODES)), structured()
+    chains = DimodSampler(machine, 2000, solver=solver, correct_temperature=False, seed=0)
+    check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
+    assert list(solver.child.calls[0][2]) == list(NODES)  # each unit is its own qubit
+
+
+@pytest.mark.parametrize(
+    ("machine", "edges", "words"),
+    [
+        (GraphBoltzmann(5, RING, nodes=NODES), EDGES[1:], ("0 units and 1 pairs", "edge (3, 10)")),
+        (GraphBoltzmann(2, [], nodes=[3, 5]), EDGES, ("1 units and 0 pairs", "node 5")),
+    ],
+)
+def test_what_the_graph_of_a_solver_lacks_is_counted(machine, edges, words):
+    with pytest.raises(InvalidInputError) as caught:
+        DimodSampler(machine, 10, solver=structured(edges)).connect()
+    assert caught.value.argument == "energy"
+    assert all(word in str(caught.value) for word in words)
 
 
 class Lists(ExactDraws):
@@ -179,11 +170,6 @@ class Lists(ExactDraws):
 )
 def test_what_does_not_fit_is_named(settings, name):
     assert refused_argument(DimodSampler(make_machine(), 10, **settings).step, 1) == name
-
-
-def test_a_registered_solver_has_a_name():
-    register_solver("exact", ExactDraws)
-    assert DimodSampler(make_machine(), 10, solver="exact").step(1).shape == (10, 5)
 
 
 SETTINGS = {

@@ -50,46 +50,34 @@ def test_the_law_is_that_of_the_temperature(make, vartype, model):
     checks.assert_sampleset_energies(found.slice(20), bqm)
     with pytest.raises(AssertionError):  # planted: the temperature left out
         check_frequencies(*frequencies(bqm, found, 1.0))
-
-
-def test_spins_and_bits_have_one_law():
-    spins = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
-    settings = {"num_reads": 50, "num_sweeps": 5, "seed": 1}
-    bits = BlockGibbsSampler().sample(spins.change_vartype("BINARY", inplace=False), **settings)
-    found = BlockGibbsSampler().sample(spins, **settings)
-    assert np.array_equal(found.record.sample, 2 * bits.record.sample - 1)
-    assert found.record.energy == pytest.approx(bits.record.energy)
+    if make is ParallelTemperingSampler:  # on a ladder of one's own
+        ladder = {"num_reads": 4000, "num_sweeps": 30, "inverse_temperatures": (0.2, 1.0)}
+        check_frequencies(*frequencies(bqm, make().sample(bqm, **ladder, seed=0), 1.0))
 
 
 def test_tempering_finds_both_modes_where_one_temperature_stays():
     ring = dimod.BinaryQuadraticModel({}, {(i, (i + 1) % 6): -4.0 for i in range(6)}, 0.0, "SPIN")
     start = dict.fromkeys(range(6), 1)
-    settings = {
-        "num_reads": 200,
-        "num_sweeps": 100,
-        "seed": 0,
-        "initial_states": start,
-        "initial_states_generator": "tile",
-    }
+    settings = {"num_reads": 200, "num_sweeps": 100, "seed": 0}
+    settings |= {"initial_states": start, "initial_states_generator": "tile"}
     assert BlockGibbsSampler().sample(ring, **settings).record.sample.mean() > 0.9
     assert abs(ParallelTemperingSampler().sample(ring, **settings).record.sample.mean()) < 0.4
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
-def test_a_seed_repeats_everything_and_none_draws_anew(make):
+def test_a_seed_repeats_everything_and_initial_states_count_the_reads(make):
     bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
     seeds = [{"seed": 2**63}, {"seed": 2**63}, {"seed": 7}, {}, {}]
     found = [make().sample(bqm, num_reads=30, num_sweeps=4, **seed).record.sample for seed in seeds]
     assert np.array_equal(found[0], found[1])
     assert not any(np.array_equal(found[a], found[b]) for a in range(1, 5) for b in range(1, a))
-
-
-@pytest.mark.parametrize("make", SAMPLERS)
-def test_initial_states_count_the_reads_and_are_left_alone(make):
-    bqm, start = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN"), np.ones((6, 3), np.int8)
-    found = make().sample(bqm, initial_states=(start, ["c", "a", 5]), num_sweeps=1, seed=0)
-    assert len(found) == 6
-    assert (start == 1).all()
+    settings = {"num_reads": 50, "num_sweeps": 5, "seed": 1}
+    bits = make().sample(bqm.change_vartype("BINARY", inplace=False), **settings)
+    spins = make().sample(bqm, **settings)
+    assert np.array_equal(spins.record.sample, 2 * bits.record.sample - 1)  # one law
+    start = np.ones((6, 3), np.int8)
+    assert len(make().sample(bqm, initial_states=(start, ["c", "a", 5]), num_sweeps=1, seed=0)) == 6
+    assert (start == 1).all()  # left alone
 
 
 @pytest.mark.parametrize("make", SAMPLERS)
@@ -102,11 +90,3 @@ def test_wrong_numbers_are_named(make):
         make().sample(bqm, initial_states={"a": 1})
     with pytest.raises(TypeError, match="annealing_time"):
         make().sample(bqm, annealing_time=20)
-
-
-def test_a_ladder_of_ones_own():
-    bqm = dimod.BinaryQuadraticModel(*TRIANGLE, 0.0, "SPIN")
-    found = ParallelTemperingSampler().sample(
-        bqm, num_reads=4000, num_sweeps=30, inverse_temperatures=(0.2, 1.0), seed=0
-    )
-    check_frequencies(*frequencies(bqm, found, 1.0))

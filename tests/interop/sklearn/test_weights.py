@@ -9,7 +9,9 @@ from sklearn.model_selection import GridSearchCV
 from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
 from tests.refusals import refused_argument
 
-CODER = DiscreteVAETransformer(num_left=2, num_right=2, hidden=(8,), num_epochs=3, random_state=0)
+CODER = DiscreteVAETransformer(
+    num_left=2, num_right=2, hidden=(8,), num_epochs=1, num_samples=20, random_state=0
+)
 DENSITY = BoltzmannDensity(num_hidden=3, num_epochs=20, random_state=0)
 BOTH = pytest.mark.parametrize("estimator", [CODER, DENSITY], ids=["coder", "density"])
 RANDOM = np.random.default_rng(0)
@@ -22,24 +24,14 @@ def scores(estimator, rows, sample_weight=None):
 
 
 @BOTH
-def test_rows_without_weight_are_left_out_and_counts_are_copies(estimator):
-    kept = WEIGHTS > 0
-    assert np.array_equal(scores(estimator, ROWS, WEIGHTS), scores(estimator, ROWS[kept], WEIGHTS[kept]))
-    counts = RANDOM.integers(0, 3, 200)
+def test_what_weights_mean(estimator):
+    weighted, plain = scores(estimator, ROWS, WEIGHTS), scores(estimator, ROWS)
+    kept, order, counts = WEIGHTS > 0, RANDOM.permutation(200), RANDOM.integers(0, 3, 200)
+    assert np.array_equal(weighted, scores(estimator, ROWS[kept], WEIGHTS[kept]))
+    assert np.array_equal(weighted, scores(estimator, ROWS, 4 * WEIGHTS))
+    assert np.array_equal(plain, scores(estimator, ROWS, np.full(200, 0.25)))
     assert np.array_equal(scores(estimator, ROWS, counts), scores(estimator, ROWS.repeat(counts, 0)))
-
-
-@BOTH
-def test_ratios_of_weights_alone_count_and_equal_ones_change_nothing(estimator):
-    assert np.array_equal(scores(estimator, ROWS, WEIGHTS), scores(estimator, ROWS, 4 * WEIGHTS))
-    assert np.array_equal(scores(estimator, ROWS, np.full(200, 0.25)), scores(estimator, ROWS))
-
-
-@BOTH
-def test_a_fit_does_not_depend_on_the_order_of_rows(estimator):
-    order = RANDOM.permutation(200)
-    found = scores(estimator, ROWS[order], WEIGHTS[order])
-    assert found == pytest.approx(scores(estimator, ROWS, WEIGHTS), rel=1e-6)
+    assert scores(estimator, ROWS[order], WEIGHTS[order]) == pytest.approx(weighted, rel=1e-6)
 
 
 def test_the_density_is_that_of_the_weighted_rows():
@@ -49,17 +41,19 @@ def test_the_density_is_that_of_the_weighted_rows():
     density = BoltzmannDensity(num_hidden=1, num_epochs=150, random_state=0).fit(rows, sample_weight=weights)
     found = np.exp(density.score_samples(rows[::50]))
     assert found == pytest.approx([0.15, 0.15, 0.35, 0.35], abs=0.03)
-    coder = clone(CODER).set_params(num_epochs=100).fit(rows, sample_weight=weights)
+    coder = clone(CODER).set_params(num_epochs=100, num_samples=200).fit(rows, sample_weight=weights)
     found = np.exp(coder.score_samples(rows[::50]))
     assert found[2:].sum() / found.sum() == pytest.approx(0.7, abs=0.12)
 
 
 @BOTH
-def test_a_score_is_the_weighted_mean(estimator):
+def test_a_score_is_the_weighted_mean_and_curves_are_shown_when_asked(estimator, capsys):
     fitted = clone(estimator).fit(ROWS)
-    assert fitted.score(ROWS, sample_weight=WEIGHTS) == pytest.approx(
-        np.average(fitted.score_samples(ROWS), weights=WEIGHTS)
-    )
+    wanted = np.average(fitted.score_samples(ROWS), weights=WEIGHTS)
+    assert fitted.score(ROWS, sample_weight=WEIGHTS) == pytest.approx(wanted)
+    assert capsys.readouterr().err == ""
+    clone(estimator).set_params(verbose=1).fit(ROWS[:50])
+    assert "mean error of frequencies" in (err := capsys.readouterr().err) or "validation ELBO" in err
 
 
 def test_weights_are_routed_through_a_search():
@@ -98,7 +92,7 @@ def clustered(count, seed):
 
 
 def test_outliers_are_the_least_probable_rows():
-    coder = clone(CODER).set_params(contamination=0.1, num_epochs=40)
+    coder = clone(CODER).set_params(contamination=0.1, num_epochs=40, num_samples=100)
     rows = clustered(300, 0)
     judged = coder.fit_predict(rows)
     assert set(judged) == {-1, 1}
@@ -110,7 +104,7 @@ def test_outliers_are_the_least_probable_rows():
 
 
 def test_the_share_of_outliers_is_that_of_the_weights():
-    coder = clone(CODER).set_params(contamination=0.2)
+    coder = clone(CODER).set_params(contamination=0.2, num_epochs=3)
     rows, weights = clustered(200, 2), np.random.default_rng(1).exponential(size=200)
     judged = coder.fit_predict(rows, sample_weight=weights)
     share = weights[judged == -1].sum() / weights.sum()
