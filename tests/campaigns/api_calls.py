@@ -4,21 +4,16 @@ A call that does not fit a signature (an unknown name, a missing argument) is Py
 another class than the annotation names, a model say; wrong numbers, texts and tensors are always the library's errors.
 """
 
-from __future__ import annotations
-
 import dataclasses
-import random
 import warnings
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae.errors import DiscreteVAEError
-from tests.campaigns.engine import Finding, Outcome, campaign
-from tests.campaigns.public_calls import Call, public_calls
+from tests.campaigns.engine import Campaign, Finding, Outcome
+from tests.campaigns.public_calls import public_calls
 
 _NEVER_TENSORS = {
     "an axis more": lambda t: t.unsqueeze(-1),
@@ -62,13 +57,13 @@ _DOUBTFUL_NUMBERS = (0, 1, 2, np.int64(3), np.float32(1.0), torch.tensor(2), -1.
 _NEVER_OBJECTS = (None, "text", 3, [], object())
 
 
-def prepare(folder: Path) -> list[tuple[Call, Any]]:
+def prepare(folder):
     """The calls with their right results."""
     calls = [call for call in public_calls(folder) if call.arguments]  # without one there is nothing to alter
     return [(call, _result(call, call.arguments)) for call in calls]
 
 
-@campaign(
+@Campaign(
     "api-calls",
     "a public function with one wrong argument",
     bounded=120,
@@ -76,7 +71,7 @@ def prepare(folder: Path) -> list[tuple[Call, Any]]:
     prepare=prepare,
     limit=30.0,
 )
-def api_calls(stage: list[tuple[Call, Any]], chosen: random.Random, number: int, folder: Path) -> Finding:
+def api_calls(stage, chosen, number, folder):
     """One call with one argument altered."""
     call, right = chosen.choice(stage)  # by chance: a few numbers at equal steps would meet few calls
     arguments, name = dict(call.arguments), chosen.choice(sorted(call.arguments))
@@ -113,7 +108,7 @@ def api_calls(stage: list[tuple[Call, Any]], chosen: random.Random, number: int,
     return Finding(Outcome.EQUAL if same else Outcome.OTHER)
 
 
-def _altered(call: Call, name: str, chosen: random.Random) -> tuple[str, Any, bool, bool]:
+def _altered(call, name, chosen):
     """What is done to an argument, its value, whether that must be refused, whether the signature is what is wrong."""
     value, optional = call.arguments[name], name in call.optional
     if chosen.random() < 0.04:
@@ -149,7 +144,7 @@ def _altered(call: Call, name: str, chosen: random.Random) -> tuple[str, Any, bo
     return repr(wrong)[:100], wrong, not (optional and wrong is None), False
 
 
-def _result(call: Call, arguments: dict[str, Any]) -> list[Tensor]:
+def _result(call, arguments):
     """All tensors and numbers of what a call returns, with the same noise each time."""
     torch.manual_seed(0)
     with warnings.catch_warnings():
@@ -157,7 +152,7 @@ def _result(call: Call, arguments: dict[str, Any]) -> list[Tensor]:
         return list(_tensors(call.function(**arguments)))
 
 
-def _tensors(value: Any) -> list[Tensor]:
+def _tensors(value):
     if isinstance(value, Tensor):
         return [value.detach()]
     if isinstance(value, float):
@@ -170,5 +165,5 @@ def _tensors(value: Any) -> list[Tensor]:
     return []
 
 
-def _shapes(result: list[Tensor]) -> list[tuple[int, ...]]:
+def _shapes(result):
     return [tuple(tensor.shape) for tensor in result]

@@ -1,15 +1,11 @@
 """Files of arrays are damaged or made up: they are refused, or read as exactly what strict reading gives."""
 
-from __future__ import annotations
-
 import io
-import random
 import struct
 import warnings
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +13,7 @@ import torch
 from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 from tests.campaigns import damage
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 
 _PARTS = ("train", "valid", "test")
 
@@ -30,7 +26,7 @@ class _Files:
     folder: Path
 
 
-def prepare(folder: Path) -> _Files:
+def prepare(folder):
     """Write arrays of several kinds, alone and in archives."""
     noise = np.random.default_rng(0)
     bits = noise.random((40, 12)) < 0.4
@@ -53,10 +49,10 @@ def prepare(folder: Path) -> _Files:
     return _Files(sorted(folder.glob("*.np?")), folder)
 
 
-@campaign(
+@Campaign(
     "arrays", "a .npy or .npz file damaged or made up", bounded=120, long=6000, prepare=prepare, limit=20.0
 )
-def arrays(stage: _Files, chosen: random.Random, number: int, folder: Path) -> Finding:
+def arrays(stage, chosen, number, folder):
     """Every fifth case is a made-up file."""
     source = stage.files[number % len(stage.files)]
     file = folder / source.name
@@ -89,7 +85,7 @@ def arrays(stage: _Files, chosen: random.Random, number: int, folder: Path) -> F
     return Finding(Outcome.OTHER if same else Outcome.WRONG, f"{shown}\nread as another array")
 
 
-def _damaged(source: Path, chosen: random.Random) -> tuple[bytes, str]:
+def _damaged(source, chosen):
     """Damage a file anywhere, or where its description stands: the first bytes, or the archive's last."""
     content, kind = source.read_bytes(), chosen.random()
     if kind < 0.5:
@@ -102,14 +98,14 @@ def _damaged(source: Path, chosen: random.Random) -> tuple[bytes, str]:
     return damage.flip_bits(content[:length], chosen) + content[length:], f"flips in the first {length} bytes"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one, other):
     return one.image_shape == other.image_shape and all(
         a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
         for a, b in ((getattr(one, part), getattr(other, part)) for part in _PARTS)
     )
 
 
-def _strict(file: Path) -> dict[str, np.ndarray] | None:
+def _strict(file):
     """What NumPy reads from a file if that uses each of its bytes and no truth value is a third one."""
     try:
         with warnings.catch_warnings():
@@ -154,7 +150,7 @@ _MEMBERS = (
 )
 
 
-def _made_up(folder: Path, chosen: random.Random) -> tuple[str, Path]:
+def _made_up(folder, chosen):
     """Write such a file; returns what it is, and its path."""
     if chosen.random() < 0.6:
         content, done = _npy(chosen)
@@ -166,7 +162,7 @@ def _made_up(folder: Path, chosen: random.Random) -> tuple[str, Path]:
     return done, file
 
 
-def _npy(chosen: random.Random) -> tuple[bytes, str]:
+def _npy(chosen):
     kind = chosen.random()
     if kind < 0.3:
         header = chosen.choice(_HEADERS)
@@ -185,7 +181,7 @@ def _npy(chosen: random.Random) -> tuple[bytes, str]:
     return _MAGIC + bytes(version) + length + padded + body, f"version {version}, header {header[:200]!r}"
 
 
-def _npz(file: Path, chosen: random.Random) -> str:
+def _npz(file, chosen):
     """An archive with strange members or a strange directory."""
     array = np.eye(30, 12, dtype=bool)
     names = chosen.choice(_MEMBERS)

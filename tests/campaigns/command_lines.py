@@ -1,24 +1,20 @@
 """Wrong and extreme command lines, made from the tables of verbs, options and settings themselves."""
 
-from __future__ import annotations
-
 import os
-import random
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import click
 import numpy as np
 
 from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
-from discrete_vae.config.overrides import Setting, Slot, settings, slots
+from discrete_vae.config.overrides import settings, slots
 from discrete_vae.figures.registry import FIGURES
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
-from tests.campaigns.tiny_runs import Stage, prepare, snapshot
+from tests.campaigns.tiny_runs import prepare, snapshot
 from tests.commands.conftest import TINY
 
 _NEVER_NUMBERS = ("", " ", *re.split(" ", "x nan NaN inf -inf 1e400 1,5 0x10 true? None? ζ {} [ --"))
@@ -44,14 +40,14 @@ _PATHS = (
 _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<f16", "|S2", ">i8", "<i2")
 
 
-@campaign(
+@Campaign(
     "command-lines",
     "a command line with a wrong, extreme, missing or repeated word",
     bounded=24,
     long=2200,
     prepare=prepare,
 )
-def command_lines(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+def command_lines(stage, chosen, number, folder):
     """Make a command line, run it in the empty folder, and judge it."""
     shutil.copytree(stage.unbroken, folder / "run")
     make = chosen.choice([*[_with_setting] * 3, *[_with_option] * 2, _swapped, _words])
@@ -73,12 +69,12 @@ def command_lines(stage: Stage, chosen: random.Random, number: int, folder: Path
     return Finding(Outcome.REFUSED)
 
 
-def _base(stage: Stage, chosen: random.Random) -> list[str]:
+def _base(stage, chosen):
     verb = chosen.choice(["train", "train", "validate"])
     return [verb, "--data", str(stage.data), *TINY, *(["--run-dir", "new"] if verb == "train" else [])]
 
 
-def _with_setting(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _with_setting(stage, chosen, folder):
     """One setting with any value; the component that it belongs to is put in first."""
     found = settings()
     path = chosen.choice(sorted(found))
@@ -96,9 +92,9 @@ def _with_setting(stage: Stage, chosen: random.Random, folder: Path) -> tuple[li
     return words, number and value in _NEVER_NUMBERS and not setting.many
 
 
-def _owners(entry: Setting | Slot) -> list[str]:
+def _owners(entry):
     """What puts a setting's component into its slot."""
-    words: list[str] = []
+    words = []
     while entry.owner is not None:
         slot, name = entry.owner
         words = [f"--{slot}", name, *words]
@@ -106,7 +102,7 @@ def _owners(entry: Setting | Slot) -> list[str]:
     return [] if words[:1] == ["--data"] else words
 
 
-def _swapped(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _swapped(stage, chosen, folder):
     """Several components swapped and settings small: extreme, but often right."""
     words = _base(stage, chosen)
     for path, slot in chosen.sample(sorted(slots().items()), 2):
@@ -117,12 +113,12 @@ def _swapped(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[st
     return words, False
 
 
-def _options(verb: str) -> list[click.Option]:
+def _options(verb):
     command = dvae.get_command(click.Context(dvae), verb)
     return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
 
 
-def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _with_option(stage, chosen, folder):
     """One option of a verb with any value, or twice, or without one."""
     verb = chosen.choice([name for name in VERBS if _options(name)])
     words = _base(stage, chosen) if verb in ("train", "validate") else [verb, "run"]
@@ -155,7 +151,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)
 
 
-def _states(folder: Path, chosen: random.Random) -> str:
+def _states(folder, chosen):
     """A file of states for chains, of any type, mostly of another shape than theirs."""
     shape = chosen.choice([(4, 5), (4, 5), (5,), (0, 5), (4, 6), (2, 4, 5), ()])
     values = np.random.default_rng(0).integers(0, 2, shape)
@@ -163,7 +159,7 @@ def _states(folder: Path, chosen: random.Random) -> str:
     return "states.npy"
 
 
-def _words(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _words(stage, chosen, folder):
     """Any words in any order."""
     verb = chosen.choice([*VERBS, *VERBS, "trian", "--help ", "-", ""])
     pool = [

@@ -1,17 +1,13 @@
 """A table, its columns, its labels and a run have names that terminals, TeX, browsers or spreadsheets would obey."""
 
-from __future__ import annotations
-
 import csv
-import random
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import numpy as np
 
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import SETTINGS
 
@@ -38,13 +34,13 @@ _VERBS = {
 }
 
 
-@campaign(
+@Campaign(
     "names",
     "a table, columns, labels and a run with names that terminals, TeX, browsers or spreadsheets would obey",
     bounded=2,
     long=300,
 )
-def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Finding:
+def names(stage, chosen, number, folder):
     """Train on such a table, then three verbs of the run; what is written and printed is read as it would be shown."""
     data, run = folder / f"{_name(chosen)}.csv", folder / _name(chosen)
     if run == data.with_suffix(""):
@@ -88,12 +84,12 @@ def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Find
     return Finding(Outcome.EQUAL)
 
 
-def _name(chosen: random.Random) -> str:
+def _name(chosen):
     name = "".join(chosen.choices(_PIECES, k=chosen.randint(1, 3)))
     return name.replace("/", "").strip(".\u2028 ") or "name"
 
 
-def _names(chosen: random.Random, count: int) -> list[str]:
+def _names(chosen, count):
     """Different names, the first one no number."""
     found = {"name": "name"}
     while len(found) < count:
@@ -102,12 +98,12 @@ def _names(chosen: random.Random, count: int) -> list[str]:
     return list(found.values())
 
 
-def _read(name: str) -> str:
+def _read(name):
     """What the library calls a column that a file calls so."""
     return name[1:] if re.match(r"''*\s*[=+@\uff1d\uff0b\uff0d\uff20-].", name, re.DOTALL) else name
 
 
-def _computed(path: Path) -> str | None:
+def _computed(path):
     """A cell that a spreadsheet would compute; None if there is none."""
     with path.open(newline="", encoding="utf-8") as file:
         for cell in (cell for row in csv.reader(file) for cell in row):
@@ -116,7 +112,7 @@ def _computed(path: Path) -> str | None:
     return None
 
 
-def _obeyed(text: str) -> str | None:
+def _obeyed(text):
     """What a terminal would obey; None if there is nothing."""
     found = re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029]", text)
     if found is None:

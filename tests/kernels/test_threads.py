@@ -1,52 +1,20 @@
 """Threads of compiled kernels: torch's number, left as it was; forked children; the layer's order, a shared cache."""
 
 import os
-import threading
 
 import numpy as np
 import pytest
-import torch
-from numba.core import config
 
-from discrete_vae import RBM
-from discrete_vae.kernels import loops
-from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 from tests.processes import run_apart
-
-
-def test_forked_child_works_on_one_thread(monkeypatch, threads_of_torch):
-    monkeypatch.setattr(loops, "has_parallel_regions", lambda: False)
-    threads_of_torch(2)
-    energy, start = RBM(5, 3), fair_coins(30, 8, key=1)
-    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(loops.os, "getpid", lambda: -1)
-    assert loops.threads_for(10**9) == 1
-    assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
-
-
-def test_thread_layer_order_is_restored(monkeypatch):
-    before = list(config.THREADING_LAYER_PRIORITY)
-    monkeypatch.setattr(loops, "_process_of_threads", None)
-    loops._launch()
-    assert before == config.THREADING_LAYER_PRIORITY
-
-
-@pytest.mark.parametrize(("most", "work"), [(4, loops.SMALLEST_SHARED - 1), (1, 10**9)])
-def test_one_thread_is_not_launched(monkeypatch, most, work):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", most)
-    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
-    assert loops.threads_for(work) == 1
-
 
 CHECKS = """
 import os, threading
 import numba, torch
+from numba.core import config
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels.gibbs import fair_coins
-from discrete_vae.kernels.gibbs import run_reference, run_sweeps
+from discrete_vae.kernels.gibbs import fair_coins, run_reference, run_sweeps
 
 threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
 threads.SMALLEST_SHARED, most = 0, 2
@@ -63,6 +31,12 @@ def counting(number):
     return wrapped(number)
 threads.numba_threads = counting
 
+launches, layers, launch = [], list(config.THREADING_LAYER_PRIORITY), threads._launch_here
+def counted_launch():
+    launches.append(1)
+    launch()
+threads._launch_here = counted_launch
+
 def check(expected):
     used.clear()
     before = torch.get_num_threads()
@@ -77,8 +51,11 @@ check(1)
 assert threads._process_of_threads is None
 assert not os.path.isdir("/proc/self/task") or len(os.listdir("/proc/self/task")) == 1
 torch.set_num_threads(4)
+workers = [threading.Thread(target=threads._launch) for _ in range(4)]
+[worker.start() for worker in workers]
+[worker.join() for worker in workers]
 check(2)
-assert threads._process_of_threads is not None
+assert launches == [1] and config.THREADING_LAYER_PRIORITY == layers
 torch.set_num_threads(1)
 check(1)
 torch.set_num_threads(3)
@@ -98,18 +75,6 @@ expected = run_sweeps(rbm, start, 20, key=2, first_sweep=1, kernel=run_reference
 assert all(torch.equal(z, expected) for z in found) and numbers == [(3, most)] * 4, numbers
 assert (torch.get_num_threads(), numba.get_num_threads()) == (3, most)
 """
-
-
-def test_two_python_threads_launch_once(monkeypatch):
-    launches = []
-    monkeypatch.setattr(loops, "_process_of_threads", None)
-    monkeypatch.setattr(loops, "_launch_here", lambda: launches.append(1))
-    workers = [threading.Thread(target=loops._launch) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert launches == [1]
 
 
 needs_regions = pytest.mark.skipif(
@@ -149,8 +114,7 @@ import torch
 torch.set_num_threads(2)
 from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels.gibbs import fair_coins
-from discrete_vae.kernels.gibbs import run_reference, run_sweeps
+from discrete_vae.kernels.gibbs import fair_coins, run_reference, run_sweeps
 assert threads.has_parallel_regions()
 threads.SMALLEST_SHARED = 0
 start = fair_coins(40, 8, key=1)
@@ -239,9 +203,8 @@ assert answer["gibbs"] == parent["gibbs"]
 """
 
 
-# numba tells functions of one name apart by how many a process has compiled, and code from its cache keeps the number
-# of the process that wrote it. One process compiles other functions first, so that its numbers are ahead. The next one
-# makes another form, whose functions have just these numbers, and then loads the first form.
+# numba numbers functions of one name in the order in which a process compiles them, and its cache keeps the numbers.
+# One process compiles others first. The next makes another form with just these numbers, and then loads the first form.
 SHARED_CACHE = """
 import os, signal, tempfile
 import torch
