@@ -4,8 +4,6 @@ import io
 import struct
 import warnings
 import zipfile
-from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
@@ -18,23 +16,12 @@ from tests.campaigns.engine import Campaign, Finding, Outcome
 _PARTS = ("train", "valid", "test")
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Undamaged files, and a folder for reference copies."""
-
-    files: list[Path]
-    folder: Path
-
-
 def prepare(folder):
     """Write arrays of several kinds, alone and in archives."""
     noise = np.random.default_rng(0)
     bits = noise.random((40, 12)) < 0.4
-    arrays = {
-        "bits": bits,
-        "bytes": bits.astype(np.uint8),
-        "whole": bits.astype(np.int64),
-        "float": bits.astype(np.float32),
+    types = {"bits": bool, "bytes": np.uint8, "whole": np.int64, "float": np.float32}
+    arrays = {name: bits.astype(dtype) for name, dtype in types.items()} | {
         "probabilities": noise.random((30, 9)),
         "columns": np.asfortranarray(bits),
         "images": noise.random((25, 4, 5)).astype(np.float32),
@@ -42,19 +29,18 @@ def prepare(folder):
     parts = {"train": bits, "valid": bits[:9], "test": bits[9:20]}
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
-    np.savez(folder / "single.npz", bits)
-    np.savez_compressed(folder / "single-deflated.npz", bits)
-    np.savez(folder / "parts.npz", **parts)  # type: ignore[arg-type]
-    np.savez_compressed(folder / "parts-deflated.npz", **parts)  # type: ignore[arg-type]
-    return _Files(sorted(folder.glob("*.np?")), folder)
+    for name, save in (("", np.savez), ("-deflated", np.savez_compressed)):
+        save(folder / f"single{name}.npz", bits)
+        save(folder / f"parts{name}.npz", **parts)
+    return sorted(folder.glob("*.np?"))
 
 
 @Campaign(
     "arrays", "a .npy or .npz file damaged or made up", bounded=120, long=6000, prepare=prepare, limit=20.0
 )
-def arrays(stage, chosen, number, folder):
+def arrays(files, chosen, number, folder):
     """Every fifth case is a made-up file."""
-    source = stage.files[number % len(stage.files)]
+    source = files[number % len(files)]
     file = folder / source.name
     if number % 5 == 4:
         source, done, file = None, *_made_up(folder, chosen)
@@ -152,14 +138,11 @@ _MEMBERS = (
 
 def _made_up(folder, chosen):
     """Write such a file; returns what it is, and its path."""
-    if chosen.random() < 0.6:
-        content, done = _npy(chosen)
-        file = folder / "made-up.npy"
-        file.write_bytes(content)
-    else:
-        file = folder / "made-up.npz"
-        done = _npz(file, chosen)
-    return done, file
+    if chosen.random() < 0.4:
+        return _npz(folder / "made-up.npz", chosen), folder / "made-up.npz"
+    content, done = _npy(chosen)
+    (folder / "made-up.npy").write_bytes(content)
+    return done, folder / "made-up.npy"
 
 
 def _npy(chosen):
@@ -172,12 +155,10 @@ def _npy(chosen):
         header = f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
     version = chosen.choice([(1, 0)] * 6 + [(2, 0), (3, 0), (0, 0), (9, 9), (255, 255)])
     padded = header + b" " * (-(len(header) + 11) % 64) + b"\n"
-    length = struct.pack(
-        "<H" if version[0] == 1 else "<I", len(padded) + chosen.choice([0] * 8 + [1, 60000, -5])
-    )
-    body = chosen.choice(
-        [bytes(480), bytes(1920), bytes(3840), b"\x01" * 480, b"\xff" * 1920, b"", chosen.randbytes(500)]
-    )
+    count = len(padded) + chosen.choice([0] * 8 + [1, 60000, -5])
+    length = struct.pack("<H" if version[0] == 1 else "<I", count)
+    zeros = [bytes(size) for size in (480, 1920, 3840, 0)]
+    body = chosen.choice([*zeros, b"\x01" * 480, b"\xff" * 1920, chosen.randbytes(500)])
     return _MAGIC + bytes(version) + length + padded + body, f"version {version}, header {header[:200]!r}"
 
 
@@ -198,9 +179,8 @@ def _npz(file, chosen):
     done = f"archive of {str(names)[:80]} {suffix!r}, method {method}"
     if chosen.random() < 0.4 and names:
         entry = content.rfind(b"PK\x01\x02")
-        place, value = chosen.choice(
-            [(8, 1), (10, 98), (10, 14), (6, 99), (24, 0xFF), (20, 0xFF), (42, 0xFF), (16, 1)]
-        )
+        changes = [(8, 1), (10, 98), (10, 14), (6, 99), (24, 0xFF), (20, 0xFF), (42, 0xFF), (16, 1)]
+        place, value = chosen.choice(changes)
         content[entry + place] ^= value
         done += f", byte {place} of the last entry altered"
         file.write_bytes(bytes(content))

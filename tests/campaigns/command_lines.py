@@ -12,8 +12,8 @@ from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
 from discrete_vae.config.overrides import settings, slots
 from discrete_vae.figures.registry import FIGURES
-from tests.campaigns.engine import Campaign, Finding, Outcome
-from tests.campaigns.forked import call, refusal_fault
+from tests.campaigns.engine import Campaign, Finding, Outcome, refusal
+from tests.campaigns.forked import call
 from tests.campaigns.tiny_runs import prepare, snapshot
 from tests.commands.conftest import TINY
 
@@ -32,11 +32,8 @@ _WORDS = (
     "a\nb",
 )
 _TEXTS = (*_NEVER_NUMBERS, *_NUMBERS, *_WORDS)
-_PATHS = (
-    "",
-    "a" * 300,
-    *re.split(" ", ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"),
-)
+_PLACES = ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"
+_PATHS = ("", "a" * 300, *re.split(" ", _PLACES))
 _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<f16", "|S2", ">i8", "<i2")
 
 
@@ -61,12 +58,10 @@ def command_lines(stage, chosen, number, folder):
     if ended.status == 0:
         fault = "Traceback" in ended.err or never
         return Finding(Outcome.WRONG if fault else Outcome.OTHER, f"taken\n{ended}")
-    wrong = refusal_fault(ended, statuses=(1, 2), before=ended.status == 2)
-    if wrong is not None:
-        return Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
-    if ended.status == 2 and snapshot(folder) != before:
+    found = refusal(ended, statuses=(1, 2), before=ended.status == 2)
+    if found.outcome == Outcome.REFUSED and ended.status == 2 and snapshot(folder) != before:
         return Finding(Outcome.WRONG, f"refused, but something was written\n{ended}")
-    return Finding(Outcome.REFUSED)
+    return found
 
 
 def _base(stage, chosen):
@@ -118,6 +113,18 @@ def _options(verb):
     return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
 
 
+_NEEDED = {
+    "sample": "--num-rows 2 --num-sweeps 3",
+    "refit": "--num-steps 3",
+    "encode": "--out codes.npz",
+    "release": "--out new --license mit --precision float32",
+    "denoise": "--noise 0.1",
+    "impute": "--out filled.npz",
+    "generate": "-n 3 --num-sweeps 3 --out new.npz",
+    "neighbors": "-k 2 --out near.npz",
+}
+
+
 def _with_option(stage, chosen, folder):
     """One option of a verb with any value, or twice, or without one."""
     verb = chosen.choice([name for name in VERBS if _options(name)])
@@ -127,18 +134,7 @@ def _with_option(stage, chosen, folder):
         words[1:1] = [chosen.choice(list(FIGURES))]
     if verb == "validate" and "--run-dir" in words:
         words = words[:-2]
-    if verb == "sample":
-        words += ["--num-rows", "2", "--num-sweeps", "3"]
-    if verb == "refit":
-        words += ["--num-steps", "3"]
-    words += {
-        "encode": ["--out", "codes.npz"],
-        "release": ["--out", "new", "--license", "mit", "--precision", "float32"],
-        "denoise": ["--noise", "0.1"],
-        "impute": ["--out", "filled.npz"],
-        "generate": ["-n", "3", "--num-sweeps", "3", "--out", "new.npz"],
-        "neighbors": ["-k", "2", "--out", "near.npz"],
-    }.get(verb, [])
+    words += _NEEDED.get(verb, "").split()
     parameter = chosen.choice(_options(verb))
     option, kind = parameter.opts[-1], chosen.random()
     if parameter.is_flag or kind < 0.1:
@@ -162,9 +158,5 @@ def _states(folder, chosen):
 def _words(stage, chosen, folder):
     """Any words in any order."""
     verb = chosen.choice([*VERBS, *VERBS, "trian", "--help ", "-", ""])
-    pool = [
-        *_TEXTS,
-        "digits ",
-        *shlex.split("run --seed --data --resume --model.prior --Seed -s ---x --x.y=1"),
-    ]
-    return [verb, *chosen.choices(pool, k=chosen.randint(0, 4))], False
+    more = shlex.split("run --seed --data --resume --model.prior --Seed -s ---x --x.y=1")
+    return [verb, *chosen.choices([*_TEXTS, "digits ", *more], k=chosen.randint(0, 4))], False

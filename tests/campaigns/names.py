@@ -2,7 +2,6 @@
 
 import csv
 import re
-import shlex
 import shutil
 
 import numpy as np
@@ -20,17 +19,17 @@ _PIECES = (
 _COMPUTED = re.compile(r"\s*[=+@\uff1d\uff0b\uff0d\uff20-].", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _VERBS = {
-    "encode": ["--out", "out.csv", "--picture", "out.png"],
-    "score": ["--out", "out.csv", "--num-samples", "3"],
-    "reconstruct": ["--out", "out.csv"],
-    "generate": shlex.split("-n 2 --num-sweeps 2 --label all --out out.csv --picture out.svg"),
-    "neighbors": ["-k", "2", "--out", "out.csv"],
-    "impute": ["--out", "out.csv", "--num-samples", "10", "--num-rounds", "1", "--mask", "mask.npy"],
-    "evaluate": [],
-    "sample": ["--num-rows", "2", "--num-sweeps", "2"],
-    "log-partition": ["--health-sweeps", "20"],
-    "report": [],
-    "release": ["--out", "released", "--license", "mit", "--precision", "float32"],
+    "encode": "--out {folder}/out.csv --picture {folder}/out.png",
+    "score": "--out {folder}/out.csv --num-samples 3",
+    "reconstruct": "--out {folder}/out.csv",
+    "generate": "-n 2 --num-sweeps 2 --label all --out {folder}/out.csv --picture {folder}/out.svg",
+    "neighbors": "-k 2 --out {folder}/out.csv",
+    "impute": "--data {data} --out {folder}/out.csv --num-samples 10 --num-rounds 1 --mask {folder}/mask.npy",
+    "evaluate": "",
+    "sample": "--num-rows 2 --num-sweeps 2",
+    "log-partition": "--health-sweeps 20",
+    "report": "",
+    "release": "--out {folder}/released --license mit --precision float32",
 }
 
 
@@ -59,9 +58,8 @@ def names(stage, chosen, number, folder):
     for verb in chosen.sample(sorted(_VERBS), 3):
         if verb == "release":
             said.append(call(["evaluate", str(run)]))
-        more = [f"{folder}/{word}" if re.search(r"\.|released", word) else word for word in _VERBS[verb]]
-        of_own_file = ["--data", str(data)] if verb == "impute" else []
-        said.append(call([verb, str(run), *of_own_file, *more]))
+        more = [word.format(folder=folder, data=data) for word in _VERBS[verb].split()]
+        said.append(call([verb, str(run), *more]))
         wrong = None if said[-1].status == 0 else "a verb failed"
         table = "out.csv" in _VERBS[verb] and verb != "impute"  # which gives the user's own file back
         wrong = wrong or (_computed(folder / "out.csv") if table else None)

@@ -2,10 +2,10 @@
 
 import signal
 
-from discrete_vae.cli import options
 from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, call_together
 from tests.campaigns.tiny_runs import (
+    VERBS,
     WRITTEN_BY_READERS,
     difference,
     kill_at,
@@ -17,7 +17,6 @@ from tests.campaigns.tiny_runs import (
     words_of,
 )
 
-VERBS = [verb for verb in options.VERBS if verb != "train"]
 _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
 
 
@@ -39,7 +38,7 @@ def prepare(folder):
 def processes(runs, chosen, number, folder):
     """Every fourth case stops training; the others go through the verbs."""
     stage, together = runs
-    verb = "train" if number % 4 == 3 else VERBS[number * 3 // 4 % len(VERBS)]
+    verb = "train" if number % 4 == 3 else list(VERBS)[number * 3 // 4 % len(VERBS)]
     history = []
     before = snapshot(stage.run, without=WRITTEN_BY_READERS)
     for attempt in ("stopped", "again", "more"):

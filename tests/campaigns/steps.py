@@ -6,7 +6,7 @@ from functools import partial
 import numpy as np
 import torch
 
-from discrete_vae import BlockGibbs, DiscreteVAE
+from discrete_vae import BlockGibbs
 from discrete_vae.interop.sklearn import DiscreteVAETransformer
 from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
@@ -29,9 +29,7 @@ def recorded_steps(_stage, chosen, _number, _folder):
     name = chosen.choice(_CASES)
     config = config_of(name, {"training.precision": chosen.choice(["float32", "bfloat16"])})
     plain = config.model_copy(update={"training": config.training.model_copy(update={"record": False})})
-    data = torch.bernoulli(
-        torch.full((100, 64), 0.3), generator=torch.Generator().manual_seed(chosen.getrandbits(32))
-    )
+    data = _rows(100, chosen.getrandbits(32))
     mine, other = (TrainingState.initial(each, data) for each in (config, plain))
     done = []
     for step in range(chosen.randint(6, 14)):
@@ -40,22 +38,20 @@ def recorded_steps(_stage, chosen, _number, _folder):
             done.append(f"{change} after {step} steps")
             for state in (mine, other):
                 _apply(change, state)
-        rows = data[
-            torch.randperm(100, generator=torch.Generator().manual_seed(step))[: chosen.choice([20, 20, 33])]
-        ]
+        order = torch.randperm(100, generator=torch.Generator().manual_seed(step))
+        rows = data[order[: chosen.choice([20, 20, 33])]]
         epoch, progress = step / 5 + 0.1, min(step / 10, 0.99)
         found = [training_step(state, config, rows, epoch, progress) for state in (mine, other)]
         for state in (mine, other):
             state.step += 1
-        same = torch.equal(found[0].reconstruction, found[1].reconstruction) and all(
-            torch.equal(tensor, value)
-            for tensor, value in zip(
-                mine.model.state_dict().values(), other.model.state_dict().values(), strict=True
-            )
-        )
-        if not same:
+        states = (each.model.state_dict().values() for each in (mine, other))
+        if not torch.equal(*(each.reconstruction for each in found)) or not all(map(torch.equal, *states)):
             return Finding(Outcome.WRONG, f"{name}: step {step + 1} differs\n{done}")
     return Finding(Outcome.EQUAL, struck=bool(done))
+
+
+def _rows(count, seed):
+    return torch.bernoulli(torch.full((count, 64), 0.3), generator=torch.Generator().manual_seed(seed))
 
 
 def _apply(change, state):
@@ -71,12 +67,9 @@ def _apply(change, state):
 # Several threads of a process train, fit and evaluate at once; each gets what it gets alone.
 
 
-_Model = tuple[DiscreteVAE, torch.Tensor]
-
-
 def prepare(_folder):
     """A model in training mode, which the threads share, and rows for it."""
-    rows = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+    rows = _rows(20, 0)
     return TrainingState.initial(config_of("layers"), rows).model.train(), rows
 
 
@@ -96,9 +89,8 @@ def threads(shared, chosen, _number, _folder):
         beside = [job.result() for job in [pool.submit(work) for work in works]]
     for work, mine, other in zip(works, alone, beside, strict=True):
         if not all(np.array_equal(one, two, equal_nan=True) for one, two in zip(mine, other, strict=True)):
-            return Finding(
-                Outcome.WRONG, f"{work.func.__name__}{work.args[1:]} beside {len(works) - 1} others"
-            )
+            what = f"{work.func.__name__}{work.args[1:]} beside {len(works) - 1} others"
+            return Finding(Outcome.WRONG, what)
     if not all(map(torch.equal, before, shared[0].state_dict().values())):
         return Finding(Outcome.LOST, "the model that was evaluated is another one")
     return Finding(Outcome.EQUAL)
@@ -111,7 +103,7 @@ def _work(shared, chosen):
 
 def _train(_shared, seed, name):
     config = config_of(name).model_copy(update={"seed": seed})
-    rows = torch.bernoulli(torch.full((40, 64), 0.3), generator=torch.Generator().manual_seed(seed))
+    rows = _rows(40, seed)
     state = TrainingState.initial(config, rows)
     for step in range(5):
         training_step(state, config, rows[: 20 + seed], step / 5, step / 5)
@@ -134,7 +126,5 @@ def _evaluate(shared, seed, _name):
 
 
 def _sample(shared, seed, _name):
-    return [
-        BlockGibbs(shared[0].prior, 50, seed=seed).step(20).numpy(),
-        shared[0].sample(5, seed=seed).mean.numpy(),
-    ]
+    chains = BlockGibbs(shared[0].prior, 50, seed=seed)
+    return [chains.step(20).numpy(), shared[0].sample(5, seed=seed).mean.numpy()]

@@ -255,7 +255,7 @@ def make_run(folder, do):
 
 
 # Verb -> words after it, and what it writes.
-_VERBS = {
+VERBS = {
     "list": ("", None),
     "validate": ("--data {data} --size smoke --settings", None),
     "cite": ("{run}", None),
@@ -280,14 +280,14 @@ _VERBS = {
 
 def words_of(verb, stage, out):
     """The words of a verb that trains nothing; all that it writes goes to an empty folder."""
-    words, name = _VERBS[verb]
+    words, name = VERBS[verb]
     filled = [word.format(out=out, **vars(stage)) for word in words.split()]
     return [verb, *filled, *([] if name is None else ["--out", str(out / name)])]
 
 
 def written_by(verb, out):
     """The file or folder that a verb writes."""
-    return out / _VERBS[verb][1]
+    return out / VERBS[verb][1]
 
 
 def results(said, out):

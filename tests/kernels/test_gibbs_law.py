@@ -39,20 +39,6 @@ class DroppedBias(RBM):
         return super().compute_block_logits(z, block) - self.bias[self.blocks[block]].to(z.dtype)
 
 
-class SwappedSides(RBM):
-    def compute_block_logits(self, z, block):
-        return super().compute_block_logits(z, 1 - block)
-
-
-class StaleField(RBM):
-    """The right side sees the left side as it was before this sweep."""
-
-    def compute_block_logits(self, z, block):
-        if block == 0:
-            self.old = z.clone()
-        return super().compute_block_logits(z if block == 0 else self.old, block)
-
-
 class StaleGraph(GraphBoltzmann):
     """All blocks see the state as it was before this sweep."""
 
@@ -85,12 +71,6 @@ def test_exact_matrix_leaves_the_rbm_invariant(shape):
     assert invariance_error(enumerate_machine(rbm).prob, matrix) < 1e-12
 
 
-@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias, SwappedSides])
-def test_invariance_rejects_wrong_conditionals(kind):
-    rbm = make_rbm(3, 3)
-    assert invariance_error(enumerate_machine(rbm).prob, sweep_matrix(faulty(kind, rbm))) > 1e-3
-
-
 @pytest.mark.parametrize("name", ["one unit", "triangle", "odd cycle", "star", "complete"])
 def test_kernels_keep_the_law_of_graphs(name):
     energy = small_graph(name, scale=1.5)
@@ -105,32 +85,13 @@ def test_law_holds_for_hostile_keys_and_sweeps(name, key, first_sweep):
     check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
 
 
-@MACHINES
-@pytest.mark.parametrize("inverse_temperature", [0.0, 2.0])
-def test_law_holds_at_other_temperatures(name, inverse_temperature):
-    energy = FIVE_UNITS[name]()
-    step = one_sweep(energy, inverse_temperature=torch.full((32 * REPEATS,), inverse_temperature))
-    check_transitions(step, sweep_matrix(energy, inverse_temperature=inverse_temperature), 5, repeats=REPEATS)
-    with pytest.raises(AssertionError):
-        check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
-
-
-@MACHINES
-@pytest.mark.parametrize("per_chain", [False, True])
-def test_law_holds_with_clamped_units(name, per_chain):
-    energy = FIVE_UNITS[name]()
-    clamped = torch.tensor([False, True, False, True, False])
-    step = one_sweep(energy, clamped=clamped.expand(32 * REPEATS, 5) if per_chain else clamped)
-    check_transitions(step, sweep_matrix(energy, clamped=clamped), 5, repeats=REPEATS)
-    with pytest.raises(AssertionError):
-        check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
-
-
-@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias, SwappedSides, StaleField])
-def test_counted_transitions_reject_wrong_kernels(kind):
+@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias])
+def test_wrong_conditionals_are_rejected(kind):
     rbm = make_rbm(3, 3)
+    wrong = faulty(kind, rbm)
+    assert invariance_error(enumerate_machine(rbm).prob, sweep_matrix(wrong)) > 1e-3
     with pytest.raises(AssertionError, match="chi-square"):
-        check_transitions(one_sweep(faulty(kind, rbm)), sweep_matrix(rbm), 6, repeats=REPEATS)
+        check_transitions(one_sweep(wrong), sweep_matrix(rbm), 6, repeats=REPEATS)
 
 
 def test_counted_transitions_reject_stale_fields_of_a_graph():
@@ -147,17 +108,11 @@ def with_an_entry_twice(energy):
     energy.neighbor_edge = torch.cat([energy.neighbor_edge[:1], energy.neighbor_edge])
 
 
-def with_rows_of_other_units(energy):
-    energy.order = energy.order.roll(1)
-
-
 def with_weights_of_other_edges(energy):
     energy.neighbor_edge = energy.neighbor_edge.roll(1)
 
 
-@pytest.mark.parametrize(
-    "change", [with_an_entry_twice, with_rows_of_other_units, with_weights_of_other_edges]
-)
+@pytest.mark.parametrize("change", [with_an_entry_twice, with_weights_of_other_edges])
 def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(change):
     energy = small_graph("odd cycle")
     matrix = sweep_matrix(energy)
