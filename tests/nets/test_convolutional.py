@@ -53,9 +53,8 @@ def test_every_pixel_can_be_learned():
     """Eight images of noise come back from their features alone."""
     torch.manual_seed(0)
     x = torch.randn(8, 1, 6, 6)
-    networks = torch.nn.Sequential(
-        ConvolutionalEncoder((1, 6, 6), 16, (16,)), ConvolutionalDecoder(16, (1, 6, 6), (16,))
-    )
+    shape = 1, 6, 6
+    networks = nn.Sequential(ConvolutionalEncoder(shape, 16, (16,)), ConvolutionalDecoder(16, shape, (16,)))
     optimizer = torch.optim.Adam(networks.parameters(), 1e-2)
     for _ in range(60):
         loss = (networks(x) - x).square().mean()
@@ -88,8 +87,9 @@ def test_products_in_bfloat16_are_the_same_up_to_rounding():
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         torch.manual_seed(0)
+        shape = 2, 9, 8
         network = nn.Sequential(
-            ConvolutionalEncoder((2, 9, 8), 7, WIDTHS), ConvolutionalDecoder(7, (2, 9, 8), WIDTHS)
+            ConvolutionalEncoder(shape, 7, WIDTHS), ConvolutionalDecoder(7, shape, WIDTHS)
         )
         working = set_precision(network, dtype)
         assert len(working) == 2 * (2 + 4)  # each half has two changes of size and two blocks of two

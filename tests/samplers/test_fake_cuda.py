@@ -32,11 +32,7 @@ MACHINES = {
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
-    """Fake tensors.
-
-    A build without CUDA has no generators for it, so the noise's source is the CPU's; and fake tensors know no sparse
-    products, so a dense one with the same tensors stands in.
-    """
+    """Fake tensors. Without CUDA the noise's source is the CPU's, and for sparse products dense ones stand in."""
     monkeypatch.setattr(gibbs, "keyed_generator", lambda *key, device: torch.Generator())
 
     def product(values, z, places, num_rows, coalesced):
