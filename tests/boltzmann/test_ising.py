@@ -108,10 +108,10 @@ def test_it_is_found_within_its_error(make, t):
 
 def test_the_error_is_that_of_repetitions():
     machine = MACHINES["rbm"]()
-    found = [fit_inverse_temperature(machine, exact_draws(machine, 400, seed=seed)) for seed in range(200)]
+    found = [fit_inverse_temperature(machine, exact_draws(machine, 400, seed=seed)) for seed in range(100)]
     values = torch.tensor([each.value for each in found])
     stated = torch.tensor([each.std_error for each in found]).mean()
-    assert float(values.std() / stated) == pytest.approx(1, abs=0.25)  # its own error is 5 %
+    assert float(values.std() / stated) == pytest.approx(1, abs=0.35)  # its own error is 7 %
     assert float(values.mean()) == pytest.approx(1, abs=0.03)
 
 

@@ -45,10 +45,10 @@ def test_the_roots_are_the_published_ones():
         torch.testing.assert_close(got, -u.log() / beta, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("b", [1.01, 2.0, 30.0, 100.0])
+@pytest.mark.parametrize("b", [1.01, 30.0, 100.0])
 def test_newton_steps_reach_the_root(b):
     """The root by bisection of the CDF; where zeta is closer to 1 than float64 is, both are 1."""
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(200)
     smoothing = OverlappingPower(b).double()
     low, high = torch.zeros_like(rho), torch.ones_like(rho)
     for _ in range(1100):  # numbers down to 2^-1000
