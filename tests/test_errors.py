@@ -72,13 +72,8 @@ def test_what_was_received_need_not_be_picklable():
 
 def a_model():
     torch.manual_seed(0)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=4,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
+    prior, posterior = RBMConfig(num_left=2, num_right=2), HierarchicalPosteriorConfig(hidden=(20,))
+    return DiscreteVAE.from_config(ModelConfig(num_features=4, prior=prior, posterior=posterior))
 
 
 def moments():
@@ -93,10 +88,9 @@ def elbo():
         return a_model().elbo(torch.ones(3, 4), log_partition=1.0)
 
 
+NOTHING = DatasetDescription("", "", "", "", None)
 RECORDS = {
-    "DataSplits": lambda: DataSplits(
-        "own", *(torch.zeros(2, 4),) * 3, (4,), False, DatasetDescription("", "", "", "", None)
-    ),
+    "DataSplits": lambda: DataSplits("own", *(torch.zeros(2, 4),) * 3, (4,), False, NOTHING),
     "Moments": moments,
     "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),
     "SweepCall": lambda: SweepCall(1, 0, 1, 0, torch.ones(2), None),
@@ -107,16 +101,11 @@ RECORDS = {
 }
 
 
-def loaded_run():
-    model = a_model()
-    config = load_experiment("digits", size="smoke")
-    return LoadedRun(config, model, BlockGibbs(model.prior, 3, seed=0), 5)
-
-
 @pytest.mark.parametrize("way", ["pickle", "deepcopy"])
 def test_a_loaded_run_stays_whole(way):
     """The chains of the copy are of the copy's own prior, and go on as the original's."""
-    run = loaded_run()
+    model = a_model()
+    run = LoadedRun(load_experiment("digits", size="smoke"), model, BlockGibbs(model.prior, 3, seed=0), 5)
     again = WAYS[way](run)
     assert again.chains.energy is again.model.prior is not run.model.prior
     assert again.config == run.config

@@ -23,17 +23,14 @@ VALUES = {"bernoulli": 2, "categorical": 4, "negative-binomial": 400}  # the sup
 
 def build(config):
     torch.manual_seed(0)
-    model = DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=5,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(groups=2, hidden=(6,)),
-            hierarchy=GaussianHierarchyConfig(
-                num_layers=2, num_units=2, posterior_hidden=(4,), prior_hidden=(4,)
-            ),
-            likelihood=config,
-        )
-    )
+    parts = {
+        "prior": RBMConfig(num_left=2, num_right=2),
+        "posterior": HierarchicalPosteriorConfig(groups=2, hidden=(6,)),
+        "hierarchy": GaussianHierarchyConfig(
+            num_layers=2, num_units=2, posterior_hidden=(4,), prior_hidden=(4,)
+        ),
+    }
+    model = DiscreteVAE.from_config(ModelConfig(num_features=5, likelihood=config, **parts))
     with torch.no_grad():
         for parameter in model.decoder.parameters():
             parameter.normal_()

@@ -38,23 +38,18 @@ _HIERARCHY = {
     "posterior_hidden": (9,),
     "prior_hidden": (7,),
 }
-_POSTERIOR = {"groups": 2, "hidden": (16,)}
+_TEMPERED = {"kind": "parallel-tempering", "num_chains": 20, "inverse_temperatures": (0.0, 0.5, 1.0)}
 
 
 def _experiment(data: str, likelihood: str = "bernoulli", training: Mapping | None = None, **model) -> dict:
-    return {
-        "data": data,
-        "model": {
-            "likelihood": {"kind": likelihood}
-            | ({"num_categories": 3} if likelihood == "categorical" else {}),
-            "num_features": 12,
-            "prior": {"kind": "rbm", "num_left": 6, "num_right": 5},
-            "posterior": _POSTERIOR,
-            "decoder": {"kind": "mlp", "hidden": (10,)},
-            **model,
-        },
-        "training": {"precision": "float32", **(training or {})},
+    usual = {
+        "likelihood": {"kind": likelihood} | ({"num_categories": 3} if likelihood == "categorical" else {}),
+        "num_features": 12,
+        "prior": {"kind": "rbm", "num_left": 6, "num_right": 5},
+        "posterior": {"groups": 2, "hidden": (16,)},
+        "decoder": {"kind": "mlp", "hidden": (10,)},
     }
+    return {"data": data, "model": usual | model, "training": {"precision": "float32", **(training or {})}}
 
 
 EXPERIMENTS = {
@@ -81,13 +76,7 @@ EXPERIMENTS = {
         "categorical",
         smoothing={"kind": "ramps"},
         prior={"kind": "graph", "num_units": 8, "edges": "chimera"},
-        training={
-            "sampler": {
-                "kind": "parallel-tempering",
-                "num_chains": 20,
-                "inverse_temperatures": (0.0, 0.5, 1.0),
-            }
-        },
+        training={"sampler": _TEMPERED},
     ),
     "overlapping-exponential, gaussian, gaps": _experiment(
         "reals",
@@ -128,23 +117,13 @@ EXPERIMENTS = {
 
 
 def digits_of(name: str, folder: Path) -> dict:
-    """Digests and figures of one experiment: 30 steps, an evaluation by the command, samples, codes.
-
-    Args:
-        name: One of `EXPERIMENTS`.
-        folder: An empty folder.
-    """
+    """Digests and figures of one experiment in an empty folder: 30 steps, the command's evaluation, samples, codes."""
     described = json.loads(json.dumps(EXPERIMENTS[name]))
     file = folder / "rows.npy"
     np.save(file, _rows(described["data"], described["model"].get("event_shape")))
     described |= {"name": "golden", "seed": 3, "data": {"kind": "file", "path": str(file)}}
-    described["training"] |= {
-        "num_epochs": 3,
-        "batch_size": 20,
-        "log_every": 10,
-        "validate_every": 15,
-        "num_sweeps": 5,
-    }
+    described["training"] |= {"num_epochs": 3, "batch_size": 20, "log_every": 10, "validate_every": 15}
+    described["training"]["num_sweeps"] = 5
     described["training"]["warm_up"] = {"epochs": 1.0, "prior_epochs": 2.0}
     described["training"].setdefault("sampler", {"kind": "block-gibbs", "num_chains": 40})
     described["evaluation"] = {"num_samples": 50, "max_tempered_sweeps": 2000, "num_annealed_chains": 20}
@@ -189,9 +168,8 @@ def _rows(kind: str, shape: tuple[int, ...] | None) -> np.ndarray:
     if kind == "reals":
         rows = np.where(random.uniform(size=hidden.shape) < 0.1, np.nan, 4 * hidden - 1)
     else:
-        rows = {"bits": hidden > 0.5, "codes": hidden * 2.999, "counts": random.poisson(9 * hidden)}[
-            kind
-        ].astype(int)
+        kinds = {"bits": hidden > 0.5, "codes": hidden * 2.999, "counts": random.poisson(9 * hidden)}
+        rows = kinds[kind].astype(int)
     return rows.reshape(-1, *shape) if shape else rows
 
 
@@ -220,17 +198,11 @@ def public_names() -> list[str]:
     found = []
     for name in sorted(discrete_vae.__all__):
         value = getattr(discrete_vae, name)
+        calls = {name: value}
         if inspect.isclass(value):
-            calls = {name: value} | {
-                f"{name}.{each}": getattr(value, each)
-                for each in dir(value)
-                if not each.startswith("_")
-                and any(
-                    each in vars(base) for base in value.__mro__ if base.__module__.startswith("discrete_vae")
-                )
-            }
-        else:
-            calls = {name: value}
+            own = [base for base in value.__mro__ if base.__module__.startswith("discrete_vae")]
+            each_own = {each for base in own for each in vars(base) if not each.startswith("_")}
+            calls |= {f"{name}.{each}": getattr(value, each) for each in dir(value) if each in each_own}
         found += [f"{each}({_parameters(call)})" if callable(call) else each for each, call in calls.items()]
     return found
 
@@ -243,11 +215,7 @@ def _parameters(call: object) -> str:
 
 
 def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
-    """Options of every verb, and the settings of an experiment, from what the command says.
-
-    Args:
-        say: The command's standard output for these words.
-    """
+    """Options of every verb, and the settings of an experiment, from what the command says to words."""
     options = re.compile(r"^  (-{1,2}[a-z][a-z-]*)", re.MULTILINE)  # more spaces are a help's further lines
     found = {name: options.findall(say([name, "--help"])) for name in VERBS}
     settings = say(["train", "digits", "--settings"])
@@ -313,10 +281,8 @@ def _write(*, with_digits: bool) -> None:
     """Write the names, verbs and options as they are, and with_digits this machine's digits."""
 
     def say(words: list[str]) -> str:
-        told = subprocess.run(
-            [sys.executable, "-m", "discrete_vae", *words], capture_output=True, text=True, check=True
-        )
-        return told.stdout
+        command = [sys.executable, "-m", "discrete_vae", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     digits = _golden()["digits"]
     if with_digits:

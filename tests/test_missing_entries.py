@@ -20,6 +20,10 @@ from tests.refusals import refused_argument
 NAN = float("nan")
 X = torch.tensor([[1, NAN, 1, 1], [0, 0, NAN, NAN], [1, 1, 0, 0], [NAN] * 4], dtype=torch.float64)
 OBSERVED = ~X.isnan()
+PARTS = {
+    "prior": RBMConfig(num_left=2, num_right=2),
+    "posterior": HierarchicalPosteriorConfig(hidden=(20,)),
+}
 
 
 @pytest.fixture
@@ -43,9 +47,8 @@ def completions(row):
     """All bits that agree with the observed ones."""
     gaps = row.isnan().nonzero().flatten()
     rows = row.repeat(2 ** len(gaps), 1)
-    rows[:, gaps] = torch.tensor(list(product([0.0, 1.0], repeat=len(gaps))), dtype=row.dtype).reshape(
-        len(rows), -1
-    )
+    bits = torch.tensor(list(product([0.0, 1.0], repeat=len(gaps))), dtype=row.dtype)
+    rows[:, gaps] = bits.reshape(len(rows), -1)
     return rows
 
 
@@ -107,14 +110,8 @@ def test_gradients_are_finite_and_reach_everything(model):
 
 
 def test_codes_with_gaps():
-    config = ModelConfig(
-        num_features=3,
-        missing=True,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        likelihood=CategoricalLikelihoodConfig(num_categories=4),
-    )
-    model = DiscreteVAE.from_config(config)
+    likelihood = CategoricalLikelihoodConfig(num_categories=4)
+    model = DiscreteVAE.from_config(ModelConfig(num_features=3, missing=True, likelihood=likelihood, **PARTS))
     x = torch.tensor([[0.0, 3.0, NAN], [1.0, NAN, 2.0], [2.0, 2.0, 2.0]])
     model.initialize_(x)
     model.elbo(x).loss.backward()
@@ -122,13 +119,7 @@ def test_codes_with_gaps():
 
 
 def test_a_model_without_missing_entries_refuses_them():
-    model = DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=4,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
+    model = DiscreteVAE.from_config(ModelConfig(num_features=4, **PARTS))
     for call in (lambda: model.elbo(X), lambda: model.elbo(X.nan_to_num(0.0), observed=OBSERVED)):
         assert refused_argument(call) == "x"
 
