@@ -95,8 +95,6 @@ RECORDS = {
     "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),
     "SweepCall": lambda: SweepCall(1, 0, 1, 0, torch.ones(2), None),
     "Elbo": elbo,
-    "LogLikelihood": lambda: a_model().log_likelihood(torch.ones(3, 4), 5, log_partition=1.0),
-    "Encoding": lambda: a_model().encode(torch.ones(3, 4)),
     "ModelSample": lambda: a_model().sample(2, num_sweeps=2),
 }
 

@@ -1,7 +1,6 @@
 """Machines on graphs against enumeration and the RBM; edges, colorings and sparse products; planted faults."""
 
 import io
-import pickle
 from typing import get_args
 
 import numpy as np
@@ -76,17 +75,6 @@ def test_expected_energy_is_that_of_the_rbm(order):
     torch.testing.assert_close(*found, rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("ranks", [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [1, 0, 1, 0, 2]])
-def test_expected_energy_is_unbiased_for_a_posterior_without_hierarchy(ranks):
-    """With independent units the average over bits drawn from q is the exact mean, whatever the order."""
-    machine = small_graph("odd cycle").double()
-    states, q = all_states(5), torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    prob = (states * q + (1 - states) * (1 - q)).prod(-1)
-    order = machine.pair_order(torch.tensor(ranks))
-    value = prob @ machine.expected_energy(states, q.expand_as(states), order)
-    torch.testing.assert_close(value, prob @ machine.energy(states), rtol=0, atol=1e-12)
-
-
 class CountsTwice(GraphBoltzmann):
     """An edge that the energy, or one end's conditional, has twice."""
 
@@ -133,15 +121,6 @@ def test_many_weights_and_their_gradient():
     (of_graph,) = torch.autograd.grad(machine.energy(z).square().sum(), machine.weight)
     first, second = machine.edges.T
     torch.testing.assert_close(of_graph, (of_dense + of_dense.T)[first, second], rtol=1e-10, atol=1e-8)
-
-
-def test_the_state_holds_parameters_only_and_survives_copies():
-    machine = small_graph("odd cycle")
-    assert set(machine.state_dict()) == {"weight", "bias"}
-    copy = pickle.loads(pickle.dumps(machine))
-    z = all_states(5)
-    assert torch.equal(copy.energy(z), machine.energy(z))
-    assert torch.equal(machine.double().edges, copy.edges)
 
 
 @pytest.mark.slow

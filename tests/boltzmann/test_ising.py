@@ -1,15 +1,13 @@
 """Machines as Ising models over spins, and the temperature of samples."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.boltzmann.base import IsingModel, fit_inverse_temperature
+from discrete_vae.boltzmann.base import fit_inverse_temperature
 from discrete_vae.testing import all_states, enumerate_machine
 from tests.boltzmann.graphs import exact_draws, randomize, small_graph
 from tests.refusals import refused_argument
@@ -60,14 +58,6 @@ def test_arrays_and_lists_of_whole_numbers():
     assert machine.weight.dtype == torch.float32
     assert machine.weight.tolist() == [[4.0, -4.0]]
     assert machine.bias.tolist() == [0.0, -2.0, 2.0]
-
-
-def test_the_record_pickles_and_compares_by_identity():
-    model = rbm_case()[0].to_ising()
-    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert isinstance(other, IsingModel)
-        assert torch.equal(other.couplings, model.couplings)
-        assert other != model
 
 
 @pytest.mark.parametrize(

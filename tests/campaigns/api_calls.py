@@ -85,7 +85,7 @@ def prepare(folder):
 @Campaign(
     "api-calls",
     "a public function with one wrong argument",
-    bounded=120,
+    bounded=60,
     long=2000,
     prepare=prepare,
     limit=30.0,

@@ -36,7 +36,7 @@ def prepare(folder):
 
 
 @Campaign(
-    "arrays", "a .npy or .npz file damaged or made up", bounded=120, long=6000, prepare=prepare, limit=20.0
+    "arrays", "a .npy or .npz file damaged or made up", bounded=80, long=6000, prepare=prepare, limit=20.0
 )
 def arrays(files, chosen, number, folder):
     """Every fifth case is a made-up file."""

@@ -40,7 +40,7 @@ _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<
 @Campaign(
     "command-lines",
     "a command line with a wrong, extreme, missing or repeated word",
-    bounded=24,
+    bounded=16,
     long=2200,
     prepare=prepare,
 )

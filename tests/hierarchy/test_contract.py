@@ -140,18 +140,6 @@ def test_groups_have_networks_of_their_own():
     assert changed.tolist() == [False, False, True, True]
 
 
-def count(module):
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_parameters_by_hand():
-    counts = {count(CompleteSharing(**SIZES | {"num_layers": layers}, hidden=(7,))) for layers in (1, 2, 20)}
-    # the map of zeta; hidden weights, scales and offsets; the head
-    assert counts == {5 * 3 + 3 * 7 + 2 * 7 + (7 + 1) * 6}
-    assert count(GroupSharing(**SIZES, hidden=(7,), num_groups=2)) == 5 * 3 + 2 * (3 * 7 + 2 * 7 + 8 * 6)
-    assert count(NoSharing(**SIZES, hidden=(7,))) == sum((5 + 3 * m) * 7 + 2 * 7 + 8 * 6 for m in range(4))
-
-
 def test_the_log_std_is_bounded():
     prior = NoSharing(**SIZES, hidden=(), log_std_bound=2.0)
     with torch.no_grad():

@@ -18,17 +18,6 @@ def test_the_size_of_a_chunk_does_not_matter(size, monkeypatch):
     assert torch.equal(run_sweeps(energy, start, 5, key=2, first_sweep=1), expected)
 
 
-@pytest.mark.parametrize(
-    ("num_chains", "num_units", "count"),
-    [(1, 1, 1), (1, 8, 4), (1000, 100_000, 3), (64, 2048, 4), (5000, 3, 2)],
-)
-def test_chunks_cover_the_chains_and_occupy_the_threads(num_chains, num_units, count):
-    size = gibbs_graph.chunk_size(num_chains, num_units, count)
-    chunks = -(-num_chains // size)
-    assert size in range(16, 513, 16)
-    assert chunks >= min(count, num_chains // 16)
-
-
 @pytest.mark.slow
 def test_a_large_machine_follows_the_reference():
     energy = random_graph(100_000, 1_000_000, scale=0.2)

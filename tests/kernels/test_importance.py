@@ -256,23 +256,6 @@ def test_a_decoder_of_another_kind_reads_what_is_not_rounded():
         model.log_likelihood(images(2), 5, log_partition=0.0)
 
 
-def test_a_generator_repeats_and_missing_entries_are_left_out():
-    model, x = build("none"), images(3)
-    model.missing = True
-    model.encoder = nn.Sequential(nn.Flatten(), nn.Linear(2 * NUM_FEATURES, NUM_FEATURES))
-    observed = torch.ones(3, NUM_FEATURES, dtype=torch.bool)
-    observed[:, 4:] = False
-
-    def likelihood(seed, **observed):
-        generator = torch.Generator().manual_seed(seed)
-        return model.log_likelihood(x, 500, log_partition=0.0, generator=generator, **observed).value
-
-    found = likelihood(0, observed=observed)
-    assert torch.equal(likelihood(0, observed=observed), found)
-    assert not torch.equal(likelihood(1, observed=observed), found)
-    assert bool((likelihood(0) < found).all())
-
-
 def test_weights_that_are_not_finite_are_named():
     model = build()
     with torch.no_grad():

@@ -156,16 +156,6 @@ def test_words_are_philox_of_place_sample_and_key():
     assert torch.equal(drawn, uniforms(expected))
 
 
-def test_draws_of_other_keys_samples_and_numbers_differ():
-    def drawn(key=1, first=0, draw=0, count=6):
-        return draw_uniforms((count, 1, 40), Keys(torch.tensor([key]), first, draw))
-
-    start = drawn()
-    assert torch.equal(drawn(first=2, count=4), start[2:])
-    for other in (drawn(key=2), drawn(draw=1), drawn(first=6)):
-        assert not torch.isin(other, start).any()
-
-
 def test_normal_numbers():
     """Moments and tails of 2 million, and none related to its neighbours; alpha 1e-6 each."""
     found = draw_normals((4000, 2, 256), Keys(torch.tensor([1, 2]), 0, 0)).double()

@@ -94,17 +94,6 @@ def test_z_is_read_back_from_zeta_even_where_it_rounds_to_zero(beta):
     assert bool((zeta[rho < threshold * (1 - 1e-5)] == 0).all())
 
 
-def test_bits_are_z_with_the_published_gradient():
-    logits = torch.tensor([-1.0, 0.5, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
-    smoothing = SpikeExponential(beta=3.0)
-    bits = smoothing.bits(torch.tensor([0.0, 0.0, 0.3, 0.0], dtype=torch.float64), logits)
-    assert bits.tolist() == [0, 0, 1, 0]
-    bits.sum().backward()
-    q = torch.sigmoid(logits.detach())
-    dq = q * (1 - q)
-    torch.testing.assert_close(logits.grad, (1 - bits.detach()) / (1 - q) * dq, rtol=1e-9, atol=1e-15)
-
-
 @pytest.mark.parametrize("smoothing", [SpikeExponential(beta=3.0), SpikeSlab(), SharpLimit()])
 def test_a_nan_in_zeta_comes_out(smoothing):
     zeta, logits = torch.tensor([0.0, math.nan, 0.5]), torch.zeros(3)

