@@ -7,13 +7,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, OverlappingPower, SpikeExponential
-from discrete_vae.config import (
-    EvaluationConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-    SharpLimitConfig,
-)
+from discrete_vae.config import EvaluationConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
@@ -22,6 +16,7 @@ from discrete_vae.presets import load_experiment
 from discrete_vae.rng import keyed_generator
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import check_mean, enumerate_machine
+from tests.models import small_config
 from tests.transformations import SMOOTHINGS
 
 LIMITED = ("spike-exponential", "overlapping-exponential", "overlapping-power")
@@ -74,8 +69,7 @@ def test_the_trained_model_is_not_touched_and_weights_are_shared():
 
 
 def test_it_is_saved_and_loaded_as_what_it_is(tmp_path):
-    posterior = HierarchicalPosteriorConfig(hidden=(20,))
-    config = ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2), posterior=posterior)
+    config = small_config(6)
     model = DiscreteVAE.from_config(config).eval()
     limit = model.discretized()
     loaded = DiscreteVAE.from_pretrained(limit.save_pretrained(tmp_path / "limit"))

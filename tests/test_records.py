@@ -13,7 +13,6 @@ import discrete_vae
 from discrete_vae import (
     RBM,
     BlockGibbs,
-    DiscreteVAE,
     FactorialBernoulli,
     GraphBoltzmann,
     SpikeExponential,
@@ -21,19 +20,18 @@ from discrete_vae import (
     exact_log_partition,
     load_dataset,
 )
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.presets import load_experiment
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.load import LoadedRun
+from tests.models import small_model
 
 X = torch.zeros(3, 6)
 
 
 @pytest.fixture(scope="module")
 def model():
-    prior, posterior = RBMConfig(num_left=2, num_right=2), HierarchicalPosteriorConfig(hidden=(20,))
-    return DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=posterior))
+    return small_model(6)
 
 
 @dataclass(repr=False)

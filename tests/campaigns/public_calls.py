@@ -8,15 +8,8 @@ from typing import Any
 import torch
 
 import discrete_vae as dv
-from discrete_vae.config import (
-    GaussianHierarchyConfig,
-    GraphBoltzmannConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    NoHierarchyConfig,
-    RBMConfig,
-)
 from tests.campaigns.tiny_runs import write_data
+from tests.models import LAYERS, small_model
 from tests.training.tiny import QuietProgress
 
 # What an argument of a name is wherever it stands; a call names what it is beyond that.
@@ -267,26 +260,19 @@ def _in_order(function):
     return lambda **given: function(*given.values()) if known.issuperset(given) else function(**given)
 
 
-def _small_model(prior=None, *, layers=False):
-    below = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(5,), prior_hidden=(5,))
-    config = ModelConfig(
-        num_features=12,
-        prior=prior or RBMConfig(num_left=4, num_right=3),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
-        hierarchy=below if layers else NoHierarchyConfig(),
-        missing=True,
-    )
-    return dv.DiscreteVAE.from_config(config).eval()
+def _small_model(**parts):
+    return small_model(12, units=(4, 3), groups=2, hidden=(5,), missing=True, **parts).eval()
 
 
 def _of_model():
     calls = []
     x, z = _bits(10, 12), _bits(10, 7)
     zeta, observed, weights = z * 0.5, x > 0, {"discrete": 0.5, "continuous": 0.5}
+    graph = {"kind": "graph", "num_units": 7, "edges": ((0, 1), (1, 2), (4, 6))}
     models = {
         "RBM": _small_model(),
-        "graph": _small_model(GraphBoltzmannConfig(num_units=7, edges=((0, 1), (1, 2), (4, 6)))),
-        "layers": _small_model(layers=True),
+        "graph": _small_model(prior=graph),
+        "layers": _small_model(hierarchy=LAYERS),
     }
     for kind, model in models.items():
         name = f"DiscreteVAE({kind})"
@@ -307,7 +293,7 @@ def _of_model():
 
 def _of_inference():
     """The functions that take many examples through a model with gaps and layers."""
-    model, x = _small_model(layers=True), _bits(10, 12)
+    model, x = _small_model(hierarchy=LAYERS), _bits(10, 12)
     all_rows = {"x": x, "seed": 3, "numbers": list(range(10))}
     rows = all_rows | {"batch_size": 4}
 

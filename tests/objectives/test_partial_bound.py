@@ -2,34 +2,19 @@
 
 import torch
 
-from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.nets.mlp import MLP
+from tests.models import LAYERS, small_model
 
-LAYERS = GaussianHierarchyConfig(num_layers=3, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
 
 
-def build(hierarchy=LAYERS):
-    torch.manual_seed(0)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=5,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-            hierarchy=hierarchy,
-        )
-    )
+def build():
+    return small_model(hierarchy=LAYERS | {"num_layers": 3})
 
 
 def bound_of(model, num_samples, seed=2):
-    return model.elbo(
-        X,
-        log_partition=0.0,
-        negative_phase=torch.zeros(3, 4),
-        num_importance_samples=num_samples,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    given = {"log_partition": 0.0, "negative_phase": torch.zeros(3, 4), "num_importance_samples": num_samples}
+    return model.elbo(X, **given, generator=torch.Generator().manual_seed(seed))
 
 
 def test_each_network_runs_once_over_all_rows(monkeypatch):

@@ -3,17 +3,11 @@
 import pytest
 import torch
 
-from discrete_vae import RBM, DiscreteVAE, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.config import (
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-    SmoothingConfig,
-    members,
-)
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.testing import enumerate_machine
 from tests.boltzmann.graphs import randomize
+from tests.models import small_model
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
@@ -22,20 +16,6 @@ MACHINES = {
     "triangle": lambda: GraphBoltzmann(4, "complete"),
     "factorial": lambda: FactorialBernoulli(3),
 }
-
-
-def build(kind="ramps", **parts):
-    torch.manual_seed(0)
-    smoothing = next(config() for config in members(SmoothingConfig) if config().kind == kind)
-    posterior = HierarchicalPosteriorConfig(hidden=(20,))
-    config = ModelConfig(
-        num_features=5,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=posterior,
-        smoothing=smoothing,
-        **parts,
-    )
-    return DiscreteVAE.from_config(config)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -71,7 +51,7 @@ def test_the_ends_of_the_interval_leave_finite_numbers(kind):
 
 
 def test_trained_steps_stay_finite_where_zeta_is_rounded():
-    model = build("overlapping-power").train()
+    model = small_model(smoothing={"kind": "overlapping-power"}).train()
     x = X.repeat(4, 1)
     bound = model.elbo(x, num_importance_samples=4, generator=torch.Generator().manual_seed(0))
     bound.loss.backward()
@@ -81,7 +61,7 @@ def test_trained_steps_stay_finite_where_zeta_is_rounded():
 
 
 def test_without_a_gradient_the_value_is_the_same():
-    model, values = build().eval(), []
+    model, values = small_model(smoothing={"kind": "ramps"}).eval(), []
     for context in (torch.enable_grad, torch.no_grad):
         with context():
             bound = model.elbo(X, num_importance_samples=3, generator=torch.Generator().manual_seed(0))

@@ -5,7 +5,6 @@ import torch
 
 from discrete_vae import (
     DisARM,
-    DiscreteVAE,
     LearnedBaseline,
     LeaveOneOut,
     NaiveKL,
@@ -13,20 +12,15 @@ from discrete_vae import (
     Reparameterized,
     RunningMean,
 )
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig, RunningMeanConfig
+from discrete_vae.config import RunningMeanConfig
+from tests.models import small_model
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
 
 
 def make_model():
-    torch.manual_seed(0)
-    config = ModelConfig(
-        num_features=6,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
-    )
-    return DiscreteVAE.from_config(config)
+    return small_model(6, groups=2, hidden=(5,))
 
 
 @pytest.mark.parametrize(
