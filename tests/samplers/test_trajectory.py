@@ -115,7 +115,7 @@ def test_states_follow_p_while_the_weights_change():
         check_frequencies(counts, enumerate_machine(chains.energy).prob.detach())
 
 
-def z_scores(num_runs=12):
+def z_scores(num_runs=8):
     """Deviations of log Z in standard errors, for machines that grow along a path, one per seed."""
     scores, sizes = [], []
     for seed in range(num_runs):
@@ -159,7 +159,7 @@ def test_bennett_s_ratio_the_wrong_way_round_is_a_fault_that_is_caught(monkeypat
         return -value, *rest
 
     monkeypatch.setattr(trajectory, name, turned)
-    assert not covers(z_scores(10)[0])
+    assert not covers(z_scores(4)[0])
 
 
 def two_modes_that_change(monkeypatch, trade=False):
