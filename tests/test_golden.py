@@ -14,14 +14,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 import discrete_vae
 from discrete_vae import load_pretrained, load_run, pretrained_names, train
@@ -41,7 +39,7 @@ _HIERARCHY = {
 _TEMPERED = {"kind": "parallel-tempering", "num_chains": 20, "inverse_temperatures": (0.0, 0.5, 1.0)}
 
 
-def _experiment(data: str, likelihood: str = "bernoulli", training: Mapping | None = None, **model) -> dict:
+def _experiment(data, likelihood="bernoulli", training=None, **model):
     usual = {
         "likelihood": {"kind": likelihood} | ({"num_categories": 3} if likelihood == "categorical" else {}),
         "num_features": 12,
@@ -116,7 +114,7 @@ EXPERIMENTS = {
 }
 
 
-def digits_of(name: str, folder: Path) -> dict:
+def digits_of(name, folder):
     """Digests and figures of one experiment in an empty folder: 30 steps, the command's evaluation, samples, codes."""
     described = json.loads(json.dumps(EXPERIMENTS[name]))
     file = folder / "rows.npy"
@@ -147,7 +145,7 @@ def digits_of(name: str, folder: Path) -> dict:
     }
 
 
-def digits_of_pretrained(name: str) -> dict:
+def digits_of_pretrained(name):
     """Digests of a model that comes with the library, and of its bounds for bits at random."""
     model = load_pretrained(name).model
     generator = torch.Generator().manual_seed(7)
@@ -161,7 +159,7 @@ def digits_of_pretrained(name: str) -> dict:
     }
 
 
-def _rows(kind: str, shape: tuple[int, ...] | None) -> np.ndarray:
+def _rows(kind, shape):
     """250 rows of 12 features that hang together by pairs."""
     random = np.random.RandomState(11)
     hidden = random.uniform(size=(250, 6)).repeat(2, axis=1) * 0.7 + random.uniform(size=(250, 12)) * 0.3
@@ -173,7 +171,7 @@ def _rows(kind: str, shape: tuple[int, ...] | None) -> np.ndarray:
     return rows.reshape(-1, *shape) if shape else rows
 
 
-def _digest(tensors: Mapping[str, Tensor | None]) -> str:
+def _digest(tensors):
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         if tensor is not None:
@@ -182,10 +180,10 @@ def _digest(tensors: Mapping[str, Tensor | None]) -> str:
     return digest.hexdigest()
 
 
-def _digest_of_figures(evaluation: Mapping) -> str:
+def _digest_of_figures(evaluation):
     """The digest of an evaluation without what differs from run to run: times and file sums."""
 
-    def kept(value: object) -> object:
+    def kept(value):
         if isinstance(value, dict):
             return {k: kept(v) for k, v in value.items() if k != "seconds" and not k.endswith("sha256")}
         return value
@@ -193,7 +191,7 @@ def _digest_of_figures(evaluation: Mapping) -> str:
     return hashlib.sha256(json.dumps(kept(evaluation), sort_keys=True).encode()).hexdigest()
 
 
-def public_names() -> list[str]:
+def public_names():
     """Public names of the package with what their calls take."""
     found = []
     for name in sorted(discrete_vae.__all__):
@@ -207,14 +205,14 @@ def public_names() -> list[str]:
     return found
 
 
-def _parameters(call: object) -> str:
+def _parameters(call):
     try:
         return ", ".join(inspect.signature(call).parameters)
     except (TypeError, ValueError):  # of classes written in C
         return "..."
 
 
-def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
+def verbs(say):
     """Options of every verb, and the settings of an experiment, from what the command says to words."""
     options = re.compile(r"^  (-{1,2}[a-z][a-z-]*)", re.MULTILINE)  # more spaces are a help's further lines
     found = {name: options.findall(say([name, "--help"])) for name in VERBS}
@@ -222,7 +220,7 @@ def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
     return found | {"settings": re.findall(r"--[a-z][a-z.-]*", settings)}
 
 
-def here() -> str:
+def here():
     """What decides in which order sums are rounded."""
     environment = describe_environment(seed=0, device="cpu")
     packages, platform = environment["packages"], environment["platform"]
@@ -230,12 +228,12 @@ def here() -> str:
     return ", ".join(str(part) for part in parts)
 
 
-def _golden() -> dict:
+def _golden():
     return json.loads(GOLDEN.read_text())
 
 
 @pytest.fixture
-def one_thread(monkeypatch) -> Iterator[None]:
+def one_thread(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -277,10 +275,10 @@ def test_verbs_and_options(capsys):
     assert verbs(say) == _golden()["verbs"]
 
 
-def _write(*, with_digits: bool) -> None:
+def _write(*, with_digits):
     """Write the names, verbs and options as they are, and with_digits this machine's digits."""
 
-    def say(words: list[str]) -> str:
+    def say(words):
         command = [sys.executable, "-m", "discrete_vae", *words]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 

@@ -37,7 +37,7 @@ def test_expected_energy(order, lead):
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
 
 
-def conditionals(rbm: RBM) -> tuple[torch.Tensor, torch.Tensor]:
+def conditionals(rbm):
     """p(hidden unit on | visible) for each visible state and the reverse, from the joint table alone."""
     sizes = 2**rbm.num_right, 2**rbm.num_left  # left is the low bits
     joint = enumerate_machine(rbm).prob.detach().view(sizes)

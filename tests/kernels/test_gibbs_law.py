@@ -18,7 +18,7 @@ from tests.oracles.transitions import check_sweeps, check_transitions, invarianc
 REPEATS = 1000  # chains out of each state
 
 
-def make_rbm(num_left: int, num_right: int, *, scale: float = 1.5, seed: int = 0) -> RBM:
+def make_rbm(num_left, num_right, *, scale=1.5, seed=0):
     rbm = RBM(num_left, num_right)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -48,7 +48,7 @@ class StaleGraph(GraphBoltzmann):
         return super().compute_block_logits(self.old, block)
 
 
-def faulty(kind: type[RBM], rbm: RBM) -> RBM:
+def faulty(kind, rbm):
     copy = kind(rbm.num_left, rbm.num_right)
     copy.load_state_dict(rbm.state_dict())
     return copy
@@ -58,7 +58,7 @@ FIVE_UNITS = {"rbm": lambda: make_rbm(3, 2), "graph": lambda: small_graph("odd c
 MACHINES = pytest.mark.parametrize("name", FIVE_UNITS)
 
 
-def one_sweep(energy, kernel="own", *, key: int = 7, first_sweep: int = 1, **options):
+def one_sweep(energy, kernel="own", *, key=7, first_sweep=1, **options):
     run = gibbs.run_reference if kernel == "torch" else kernel_for(energy)
     return lambda z: run_sweeps(energy, z, 1, key=key, first_sweep=first_sweep, kernel=run, **options)
 

@@ -46,7 +46,7 @@ def test_the_kernel_is_right_in_the_interpreter():
     assert " passed" in done.stdout
 
 
-def compiled(left: int, right: int, capability: int, cache: Path):
+def compiled(left, right, capability, cache):
     """The kernel as a GPU would run it, for which no GPU is needed."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -107,7 +107,7 @@ def test_sizes():
     assert not gibbs_triton.fits(RBM(129, 128))
 
 
-def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
+def fake_cuda(machine, *, dtype=torch.float32):
     """A machine whose parameters claim to lie on a GPU."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         for name, parameter in list(machine.named_parameters()):

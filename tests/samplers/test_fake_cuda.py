@@ -55,7 +55,7 @@ def with_real_tensors(make):
         return make()
 
 
-def to_cuda(module: nn.Module) -> nn.Module:
+def to_cuda(module):
     """What .to("cuda") does to a module of one part; torch's own cannot change real parameters into fake ones."""
     for name, parameter in module.named_parameters(recurse=False):
         setattr(module, name, nn.Parameter(parameter.detach().to("cuda")))
@@ -64,7 +64,7 @@ def to_cuda(module: nn.Module) -> nn.Module:
     return module
 
 
-def on_cuda(*tensors: torch.Tensor) -> bool:
+def on_cuda(*tensors):
     return all(tensor.device.type == "cuda" for tensor in tensors)
 
 

@@ -20,7 +20,7 @@ def make_rbm(num_left, num_right, *, scale):
     return random_rbm(num_left, num_right, scale, seed=3)
 
 
-def same(first, second) -> bool:
+def same(first, second):
     return all(torch.equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
 
 
