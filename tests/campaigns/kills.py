@@ -96,7 +96,7 @@ def _save(words):
 
 def _writing(folder):
     """A run and its files, and what undisturbed verbs write, by verb."""
-    stage, found = make_run(folder, lambda words: succeed(call(words))), {}
+    stage, found = make_run(folder, lambda words: succeed(call(words, limit=120.0))), {}
     for verb in _WRITERS:
         out = folder / verb
         out.mkdir()

@@ -22,7 +22,7 @@ _STOPPED = {0, 1, 2, 130, 143, -signal.SIGKILL}
 
 def prepare(folder):
     """The runs that the cases start from, and a run by two processes."""
-    stage, together = make_run(folder, lambda words: succeed(call(words))), folder / "together"
+    stage, together = make_run(folder, lambda words: succeed(call(words, limit=120.0))), folder / "together"
     for ended in call_together(train_words(stage.data, together), 2):
         succeed(ended)
     return stage, together

@@ -267,7 +267,11 @@ def _small_model(**parts):
 def _of_model():
     calls = []
     x, z = _bits(10, 12), _bits(10, 7)
-    zeta, observed, weights = z * 0.5, x > 0, {"discrete": 0.5, "continuous": 0.5}
+    zeta, observed, weights = (
+        z * 0.5,
+        torch.arange(120).view(10, 12) % 7 > 0,
+        {"discrete": 0.5, "continuous": 0.5},
+    )
     graph = {"kind": "graph", "num_units": 7, "edges": ((0, 1), (1, 2), (4, 6))}
     models = {
         "RBM": _small_model(),
@@ -321,7 +325,7 @@ def _of_inference():
 def _of_gradients():
     """The estimators of the gradient and their baselines."""
     model = _small_model()
-    x, z, observed = _bits(10, 12), _bits(10, 7), _bits(10, 12) > 0
+    x, z, observed = _bits(10, 12), _bits(10, 7), torch.arange(120).view(10, 12) % 7 > 0
 
     def loss(kind, settings, **given):
         return model.estimate_gradient(kind.of(model, **settings), **given).loss
