@@ -91,13 +91,8 @@ class Path:
             generator = torch.Generator().manual_seed(seed)
             for _ in range(num_batches):
                 log_partition = enumerate_log_partition(model.prior)
-                bound = model.elbo(
-                    x,
-                    condition=condition,
-                    log_partition=log_partition,
-                    num_importance_samples=num_importance_samples,
-                    generator=generator,
-                )
+                given = {"condition": condition, "num_importance_samples": num_importance_samples}
+                bound = model.elbo(x, log_partition=log_partition, generator=generator, **given)
                 terms = torch.stack([bound.reconstruction, bound.kl_discrete, bound.kl_continuous], -1)
                 yield terms.mean(0).detach(), flat_gradient(bound.value.mean(), model)
             return
@@ -106,15 +101,9 @@ class Path:
         states = torch.Generator().manual_seed(seed)
         for batch in range(num_batches):
             chosen = torch.multinomial(machine.prob, CHAINS, replacement=True, generator=states)
-            _, means = step.take_gradients(
-                x,
-                machine.states[chosen].float(),
-                discrete=1.0,
-                continuous=1.0,
-                num_importance_samples=num_importance_samples,
-                noise_key=(seed, batch),
-                condition=condition,
-            )
+            given = {"num_importance_samples": num_importance_samples, "condition": condition}
+            given |= {"discrete": 1.0, "continuous": 1.0, "noise_key": (seed, batch)}
+            _, means = step.take_gradients(x, machine.states[chosen].float(), **given)
             yield torch.tensor(means) + of_log_z, -flat([leaf.grad for leaf in trained(model)])
         if isinstance(step, RecordedStep) and not isinstance(model.prior, GraphBoltzmann):
             assert step.functions.reason is None
@@ -123,9 +112,8 @@ class Path:
 
 def trained(model):
     """The tensors that a model's gradients are taken by, one per parameter: what products read in place of some."""
-    working = {
-        part.weight: part.mixed_precision for part in model.modules() if isinstance(part, ConcatLinear)
-    }
+    linear = [part for part in model.modules() if isinstance(part, ConcatLinear)]
+    working = {part.weight: part.mixed_precision for part in linear}
     read = [(parameter, working.get(parameter)) for parameter in model.parameters()]
     return [parameter if own is None else own.current() for parameter, own in read]
 

@@ -28,10 +28,9 @@ def start(launch, command):
     """Start them; this repository's source and tests are what they import."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return [
-        subprocess.Popen(
-            words, env=os.environ | quiet | address, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        subprocess.Popen(words, env=os.environ | quiet | address, **pipes)
         for words, address in launch(command)
     ]
 
@@ -66,15 +65,8 @@ for number, code in enumerate(sys.argv[2:]):
 def run_apart(codes, folder, **environment):
     """Run programs in processes of their own; the exit status of each, and what it wrote, by its name."""
     command = [sys.executable, "-W", "error", "-c", APART, str(folder), *codes.values()]
-    done = subprocess.run(
-        command,
-        env=os.environ | environment,
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=500,
-        check=False,
-    )
+    told = {"cwd": ROOT, "capture_output": True, "text": True}
+    done = subprocess.run(command, env=os.environ | environment, timeout=500, check=False, **told)
     assert (done.returncode, done.stderr) == (0, "")
     statuses = map(int, done.stdout.split())
     written = [Path(folder, str(number)).read_text() for number in range(len(codes))]

@@ -9,9 +9,8 @@ from discrete_vae.rng import DrawnNoise, keyed_generator, open_uniform, standard
 
 def draw_both(source):
     like = torch.zeros(1)
-    return open_uniform(like, shape=(2, 3), generator=source), standard_normal(
-        like, shape=(4,), generator=source
-    )
+    uniforms = open_uniform(like, shape=(2, 3), generator=source)
+    return uniforms, standard_normal(like, shape=(4,), generator=source)
 
 
 def test_tensors_are_handed_out_in_their_order():

@@ -7,20 +7,16 @@ import pytest
 import torch
 
 from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, OverlappingPower, SpikeExponential
-from discrete_vae.config import (
-    EvaluationConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-    SharpLimitConfig,
-)
+from discrete_vae.config import EvaluationConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.modes import set_precision
 from discrete_vae.presets import load_experiment
+from discrete_vae.rng import keyed_generator
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import check_mean, enumerate_machine
+from tests.models import small_config
 from tests.transformations import SMOOTHINGS
 
 LIMITED = ("spike-exponential", "overlapping-exponential", "overlapping-power")
@@ -73,11 +69,7 @@ def test_the_trained_model_is_not_touched_and_weights_are_shared():
 
 
 def test_it_is_saved_and_loaded_as_what_it_is(tmp_path):
-    config = ModelConfig(
-        num_features=6,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-    )
+    config = small_config(6)
     model = DiscreteVAE.from_config(config).eval()
     limit = model.discretized()
     loaded = DiscreteVAE.from_pretrained(limit.save_pretrained(tmp_path / "limit"))
@@ -85,10 +77,7 @@ def test_it_is_saved_and_loaded_as_what_it_is(tmp_path):
     assert model.config == config
     assert isinstance(loaded.smoothing, SharpLimit)
     x = torch.bernoulli(torch.full((4, 6), 0.5), generator=torch.Generator().manual_seed(0))
-    found = [
-        each.log_likelihood(x, 20, generator=torch.Generator().manual_seed(1)).value
-        for each in (limit, loaded)
-    ]
+    found = (each.log_likelihood(x, 20, generator=keyed_generator(1)).value for each in (limit, loaded))
     assert torch.equal(*found)
     model.save_pretrained(tmp_path / "trained")  # its parts are still those of its config
 
@@ -126,13 +115,9 @@ def test_importance_sampling_converges_to_the_sum_over_all_bits():
     machine = enumerate_machine(model.prior)
     log_z = float(machine.log_partition.detach())
     with torch.no_grad():
-        log_joint = (
-            model.likelihood.log_prob(
-                model.decoder(machine.states.float()), x.expand(len(machine.states), -1)
-            ).double()
-            + machine.log_prob
-        )
-        exact = float(torch.logsumexp(log_joint, 0))
+        rows, parameters = x.expand(len(machine.states), -1), model.decoder(machine.states.float())
+        of_x = model.likelihood.log_prob(parameters, rows).double()
+        exact = float(torch.logsumexp(of_x + machine.log_prob, 0))
     limit, generator, means = model.discretized(), torch.Generator().manual_seed(0), []
     for num_samples, repeats in ((1, 400), (4, 400), (100, 400), (2000, 60)):
         rows = x.expand(repeats, -1)

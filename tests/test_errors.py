@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import discrete_vae
-from discrete_vae import RBM, BlockGibbs, DiscreteVAE, RunningMoments, load_experiment
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae import RBM, BlockGibbs, RunningMoments, load_experiment
 from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
 from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.runs.checkpoints import Checkpoint
 from discrete_vae.runs.load import LoadedRun
+from tests.models import small_model
 
 WAYS = {
     "pickle": lambda value: pickle.loads(pickle.dumps(value)),
@@ -70,17 +70,6 @@ def test_what_was_received_need_not_be_picklable():
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-def a_model():
-    torch.manual_seed(0)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=4,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
-
-
 def moments():
     rbm = RBM(2, 2)
     sums = RunningMoments(rbm, num_chains=40)
@@ -90,33 +79,25 @@ def moments():
 
 def elbo():
     with torch.no_grad():
-        return a_model().elbo(torch.ones(3, 4), log_partition=1.0)
+        return small_model(4).elbo(torch.ones(3, 4), log_partition=1.0)
 
 
+NOTHING = DatasetDescription("", "", "", "", None)
 RECORDS = {
-    "DataSplits": lambda: DataSplits(
-        "own", *(torch.zeros(2, 4),) * 3, (4,), False, DatasetDescription("", "", "", "", None)
-    ),
+    "DataSplits": lambda: DataSplits("own", *(torch.zeros(2, 4),) * 3, (4,), False, NOTHING),
     "Moments": moments,
     "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),
     "SweepCall": lambda: SweepCall(1, 0, 1, 0, torch.ones(2), None),
     "Elbo": elbo,
-    "LogLikelihood": lambda: a_model().log_likelihood(torch.ones(3, 4), 5, log_partition=1.0),
-    "Encoding": lambda: a_model().encode(torch.ones(3, 4)),
-    "ModelSample": lambda: a_model().sample(2, num_sweeps=2),
+    "ModelSample": lambda: small_model(4).sample(2, num_sweeps=2),
 }
-
-
-def loaded_run():
-    model = a_model()
-    config = load_experiment("digits", size="smoke")
-    return LoadedRun(config, model, BlockGibbs(model.prior, 3, seed=0), 5)
 
 
 @pytest.mark.parametrize("way", ["pickle", "deepcopy"])
 def test_a_loaded_run_stays_whole(way):
     """The chains of the copy are of the copy's own prior, and go on as the original's."""
-    run = loaded_run()
+    model = small_model(4)
+    run = LoadedRun(load_experiment("digits", size="smoke"), model, BlockGibbs(model.prior, 3, seed=0), 5)
     again = WAYS[way](run)
     assert again.chains.energy is again.model.prior is not run.model.prior
     assert again.config == run.config

@@ -3,18 +3,10 @@
 import pytest
 import torch
 
-from discrete_vae import DiscreteVAE
-from discrete_vae.config import (
-    CategoricalLikelihoodConfig,
-    GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
-    LikelihoodConfig,
-    ModelConfig,
-    RBMConfig,
-    members,
-)
+from discrete_vae.config import CategoricalLikelihoodConfig, LikelihoodConfig, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import check_mean
+from tests.models import LAYERS, small_model
 
 ZETA = torch.tensor([[0.9, 0.0, 0.4, 0.7], [0.0, 0.3, 0.0, 1.0]])
 H = torch.linspace(-1, 1, 8).reshape(2, 2, 2)
@@ -22,18 +14,7 @@ VALUES = {"bernoulli": 2, "categorical": 4, "negative-binomial": 400}  # the sup
 
 
 def build(config):
-    torch.manual_seed(0)
-    model = DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=5,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(groups=2, hidden=(6,)),
-            hierarchy=GaussianHierarchyConfig(
-                num_layers=2, num_units=2, posterior_hidden=(4,), prior_hidden=(4,)
-            ),
-            likelihood=config,
-        )
-    )
+    model = small_model(groups=2, hidden=(6,), hierarchy=LAYERS, likelihood=config)
     with torch.no_grad():
         for parameter in model.decoder.parameters():
             parameter.normal_()

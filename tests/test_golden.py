@@ -14,14 +14,12 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from torch import Tensor
 
 import discrete_vae
 from discrete_vae import load_pretrained, load_run, pretrained_names, train
@@ -38,23 +36,18 @@ _HIERARCHY = {
     "posterior_hidden": (9,),
     "prior_hidden": (7,),
 }
-_POSTERIOR = {"groups": 2, "hidden": (16,)}
+_TEMPERED = {"kind": "parallel-tempering", "num_chains": 20, "inverse_temperatures": (0.0, 0.5, 1.0)}
 
 
-def _experiment(data: str, likelihood: str = "bernoulli", training: Mapping | None = None, **model) -> dict:
-    return {
-        "data": data,
-        "model": {
-            "likelihood": {"kind": likelihood}
-            | ({"num_categories": 3} if likelihood == "categorical" else {}),
-            "num_features": 12,
-            "prior": {"kind": "rbm", "num_left": 6, "num_right": 5},
-            "posterior": _POSTERIOR,
-            "decoder": {"kind": "mlp", "hidden": (10,)},
-            **model,
-        },
-        "training": {"precision": "float32", **(training or {})},
+def _experiment(data, likelihood="bernoulli", training=None, **model):
+    usual = {
+        "likelihood": {"kind": likelihood} | ({"num_categories": 3} if likelihood == "categorical" else {}),
+        "num_features": 12,
+        "prior": {"kind": "rbm", "num_left": 6, "num_right": 5},
+        "posterior": {"groups": 2, "hidden": (16,)},
+        "decoder": {"kind": "mlp", "hidden": (10,)},
     }
+    return {"data": data, "model": usual | model, "training": {"precision": "float32", **(training or {})}}
 
 
 EXPERIMENTS = {
@@ -81,13 +74,7 @@ EXPERIMENTS = {
         "categorical",
         smoothing={"kind": "ramps"},
         prior={"kind": "graph", "num_units": 8, "edges": "chimera"},
-        training={
-            "sampler": {
-                "kind": "parallel-tempering",
-                "num_chains": 20,
-                "inverse_temperatures": (0.0, 0.5, 1.0),
-            }
-        },
+        training={"sampler": _TEMPERED},
     ),
     "overlapping-exponential, gaussian, gaps": _experiment(
         "reals",
@@ -127,24 +114,14 @@ EXPERIMENTS = {
 }
 
 
-def digits_of(name: str, folder: Path) -> dict:
-    """Digests and figures of one experiment: 30 steps, an evaluation by the command, samples, codes.
-
-    Args:
-        name: One of `EXPERIMENTS`.
-        folder: An empty folder.
-    """
+def digits_of(name, folder):
+    """Digests and figures of one experiment in an empty folder: 30 steps, the command's evaluation, samples, codes."""
     described = json.loads(json.dumps(EXPERIMENTS[name]))
     file = folder / "rows.npy"
     np.save(file, _rows(described["data"], described["model"].get("event_shape")))
     described |= {"name": "golden", "seed": 3, "data": {"kind": "file", "path": str(file)}}
-    described["training"] |= {
-        "num_epochs": 3,
-        "batch_size": 20,
-        "log_every": 10,
-        "validate_every": 15,
-        "num_sweeps": 5,
-    }
+    described["training"] |= {"num_epochs": 3, "batch_size": 20, "log_every": 10, "validate_every": 15}
+    described["training"]["num_sweeps"] = 5
     described["training"]["warm_up"] = {"epochs": 1.0, "prior_epochs": 2.0}
     described["training"].setdefault("sampler", {"kind": "block-gibbs", "num_chains": 40})
     described["evaluation"] = {"num_samples": 50, "max_tempered_sweeps": 2000, "num_annealed_chains": 20}
@@ -168,7 +145,7 @@ def digits_of(name: str, folder: Path) -> dict:
     }
 
 
-def digits_of_pretrained(name: str) -> dict:
+def digits_of_pretrained(name):
     """Digests of a model that comes with the library, and of its bounds for bits at random."""
     model = load_pretrained(name).model
     generator = torch.Generator().manual_seed(7)
@@ -182,20 +159,19 @@ def digits_of_pretrained(name: str) -> dict:
     }
 
 
-def _rows(kind: str, shape: tuple[int, ...] | None) -> np.ndarray:
+def _rows(kind, shape):
     """250 rows of 12 features that hang together by pairs."""
     random = np.random.RandomState(11)
     hidden = random.uniform(size=(250, 6)).repeat(2, axis=1) * 0.7 + random.uniform(size=(250, 12)) * 0.3
     if kind == "reals":
         rows = np.where(random.uniform(size=hidden.shape) < 0.1, np.nan, 4 * hidden - 1)
     else:
-        rows = {"bits": hidden > 0.5, "codes": hidden * 2.999, "counts": random.poisson(9 * hidden)}[
-            kind
-        ].astype(int)
+        kinds = {"bits": hidden > 0.5, "codes": hidden * 2.999, "counts": random.poisson(9 * hidden)}
+        rows = kinds[kind].astype(int)
     return rows.reshape(-1, *shape) if shape else rows
 
 
-def _digest(tensors: Mapping[str, Tensor | None]) -> str:
+def _digest(tensors):
     digest = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         if tensor is not None:
@@ -204,10 +180,10 @@ def _digest(tensors: Mapping[str, Tensor | None]) -> str:
     return digest.hexdigest()
 
 
-def _digest_of_figures(evaluation: Mapping) -> str:
+def _digest_of_figures(evaluation):
     """The digest of an evaluation without what differs from run to run: times and file sums."""
 
-    def kept(value: object) -> object:
+    def kept(value):
         if isinstance(value, dict):
             return {k: kept(v) for k, v in value.items() if k != "seconds" and not k.endswith("sha256")}
         return value
@@ -215,46 +191,36 @@ def _digest_of_figures(evaluation: Mapping) -> str:
     return hashlib.sha256(json.dumps(kept(evaluation), sort_keys=True).encode()).hexdigest()
 
 
-def public_names() -> list[str]:
+def public_names():
     """Public names of the package with what their calls take."""
     found = []
     for name in sorted(discrete_vae.__all__):
         value = getattr(discrete_vae, name)
+        calls = {name: value}
         if inspect.isclass(value):
-            calls = {name: value} | {
-                f"{name}.{each}": getattr(value, each)
-                for each in dir(value)
-                if not each.startswith("_")
-                and any(
-                    each in vars(base) for base in value.__mro__ if base.__module__.startswith("discrete_vae")
-                )
-            }
-        else:
-            calls = {name: value}
+            own = [base for base in value.__mro__ if base.__module__.startswith("discrete_vae")]
+            each_own = {each for base in own for each in vars(base) if not each.startswith("_")}
+            calls |= {f"{name}.{each}": getattr(value, each) for each in dir(value) if each in each_own}
         found += [f"{each}({_parameters(call)})" if callable(call) else each for each, call in calls.items()]
     return found
 
 
-def _parameters(call: object) -> str:
+def _parameters(call):
     try:
         return ", ".join(inspect.signature(call).parameters)
     except (TypeError, ValueError):  # of classes written in C
         return "..."
 
 
-def verbs(say: Callable[[list[str]], str]) -> dict[str, list[str]]:
-    """Options of every verb, and the settings of an experiment, from what the command says.
-
-    Args:
-        say: The command's standard output for these words.
-    """
+def verbs(say):
+    """Options of every verb, and the settings of an experiment, from what the command says to words."""
     options = re.compile(r"^  (-{1,2}[a-z][a-z-]*)", re.MULTILINE)  # more spaces are a help's further lines
     found = {name: options.findall(say([name, "--help"])) for name in VERBS}
     settings = say(["train", "digits", "--settings"])
     return found | {"settings": re.findall(r"--[a-z][a-z.-]*", settings)}
 
 
-def here() -> str:
+def here():
     """What decides in which order sums are rounded."""
     environment = describe_environment(seed=0, device="cpu")
     packages, platform = environment["packages"], environment["platform"]
@@ -262,12 +228,12 @@ def here() -> str:
     return ", ".join(str(part) for part in parts)
 
 
-def _golden() -> dict:
+def _golden():
     return json.loads(GOLDEN.read_text())
 
 
 @pytest.fixture
-def one_thread(monkeypatch) -> Iterator[None]:
+def one_thread(monkeypatch):
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -309,14 +275,12 @@ def test_verbs_and_options(capsys):
     assert verbs(say) == _golden()["verbs"]
 
 
-def _write(*, with_digits: bool) -> None:
+def _write(*, with_digits):
     """Write the names, verbs and options as they are, and with_digits this machine's digits."""
 
-    def say(words: list[str]) -> str:
-        told = subprocess.run(
-            [sys.executable, "-m", "discrete_vae", *words], capture_output=True, text=True, check=True
-        )
-        return told.stdout
+    def say(words):
+        command = [sys.executable, "-m", "discrete_vae", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
     digits = _golden()["digits"]
     if with_digits:

@@ -128,9 +128,8 @@ def exact_log_likelihood(model, num_nodes):
     with torch.no_grad():
         h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
         log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
-        return torch.stack(
-            [torch.logsumexp(log_weight.flatten() + log_joint(model, x, rows, h), 0) for x in X]
-        )
+        terms = [log_weight.flatten() + log_joint(model, x, rows, h) for x in X]
+        return torch.logsumexp(torch.stack(terms), 1)
 
 
 def estimates(model, path=EXACT):

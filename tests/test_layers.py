@@ -16,9 +16,8 @@ def contracts():
 
 def modules():
     """Every module and package directly below the package, except those that stand outside the layers."""
-    names = {path.stem for path in PACKAGE.glob("*.py")} | {
-        path.parent.name for path in PACKAGE.glob("*/__init__.py")
-    }
+    files, packages = PACKAGE.glob("*.py"), PACKAGE.glob("*/__init__.py")
+    names = {path.stem for path in files} | {path.parent.name for path in packages}
     return names - {"__init__", "testing"}
 
 

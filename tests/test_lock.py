@@ -14,10 +14,11 @@ from packaging.requirements import Requirement
 import discrete_vae
 
 ROOT = Path(__file__).resolve().parents[1]
+FILES = ("Makefile", "requirements.lock", "pyproject.toml")
 LOCK = (ROOT / "requirements.lock").read_text()
 
 
-def declared() -> list[Requirement]:
+def declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
     lists = [project["project"]["dependencies"], extras["docs"], extras["tables"]]
@@ -56,7 +57,7 @@ def test_setup_starts_over_in_a_checkout_that_was_copied_or_moved(tmp_path):
     )
     python.chmod(0o755)
     first.mkdir()
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in FILES:
         shutil.copy(ROOT / name, first)
     env = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "CALLS": str(log)}
 
@@ -74,7 +75,7 @@ def test_setup_starts_over_in_a_checkout_that_was_copied_or_moved(tmp_path):
     first.rename(moved)
     assert make(moved, "--question") == 1
     (tmp_path / "linked").mkdir()
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in FILES:
         shutil.copy2(copied / name, tmp_path / "linked")
     (tmp_path / "linked/.venv").symlink_to(copied / ".venv")
     assert make(tmp_path / "linked", "--question") == 0  # what a link names has not moved

@@ -6,14 +6,9 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
-from discrete_vae.config import (
-    CategoricalLikelihoodConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import enumerate_machine
+from tests.models import small_config, small_model
 from tests.oracles.quadrature import joint_nodes
 from tests.refusals import refused_argument
 
@@ -43,9 +38,8 @@ def completions(row):
     """All bits that agree with the observed ones."""
     gaps = row.isnan().nonzero().flatten()
     rows = row.repeat(2 ** len(gaps), 1)
-    rows[:, gaps] = torch.tensor(list(product([0.0, 1.0], repeat=len(gaps))), dtype=row.dtype).reshape(
-        len(rows), -1
-    )
+    bits = torch.tensor(list(product([0.0, 1.0], repeat=len(gaps))), dtype=row.dtype)
+    rows[:, gaps] = bits.reshape(len(rows), -1)
     return rows
 
 
@@ -107,14 +101,7 @@ def test_gradients_are_finite_and_reach_everything(model):
 
 
 def test_codes_with_gaps():
-    config = ModelConfig(
-        num_features=3,
-        missing=True,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        likelihood=CategoricalLikelihoodConfig(num_categories=4),
-    )
-    model = DiscreteVAE.from_config(config)
+    model = small_model(3, missing=True, likelihood={"kind": "categorical", "num_categories": 4})
     x = torch.tensor([[0.0, 3.0, NAN], [1.0, NAN, 2.0], [2.0, 2.0, 2.0]])
     model.initialize_(x)
     model.elbo(x).loss.backward()
@@ -122,23 +109,14 @@ def test_codes_with_gaps():
 
 
 def test_a_model_without_missing_entries_refuses_them():
-    model = DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=4,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
+    model = small_model(4)
     for call in (lambda: model.elbo(X), lambda: model.elbo(X.nan_to_num(0.0), observed=OBSERVED)):
         assert refused_argument(call) == "x"
 
 
 @pytest.mark.parametrize("mask", ["gaps", "observed"])
 def test_the_encoder_reads_the_values_then_the_mask(mask):
-    posterior = HierarchicalPosteriorConfig(groups=1, hidden=())
-    prior = RBMConfig(num_left=1, num_right=1)
-    config = ModelConfig(num_features=4, missing=True, mask=mask, prior=prior, posterior=posterior)
-    seen = []
+    config, seen = small_config(4, missing=True, mask=mask, units=(1, 1), hidden=()), []
 
     class Encoder(torch.nn.Module):
         num_features = 8

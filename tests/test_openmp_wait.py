@@ -17,8 +17,7 @@ from discrete_vae.system import _Holders, _Judge, _Watch, yielding_threads
 class Recorder:
     """Stands for the holders and notes what they are told."""
 
-    def __init__(self):
-        self.held = False
+    held = False
 
     def hold(self):
         self.held = True
@@ -69,17 +68,11 @@ def test_the_watch_holds_while_threads_wait_and_frees_at_its_end(monkeypatch):
         time.sleep(0.005)
     assert recorder.held
     watch.end()
-    watch.join(10)
-    assert not recorder.held
-    assert not watch.is_alive()
-
-
-def test_a_system_that_says_nothing_is_left_alone():
-    recorder = Recorder()
-    watch = _Watch(lambda: None, recorder)
-    watch.start()
-    watch.join(10)
-    assert not watch.is_alive()
+    silent = _Watch(lambda: None, recorder)  # of a system that says nothing, which is left alone
+    silent.start()
+    for each in (watch, silent):
+        each.join(10)
+        assert not each.is_alive()
     assert not recorder.held
 
 
@@ -140,9 +133,8 @@ print(spinning, held, share())
 def test_holders_let_waiting_threads_sleep_and_spin_again():
     """A waiting thread spins for 3 ms, so through each pause of 2 ms, unless the holders are there."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "GOMP_"))}
-    done = subprocess.run(
-        [sys.executable, "-c", _SPIN], env=bare, capture_output=True, text=True, check=True, timeout=120
-    )
+    command = [sys.executable, "-c", _SPIN]
+    done = subprocess.run(command, env=bare, capture_output=True, text=True, check=True, timeout=120)
     spinning, held, freed = map(float, done.stdout.split())
     assert held < spinning / 2
     assert held < freed / 2

@@ -46,11 +46,8 @@ def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, reads, k
     for part in ("train", "valid", "test"):
         pair = getattr(found, part), getattr(wanted, part)
         torch.testing.assert_close(*pair, rtol=0, atol=0, equal_nan=True)
-    assert (found.dynamic, found.description, found.event_shape) == (
-        wanted.dynamic,
-        wanted.description,
-        wanted.event_shape,
-    )
+    for field in ("dynamic", "description", "event_shape"):
+        assert getattr(found, field) == getattr(wanted, field)
     assert found.dynamic == (config.data.binarize and kind != "bits")
     assert config.seed == int(given.get("seed", ["0"])[0])
     assert config.model.missing == (kind == "with gaps")

@@ -55,12 +55,8 @@ def test_the_bounds_rise_from_the_elbo_to_the_log_likelihood():
     generator = torch.Generator().manual_seed(3)
     log_z = exact_log_partition(model.prior)
     with torch.no_grad():
-        values = [
-            model.elbo(
-                X.repeat(4000, 1), log_partition=log_z, num_importance_samples=50, generator=generator
-            ).value.mean()
-            for _ in range(10)
-        ]
+        given = {"log_partition": log_z, "num_importance_samples": 50, "generator": generator}
+        values = [model.elbo(X.repeat(4000, 1), **given).value.mean() for _ in range(10)]
     assert float(bounds[-1]) < float(torch.stack(values).mean()) < float(log_likelihood)
 
 
@@ -76,9 +72,8 @@ def plain_weights(model, monkeypatch):
     """A fault: the path through h has the weights of the parameters, without the square."""
     monkeypatch.setattr(torch.Tensor, "register_hook", lambda *_: None)
     right = ManyDraws.path_gradient
-    monkeypatch.setattr(
-        ManyDraws, "path_gradient", lambda self, weights: right(self, torch.ones_like(weights))
-    )
+    faulty = lambda self, weights: right(self, torch.ones_like(weights))  # noqa: E731
+    monkeypatch.setattr(ManyDraws, "path_gradient", faulty)
 
 
 def closed_kl(model, monkeypatch):

@@ -67,11 +67,8 @@ def test_an_unknown_name_is_answered_with_what_was_meant(name, repair):
 
 def test_settings_by_name_are_those_of_the_command_line():
     given = {"training.num_epochs": 7, "model.smoothing": "spike-slab", "model.decoder.hidden": (5, 6)}
-    words = [
-        ("training.num-epochs", ["7"]),
-        ("model.smoothing", ["spike-slab"]),
-        ("model.decoder.hidden", ["5", "6"]),
-    ]
+    words = [("training.num-epochs", ["7"]), ("model.smoothing", ["spike-slab"])]
+    words.append(("model.decoder.hidden", ["5", "6"]))
     assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
     with pytest.raises(InvalidInputError, match="num-epochs"):
         load_experiment("digits", settings={"training.epochs": 7})
@@ -207,9 +204,7 @@ def test_paper_size_fits_24_gib(name):
     [(48, 12, 200), (4_000, 200, 200), (800_000, 50, 200), (240, 20_000, 100), (80, 10**6, 20)],
 )
 def test_smoke_is_bounded(rows, features, steps):
-    config = own_data(
-        Path("x.npy"), event_shape=(features,), num_train=rows, num_valid=rows, num_test=rows, size="smoke"
-    )
+    config = own(rows, features, "smoke", num_rest=rows)
     training = config.training
     seen = training.num_examples or rows
     assert seen <= rows
@@ -220,10 +215,9 @@ def test_smoke_is_bounded(rows, features, steps):
     assert 0 < training.validate_every <= taken
 
 
-def own(rows, features, size="short", **more):
-    return own_data(
-        Path("x.npy"), event_shape=(features,), num_train=rows, num_valid=9, num_test=9, size=size, **more
-    )
+def own(rows, features, size="short", num_rest=9, **more):
+    sizes = {"num_train": rows, "num_valid": num_rest, "num_test": num_rest}
+    return own_data(Path("x.npy"), event_shape=(features,), size=size, **sizes, **more)
 
 
 @pytest.mark.parametrize("size", ["short", "cpu", "paper"])
@@ -284,17 +278,16 @@ def test_entries_are_whole(key):
         assert re.search(rf"^  {field} +=", entry, re.MULTILINE)
 
 
+REINFORCE = ("training.gradient", ["reinforce"])
+
+
 @pytest.mark.parametrize(
     ("words", "more", "less"),
     [
         ([("model.smoothing", ["overlapping-power"])], {"vahdat2018b"}, set()),
         ([("model.prior", ["factorial"])], set(), {"bennett1976"}),
-        ([("training.gradient", ["reinforce"])], {"williams1992"}, set()),
-        (
-            [("training.gradient", ["reinforce"]), ("training.gradient.baseline", ["learned"])],
-            {"williams1992", "mnih2014"},
-            set(),
-        ),
+        ([REINFORCE], {"williams1992"}, set()),
+        ([REINFORCE, ("training.gradient.baseline", ["learned"])], {"williams1992", "mnih2014"}, set()),
         ([("training.averaging.decay", ["0.999"])], {"polyak1992"}, set()),
         ([("training.optimizer.rate", ["exponential"])], set(), {"loshchilov2017"}),
         ([("training.sampler", ["parallel-tempering"])], {"swendsen1986"}, {"tieleman2008"}),
@@ -329,18 +322,8 @@ def test_the_order_does_not_matter():
 
 
 def test_names_are_short_safe_and_differ():
-    values = [
-        "[[0,1],[2]]",
-        "[[0],[1,2]]",
-        "[[0 1] [2]]",
-        "../../etc",
-        "a/b",
-        "-3",
-        "3",
-        "é",
-        " ".join("7" * 90),
-    ]
-    values.append(values[-1] + " 7")
+    values = ["[[0,1],[2]]", "[[0],[1,2]]", "[[0 1] [2]]", "../../etc", "a/b", "-3", "3", "é"]
+    values += [" ".join("7" * 90), " ".join("7" * 91)]
     names = [run_name("digits-short", None, [("model.posterior.groups", [value])]) for value in values]
     assert len(set(names)) == len(values)
     for name in names:

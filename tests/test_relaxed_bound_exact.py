@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 
+from discrete_vae import OverlappingExponential
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.objectives import importance
 from discrete_vae.objectives.elbo import Batch, loss_terms
@@ -52,9 +53,8 @@ def log_ratio(model, q, of_log_z):
     """log p(zeta) - log q(zeta | x) on the nodes; the first with a bound of the log Z in it, if one is given."""
     zeta = q.nodes.zeta
     off, on = densities(model.smoothing, zeta)
-    of_q = torch.logaddexp(
-        torch.nn.functional.logsigmoid(-q.logits) + off, torch.nn.functional.logsigmoid(q.logits) + on
-    ).sum(-1)
+    log_one, log_zero = (torch.nn.functional.logsigmoid(sign * q.logits) for sign in (1, -1))
+    of_q = torch.logaddexp(log_zero + off, log_one + on).sum(-1)
     machine = enumerate_machine(model.prior)
     if of_log_z is None:
         states = machine.states.to(zeta.dtype)
@@ -118,10 +118,9 @@ def test_the_bounds_are_ordered(kind):
     assert firsts[2] < seconds[0] < seconds[1] < log_likelihood
     assert bound(2, exact_sum) == pytest.approx(bound(2, None), abs=1e-9)
     generator, log_z = torch.Generator().manual_seed(3), exact_log_partition(model.prior)
+    given = {"log_partition": log_z, "num_importance_samples": 50, "generator": generator}
     with torch.no_grad():
-        many = model.elbo(
-            X.repeat(300, 1), log_partition=log_z, num_importance_samples=50, generator=generator
-        ).value
+        many = model.elbo(X.repeat(300, 1), **given).value
     assert seconds[0] < float(many.mean()) < log_likelihood
 
 
@@ -168,12 +167,9 @@ def no_paths(monkeypatch):
 
 def no_density(monkeypatch):
     """A fault: r(zeta|0) is cancelled before it is differentiated by beta."""
-    from discrete_vae import OverlappingExponential
-
     right = OverlappingExponential.log_density_of_zero
-    monkeypatch.setattr(
-        OverlappingExponential, "log_density_of_zero", lambda self, zeta: right(self, zeta).detach()
-    )
+    detached = lambda self, zeta: right(self, zeta).detach()  # noqa: E731
+    monkeypatch.setattr(OverlappingExponential, "log_density_of_zero", detached)
 
 
 def squares_without_warm_up(monkeypatch):

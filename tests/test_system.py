@@ -124,14 +124,6 @@ def test_a_model_that_does_not_fit_is_refused_though_each_of_its_weights_does(mo
 
 
 def test_two_units_and_no_sixty_of_one():
-    words = {
-        0: "0 s",
-        0.25: "0.25 s",
-        3.14159: "3.1 s",
-        9.96: "10 s",
-        59.7: "1 min",
-        61: "1 min 1 s",
-        3599.9: "1 h",
-    }
-    words |= {86399: "1 day", 90000: "1 day 1 h", 573.9 * 3600: "23 days 22 h"}
+    words = {0: "0 s", 0.25: "0.25 s", 3.14159: "3.1 s", 9.96: "10 s", 59.7: "1 min", 61: "1 min 1 s"}
+    words |= {3599.9: "1 h", 86399: "1 day", 90000: "1 day 1 h", 573.9 * 3600: "23 days 22 h"}
     assert {seconds: in_words(seconds) for seconds in words} == words

@@ -1,5 +1,7 @@
 """Every machine against enumeration, and the arguments that its methods refuse."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from discrete_vae import (
     HierarchicalPosterior,
     LatentGroup,
     ParallelTempering,
-    SpikeExponential,
+    SpikeSlab,
     kl_to_boltzmann,
 )
 from discrete_vae.config import PriorConfig, instantiate, members
@@ -49,11 +51,6 @@ class TransposedRBM(RBM):
         return logits
 
 
-class BiaslessRBM(RBM):
-    def compute_block_logits(self, z, block):
-        return super().compute_block_logits(z, block) - self.bias[self.blocks[block]]
-
-
 class DetachedRBM(RBM):
     def compute_free_energy(self, z, block=None, inverse_temperature=1.0):
         right = super().compute_free_energy(z, block, inverse_temperature)
@@ -71,7 +68,7 @@ class OneBlockRBM(RBM):
         return torch.cat([super(OneBlockRBM, self).compute_block_logits(z, side) for side in (0, 1)], -1)
 
 
-@pytest.mark.parametrize("fault", [TransposedRBM, BiaslessRBM, DetachedRBM, OneBlockRBM])
+@pytest.mark.parametrize("fault", [TransposedRBM, DetachedRBM, OneBlockRBM])
 def test_planted_faults_are_rejected(fault):
     with pytest.raises(AssertionError):
         check_energy(randomize(fault(3, 3)))
@@ -133,9 +130,7 @@ def test_blocks_and_temperatures_that_are_refused(machine, name, arguments):
 
 def test_autocast_does_not_round_energies(machine):
     generator = torch.Generator().manual_seed(0)
-    with torch.no_grad():
-        for parameter in machine.parameters():
-            parameter.normal_(0, 10, generator=generator)
+    randomize(machine, scale=10.0)
     z = (torch.rand(20, 5, generator=generator) < 0.5).float()
     calls = [*CALLS.values(), lambda machine, z: log_partition_surrogate(machine, z, 1.0)]
     calls += [lambda machine, z: kl_to_boltzmann(machine, [group(z)], 1.0)]
@@ -147,10 +142,9 @@ def test_autocast_does_not_round_energies(machine):
         with torch.autocast("cpu", torch.bfloat16):
             # not bit for bit: a compiled pass takes no part in autocast; rounding costs 1e-2
             torch.testing.assert_close(call(machine, z), expected, rtol=1e-5, atol=1e-5)
-    with torch.autocast("cpu", torch.bfloat16):  # the planted fault: what is not protected is rounded
-        assert isinstance(machine, GraphBoltzmann) or not torch.equal(
-            type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z)
-        )
+    if not isinstance(machine, GraphBoltzmann):  # the planted fault: what is not protected is rounded
+        with torch.autocast("cpu", torch.bfloat16):
+            assert not torch.equal(type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z))
 
 
 def group(z):
@@ -171,9 +165,8 @@ def test_tensors_without_values_pass(machine, call):
 @pytest.mark.parametrize("machine", ["rbm", "factorial"], indirect=True)
 def test_energies_compile_in_one_graph(machine):
     z = torch.rand(4, 5, generator=torch.Generator().manual_seed(0))
-    torch.testing.assert_close(
-        torch.compile(machine.energy, fullgraph=True, backend="eager")(z), machine.energy(z)
-    )
+    compiled = torch.compile(machine.energy, fullgraph=True, backend="eager")
+    torch.testing.assert_close(compiled(z), machine.energy(z))
 
 
 HUGE = 10**18
@@ -194,13 +187,12 @@ HUGE = 10**18
         ("visible", lambda: RBM(2, 3).sample_hidden(torch.ones(4, 3))),
         ("hidden", lambda: RBM(2, 3).sample_visible("ones")),
         ("hidden", lambda: RBM(2, 3).visible_given_hidden(torch.ones(4, 2))),
-        (
-            "input_sizes, hidden, num_outputs",
-            lambda: HierarchicalPosterior(HUGE, [[0], [1]], (), SpikeExponential()),
-        ),
-        (
-            "input_sizes, hidden, num_outputs",
-            lambda: HierarchicalPosterior(5, [[0], [1]], (HUGE,), SpikeExponential()),
+        *(
+            (
+                "input_sizes, hidden, num_outputs",
+                partial(HierarchicalPosterior, x, [[0], [1]], hidden, SpikeSlab()),
+            )
+            for x, hidden in ((HUGE, ()), (5, (HUGE,)))
         ),
         ("num_left, num_right", lambda: RBM(HUGE, HUGE)),
         ("num_left, num_right", lambda: RBM(10**12, 10**12)),

@@ -1,8 +1,6 @@
 """Machines on graphs against enumeration and the RBM; edges, colorings and sparse products; planted faults."""
 
 import io
-import pickle
-import time
 from typing import get_args
 
 import numpy as np
@@ -38,9 +36,16 @@ def test_small_graphs_obey_the_contract(name):
     check_energy(small_graph(name))
 
 
-@pytest.mark.parametrize("shape", [(2, 3), (1, 5), (6, 2)], ids=str)
-def test_it_is_the_rbm_on_the_rbms_graph(shape):
-    rbm, graph = machines = [machine.double() for machine in rbm_and_its_graph(*shape)]
+def gradients(values, machines, *inputs):
+    """Of each machine's value by the inputs and its parameters, in rows."""
+    for value, machine in zip(values, machines, strict=True):
+        wanted = [*inputs, *machine.parameters()]
+        found = torch.autograd.grad(value, wanted, allow_unused=True, materialize_grads=True)
+        yield torch.cat([each.flatten() for each in found])
+
+
+def test_it_is_the_rbm_on_the_rbms_graph():
+    rbm, graph = machines = [machine.double() for machine in rbm_and_its_graph(2, 3)]
     z, exact = all_states(rbm.num_units), {"rtol": 0, "atol": 1e-10}
     assert [block.tolist() for block in graph.blocks] == [block.tolist() for block in rbm.blocks]
     for block in range(2):
@@ -50,12 +55,7 @@ def test_it_is_the_rbm_on_the_rbms_graph(shape):
     for call in ("energy", "free_energy"):
         values = [getattr(machine, call)(z) for machine in machines]
         torch.testing.assert_close(*values, **exact)
-        gradients = [
-            torch.autograd.grad((value * weights).sum(), list(machine.parameters()))
-            for value, machine in zip(values, machines, strict=True)
-        ]
-        for a, b in zip(*gradients, strict=True):
-            torch.testing.assert_close(a.flatten(), b, **exact)
+        torch.testing.assert_close(*gradients([(each * weights).sum() for each in values], machines), **exact)
 
 
 @pytest.mark.parametrize("order", ["left first", "right first", "mixed", "one group"])
@@ -71,25 +71,8 @@ def test_expected_energy_is_that_of_the_rbm(order):
     bits, q = (torch.rand(4, 8, generator=generator).double().requires_grad_() for _ in range(2))
     values = [machine.expected_energy(bits, q, machine.pair_order(rank)) for machine in machines]
     torch.testing.assert_close(*values, rtol=0, atol=1e-12)
-    gradients = [
-        torch.autograd.grad(
-            value.square().sum(), (bits, q, *machine.parameters()), allow_unused=True, materialize_grads=True
-        )
-        for value, machine in zip(values, machines, strict=True)
-    ]
-    for a, b in zip(*gradients, strict=True):
-        torch.testing.assert_close(a.reshape(b.shape), b, rtol=0, atol=1e-11)
-
-
-@pytest.mark.parametrize("ranks", [[0, 0, 0, 0, 0], [0, 1, 2, 3, 4], [1, 0, 1, 0, 2]])
-def test_expected_energy_is_unbiased_for_a_posterior_without_hierarchy(ranks):
-    """With independent units the average over bits drawn from q is the exact mean, whatever the order."""
-    machine = small_graph("odd cycle").double()
-    states, q = all_states(5), torch.rand(5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    prob = (states * q + (1 - states) * (1 - q)).prod(-1)
-    order = machine.pair_order(torch.tensor(ranks))
-    value = prob @ machine.expected_energy(states, q.expand_as(states), order)
-    torch.testing.assert_close(value, prob @ machine.energy(states), rtol=0, atol=1e-12)
+    found = gradients([value.square().sum() for value in values], machines, bits, q)
+    torch.testing.assert_close(*found, rtol=0, atol=1e-11)
 
 
 class CountsTwice(GraphBoltzmann):
@@ -122,16 +105,6 @@ def test_planted_faults_are_rejected(fault):
         check_energy(machine)
 
 
-@pytest.mark.parametrize("name", [name for name in SMALL_GRAPHS if name != "one unit"])
-def test_energy_is_the_sum_over_a_dense_triangle(name):
-    machine = small_graph(name).double()
-    weight = torch.zeros(machine.num_units, machine.num_units, dtype=torch.float64)
-    weight[machine.edges[:, 0], machine.edges[:, 1]] = machine.weight
-    z = torch.rand(2, 9, machine.num_units, dtype=torch.float64)
-    expected = -torch.einsum("...i,ij,...j->...", z, weight, z) - z @ machine.bias
-    torch.testing.assert_close(machine.energy(z), expected, rtol=0, atol=1e-12)
-
-
 def test_many_weights_and_their_gradient():
     """A machine that is too large to enumerate, against dense products."""
     machine = random_graph(300, 2000).double()
@@ -146,26 +119,13 @@ def test_many_weights_and_their_gradient():
     torch.testing.assert_close(machine.energy(z), dense, rtol=0, atol=1e-10)
     (of_dense,) = torch.autograd.grad(dense.square().sum(), weight)
     (of_graph,) = torch.autograd.grad(machine.energy(z).square().sum(), machine.weight)
-    both = (
-        of_dense[machine.edges[:, 0], machine.edges[:, 1]]
-        + of_dense[machine.edges[:, 1], machine.edges[:, 0]]
-    )
-    torch.testing.assert_close(of_graph, both, rtol=1e-10, atol=1e-8)
-
-
-def test_the_state_holds_parameters_only_and_survives_copies():
-    machine = small_graph("odd cycle")
-    assert set(machine.state_dict()) == {"weight", "bias"}
-    copy = pickle.loads(pickle.dumps(machine))
-    z = all_states(5)
-    assert torch.equal(copy.energy(z), machine.energy(z))
-    assert torch.equal(machine.double().edges, copy.edges)
+    first, second = machine.edges.T
+    torch.testing.assert_close(of_graph, (of_dense + of_dense.T)[first, second], rtol=1e-10, atol=1e-8)
 
 
 @pytest.mark.slow
 def test_a_hundred_thousand_units_and_a_million_edges():
-    """Construction, energies and both phases of the gradient, in seconds and without a dense matrix."""
-    begin = time.perf_counter()
+    """Construction, energies and both phases of the gradient, without a dense matrix."""
     machine = random_graph(100_000, 1_000_000, scale=0.1)
     assert len(machine.blocks) < 12
     z = (torch.rand(20, 100_000, generator=torch.Generator().manual_seed(1)) < 0.5).float()
@@ -174,7 +134,6 @@ def test_a_hundred_thousand_units_and_a_million_edges():
     first, second = machine.edges[:3].T
     pairs = (z[:, first] * z[:, second]).mean(0)
     assert machine.weight.grad[:3].tolist() != pairs.tolist()  # the negative phase is in it
-    assert time.perf_counter() - begin < 120
 
 
 def test_weights_of_other_edges_are_refused():
@@ -201,13 +160,7 @@ TRIANGLE = [[0, 1], [2, 1], [0, 2]]
 
 def test_pairs_keep_their_order_and_orientation():
     pairs = np.array(TRIANGLE)
-    kinds = [
-        TRIANGLE,
-        [tuple(edge) for edge in TRIANGLE],
-        pairs,
-        pairs.astype(np.uint8),
-        torch.tensor(TRIANGLE),
-    ]
+    kinds = [TRIANGLE, list(map(tuple, TRIANGLE)), pairs, pairs.astype(np.uint8), torch.tensor(TRIANGLE)]
     for edges in kinds:
         found = check_edges(3, edges)
         assert found.dtype == torch.int64
@@ -283,20 +236,13 @@ def test_the_config_offers_every_named_graph():
     assert set(get_args(names)) == set(TOPOLOGIES)
 
 
-def random_edges(num_units, num_edges, seed):
-    generator = np.random.default_rng(seed)
-    pairs = np.sort(generator.integers(0, num_units, (4 * num_edges, 2)), 1)
-    pairs = np.unique(pairs[pairs[:, 0] != pairs[:, 1]], axis=0)
-    return generator.permutation(pairs)[:num_edges]
-
-
 def cycle(length):
     return np.stack([np.arange(length), (np.arange(length) + 1) % length], 1)
 
 
-@pytest.mark.parametrize(("num_units", "num_edges"), [(5, 8), (40, 100), (300, 2000)])
+@pytest.mark.parametrize(("num_units", "num_edges"), [(5, 8), (300, 2000)])
 def test_neighbors_have_different_colors(num_units, num_edges):
-    edges = random_edges(num_units, num_edges, seed=1)
+    edges = random_graph(num_units, num_edges, seed=1).edges.numpy()
     colors = greedy_coloring(num_units, edges)
     assert (colors[edges[:, 0]] != colors[edges[:, 1]]).all()
     assert set(colors) == set(range(colors.max() + 1))
@@ -312,7 +258,7 @@ def test_neighbors_have_different_colors(num_units, num_edges):
 
 def bipartite_edges():
     sides = np.random.default_rng(0).permutation(60)
-    edges = random_edges(60, 900, seed=0)
+    edges = random_graph(60, 900).edges.numpy()
     left = np.isin(edges, sides[:30])
     return edges[left[:, 0] != left[:, 1]]
 

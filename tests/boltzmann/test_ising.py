@@ -1,15 +1,13 @@
 """Machines as Ising models over spins, and the temperature of samples."""
 
-import copy
 import math
-import pickle
 
 import numpy as np
 import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.boltzmann.base import IsingModel, fit_inverse_temperature
+from discrete_vae.boltzmann.base import fit_inverse_temperature
 from discrete_vae.testing import all_states, enumerate_machine
 from tests.boltzmann.graphs import exact_draws, randomize, small_graph
 from tests.refusals import refused_argument
@@ -62,14 +60,6 @@ def test_arrays_and_lists_of_whole_numbers():
     assert machine.bias.tolist() == [0.0, -2.0, 2.0]
 
 
-def test_the_record_pickles_and_compares_by_identity():
-    model = rbm_case()[0].to_ising()
-    for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):
-        assert isinstance(other, IsingModel)
-        assert torch.equal(other.couplings, model.couplings)
-        assert other != model
-
-
 @pytest.mark.parametrize(
     ("name", "call"),
     [
@@ -108,10 +98,10 @@ def test_it_is_found_within_its_error(make, t):
 
 def test_the_error_is_that_of_repetitions():
     machine = MACHINES["rbm"]()
-    found = [fit_inverse_temperature(machine, exact_draws(machine, 400, seed=seed)) for seed in range(200)]
+    found = [fit_inverse_temperature(machine, exact_draws(machine, 400, seed=seed)) for seed in range(100)]
     values = torch.tensor([each.value for each in found])
     stated = torch.tensor([each.std_error for each in found]).mean()
-    assert float(values.std() / stated) == pytest.approx(1, abs=0.25)  # its own error is 5 %
+    assert float(values.std() / stated) == pytest.approx(1, abs=0.35)  # its own error is 7 %
     assert float(values.mean()) == pytest.approx(1, abs=0.03)
 
 

@@ -6,42 +6,38 @@ python -m tests.campaigns NAME --case 17      one case, with what it did
 python -m tests.campaigns --serve             one bounded campaign per name on standard input, for the tests
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
+import json
 import os
 import platform
 import sys
-from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
 from tests.campaigns import engine
-from tests.campaigns.engine import FAULTS, Outcome, Report
+from tests.campaigns.engine import FAULTS, Outcome
 
 for module in (
     *("kills", "processes", "disks", "run_folders", "forged_results", "names", "arrays"),
     *("command_lines", "api_calls", "steps", "planted"),
 ):
     importlib.import_module(f"tests.campaigns.{module}")
-PLANTED = engine.CAMPAIGNS["planted"]
-CAMPAIGNS = {name: campaign for name, campaign in engine.CAMPAIGNS.items() if campaign is not PLANTED}
+CAMPAIGNS = {name: campaign for name, campaign in engine.CAMPAIGNS.items() if name != "planted"}
 
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 _BEGIN, _END = "<!-- counts: written by make campaign -->", "<!-- end of counts -->"
 _HEADS = {Outcome.REFUSED: "refused", Outcome.EQUAL: "unharmed", Outcome.OTHER: "other"}
 
 
-def main() -> int:
+def main():
     parser = argparse.ArgumentParser(prog="python -m tests.campaigns", description=__doc__.splitlines()[0])
     parser.add_argument("name", nargs="?", choices=list(CAMPAIGNS), help="one campaign; default: all")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cases", type=int, help="how many; default: the campaign's long size")
     parser.add_argument("--case", type=int, help="one case alone, with its output")
-    parser.add_argument(
-        "--jobs", type=int, default=os.cpu_count() or 1, help="processes; default: one per core"
-    )
+    cores = os.cpu_count() or 1
+    parser.add_argument("--jobs", type=int, default=cores, help="processes; default: one per core")
     parser.add_argument("--page", type=Path, default=PAGE, help="where the table of all campaigns is written")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -51,47 +47,35 @@ def main() -> int:
     if options.serve:
         for line in sys.stdin:
             campaign = engine.CAMPAIGNS[line.strip()]
-            print(engine.run(campaign, seed=options.seed, numbers=campaign.sample).to_json(), flush=True)
+            report = engine.run(campaign, seed=options.seed, numbers=campaign.sample)
+            print(json.dumps(report._asdict()), flush=True)
         return 0
     reports = []
     for campaign in [CAMPAIGNS[options.name]] if options.name else CAMPAIGNS.values():
         numbers = range(options.cases or campaign.long) if options.case is None else [options.case]
-        report = engine.run(campaign, seed=options.seed, numbers=numbers, jobs=options.jobs)
+        report = engine.run(
+            campaign, seed=options.seed, numbers=numbers, jobs=min(options.jobs, len(numbers))
+        )
         for number, outcome, detail in report.faults:
             print(f"--- {campaign.name} --seed {options.seed} --case {number}: {outcome}\n{detail}\n")
-        print(_line(report), flush=True)
+        counts = ", ".join(f"{count} {name}" for name, count in sorted(report.counts.items()))
+        struck, faults = f"{report.struck} struck", f"{len(report.faults)} faults"
+        print(f"{report.name}: {report.cases} cases, {struck}, {counts}; {faults}; {report.seconds:.0f} s")
         reports.append(report)
     text = _table(reports)
     print(text)
     if not options.name:
         _write(options.page, text)
-    return 1 if any(report.faults for report in reports) else 0
+    return int(any(report.faults for report in reports))
 
 
-def _line(report: Report) -> str:
-    """One campaign in one line."""
-    counts = ", ".join(f"{count} {name}" for name, count in sorted(report.counts.items()))
-    faults = sum(report.counts[name] for name in FAULTS)
-    return (
-        f"{report.name}: {report.cases} cases, {report.struck} struck, {counts}; "
-        f"{faults} faults; {report.seconds:.0f} s"
-    )
-
-
-def _table(reports: Sequence[Report]) -> str:
+def _table(reports):
     """The counts of several campaigns in Markdown, after a line that names the machine."""
-    heads = ["campaign", "cases", "struck", *_HEADS.values(), "faults"]
-    rows = [
-        [
-            f"`{each.name}`: {CAMPAIGNS[each.name].what}",
-            each.cases,
-            each.struck,
-            *(each.counts[outcome] for outcome in _HEADS),
-            sum(each.counts[outcome] for outcome in FAULTS),
-        ]
-        for each in reports
-    ]
-    lines = [heads, ["---"] + ["---:"] * (len(heads) - 1), *rows]
+    lines = [["campaign", "cases", "struck", *_HEADS.values(), "faults"], ["---", *["---:"] * 6]]
+    for each in reports:
+        counts = [each.counts.get(outcome, 0) for outcome in (*_HEADS, *FAULTS)]
+        what = f"`{each.name}`: {CAMPAIGNS[each.name].what}"
+        lines.append([what, each.cases, each.struck, *counts[:3], sum(counts[3:])])
     shown = "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in lines)
     packages = ("discrete-vae", "torch", "numpy", "numba")
     versions = ", ".join(f"{name} {metadata.version(name)}" for name in packages)
@@ -102,7 +86,7 @@ def _table(reports: Sequence[Report]) -> str:
     )
 
 
-def _write(page: Path, text: str) -> None:
+def _write(page, text):
     """Put the table between the marks of a page."""
     before, mark, rest = page.read_text(encoding="utf-8").partition(_BEGIN)
     _, end, after = rest.partition(_END)

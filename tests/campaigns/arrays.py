@@ -1,15 +1,9 @@
 """Files of arrays are damaged or made up: they are refused, or read as exactly what strict reading gives."""
 
-from __future__ import annotations
-
 import io
-import random
 import struct
 import warnings
 import zipfile
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,28 +11,17 @@ import torch
 from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
 from tests.campaigns import damage
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 
 _PARTS = ("train", "valid", "test")
 
 
-@dataclass(frozen=True)
-class _Files:
-    """Undamaged files, and a folder for reference copies."""
-
-    files: list[Path]
-    folder: Path
-
-
-def prepare(folder: Path) -> _Files:
+def prepare(folder):
     """Write arrays of several kinds, alone and in archives."""
     noise = np.random.default_rng(0)
     bits = noise.random((40, 12)) < 0.4
-    arrays = {
-        "bits": bits,
-        "bytes": bits.astype(np.uint8),
-        "whole": bits.astype(np.int64),
-        "float": bits.astype(np.float32),
+    types = {"bits": bool, "bytes": np.uint8, "whole": np.int64, "float": np.float32}
+    arrays = {name: bits.astype(dtype) for name, dtype in types.items()} | {
         "probabilities": noise.random((30, 9)),
         "columns": np.asfortranarray(bits),
         "images": noise.random((25, 4, 5)).astype(np.float32),
@@ -46,19 +29,18 @@ def prepare(folder: Path) -> _Files:
     parts = {"train": bits, "valid": bits[:9], "test": bits[9:20]}
     for name, array in arrays.items():
         np.save(folder / f"{name}.npy", array)
-    np.savez(folder / "single.npz", bits)
-    np.savez_compressed(folder / "single-deflated.npz", bits)
-    np.savez(folder / "parts.npz", **parts)  # type: ignore[arg-type]
-    np.savez_compressed(folder / "parts-deflated.npz", **parts)  # type: ignore[arg-type]
-    return _Files(sorted(folder.glob("*.np?")), folder)
+    for name, save in (("", np.savez), ("-deflated", np.savez_compressed)):
+        save(folder / f"single{name}.npz", bits)
+        save(folder / f"parts{name}.npz", **parts)
+    return sorted(folder.glob("*.np?"))
 
 
-@campaign(
-    "arrays", "a .npy or .npz file damaged or made up", bounded=120, long=6000, prepare=prepare, limit=20.0
+@Campaign(
+    "arrays", "a .npy or .npz file damaged or made up", bounded=80, long=6000, prepare=prepare, limit=20.0
 )
-def arrays(stage: _Files, chosen: random.Random, number: int, folder: Path) -> Finding:
+def arrays(files, chosen, number, folder):
     """Every fifth case is a made-up file."""
-    source = stage.files[number % len(stage.files)]
+    source = files[number % len(files)]
     file = folder / source.name
     if number % 5 == 4:
         source, done, file = None, *_made_up(folder, chosen)
@@ -89,7 +71,7 @@ def arrays(stage: _Files, chosen: random.Random, number: int, folder: Path) -> F
     return Finding(Outcome.OTHER if same else Outcome.WRONG, f"{shown}\nread as another array")
 
 
-def _damaged(source: Path, chosen: random.Random) -> tuple[bytes, str]:
+def _damaged(source, chosen):
     """Damage a file anywhere, or where its description stands: the first bytes, or the archive's last."""
     content, kind = source.read_bytes(), chosen.random()
     if kind < 0.5:
@@ -102,14 +84,14 @@ def _damaged(source: Path, chosen: random.Random) -> tuple[bytes, str]:
     return damage.flip_bits(content[:length], chosen) + content[length:], f"flips in the first {length} bytes"
 
 
-def _equal(one: Any, other: Any) -> bool:
+def _equal(one, other):
     return one.image_shape == other.image_shape and all(
         a.shape == b.shape and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
         for a, b in ((getattr(one, part), getattr(other, part)) for part in _PARTS)
     )
 
 
-def _strict(file: Path) -> dict[str, np.ndarray] | None:
+def _strict(file):
     """What NumPy reads from a file if that uses each of its bytes and no truth value is a third one."""
     try:
         with warnings.catch_warnings():
@@ -154,19 +136,16 @@ _MEMBERS = (
 )
 
 
-def _made_up(folder: Path, chosen: random.Random) -> tuple[str, Path]:
+def _made_up(folder, chosen):
     """Write such a file; returns what it is, and its path."""
-    if chosen.random() < 0.6:
-        content, done = _npy(chosen)
-        file = folder / "made-up.npy"
-        file.write_bytes(content)
-    else:
-        file = folder / "made-up.npz"
-        done = _npz(file, chosen)
-    return done, file
+    if chosen.random() < 0.4:
+        return _npz(folder / "made-up.npz", chosen), folder / "made-up.npz"
+    content, done = _npy(chosen)
+    (folder / "made-up.npy").write_bytes(content)
+    return done, folder / "made-up.npy"
 
 
-def _npy(chosen: random.Random) -> tuple[bytes, str]:
+def _npy(chosen):
     kind = chosen.random()
     if kind < 0.3:
         header = chosen.choice(_HEADERS)
@@ -176,16 +155,14 @@ def _npy(chosen: random.Random) -> tuple[bytes, str]:
         header = f"{{'descr': {dtype}, 'fortran_order': {order}, 'shape': {shape}, }}".encode()
     version = chosen.choice([(1, 0)] * 6 + [(2, 0), (3, 0), (0, 0), (9, 9), (255, 255)])
     padded = header + b" " * (-(len(header) + 11) % 64) + b"\n"
-    length = struct.pack(
-        "<H" if version[0] == 1 else "<I", len(padded) + chosen.choice([0] * 8 + [1, 60000, -5])
-    )
-    body = chosen.choice(
-        [bytes(480), bytes(1920), bytes(3840), b"\x01" * 480, b"\xff" * 1920, b"", chosen.randbytes(500)]
-    )
+    count = len(padded) + chosen.choice([0] * 8 + [1, 60000, -5])
+    length = struct.pack("<H" if version[0] == 1 else "<I", count)
+    zeros = [bytes(size) for size in (480, 1920, 3840, 0)]
+    body = chosen.choice([*zeros, b"\x01" * 480, b"\xff" * 1920, chosen.randbytes(500)])
     return _MAGIC + bytes(version) + length + padded + body, f"version {version}, header {header[:200]!r}"
 
 
-def _npz(file: Path, chosen: random.Random) -> str:
+def _npz(file, chosen):
     """An archive with strange members or a strange directory."""
     array = np.eye(30, 12, dtype=bool)
     names = chosen.choice(_MEMBERS)
@@ -202,9 +179,8 @@ def _npz(file: Path, chosen: random.Random) -> str:
     done = f"archive of {str(names)[:80]} {suffix!r}, method {method}"
     if chosen.random() < 0.4 and names:
         entry = content.rfind(b"PK\x01\x02")
-        place, value = chosen.choice(
-            [(8, 1), (10, 98), (10, 14), (6, 99), (24, 0xFF), (20, 0xFF), (42, 0xFF), (16, 1)]
-        )
+        changes = [(8, 1), (10, 98), (10, 14), (6, 99), (24, 0xFF), (20, 0xFF), (42, 0xFF), (16, 1)]
+        place, value = chosen.choice(changes)
         content[entry + place] ^= value
         done += f", byte {place} of the last entry altered"
         file.write_bytes(bytes(content))

@@ -1,24 +1,20 @@
 """Wrong and extreme command lines, made from the tables of verbs, options and settings themselves."""
 
-from __future__ import annotations
-
 import os
-import random
 import re
 import shlex
 import shutil
-from pathlib import Path
 
 import click
 import numpy as np
 
 from discrete_vae.cli import dvae
 from discrete_vae.cli.options import VERBS
-from discrete_vae.config.overrides import Setting, Slot, settings, slots
+from discrete_vae.config.overrides import settings, slots
 from discrete_vae.figures.registry import FIGURES
-from tests.campaigns.engine import Finding, Outcome, campaign
-from tests.campaigns.forked import call, refusal_fault
-from tests.campaigns.tiny_runs import Stage, prepare, snapshot
+from tests.campaigns.engine import Campaign, Finding, Outcome, refusal
+from tests.campaigns.forked import call
+from tests.campaigns.tiny_runs import prepare, snapshot
 from tests.commands.conftest import TINY
 
 _NEVER_NUMBERS = ("", " ", *re.split(" ", "x nan NaN inf -inf 1e400 1,5 0x10 true? None? ζ {} [ --"))
@@ -36,22 +32,19 @@ _WORDS = (
     "a\nb",
 )
 _TEXTS = (*_NEVER_NUMBERS, *_NUMBERS, *_WORDS)
-_PATHS = (
-    "",
-    "a" * 300,
-    *re.split(" ", ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"),
-)
+_PLACES = ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"
+_PATHS = ("", "a" * 300, *re.split(" ", _PLACES))
 _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<f16", "|S2", ">i8", "<i2")
 
 
-@campaign(
+@Campaign(
     "command-lines",
     "a command line with a wrong, extreme, missing or repeated word",
-    bounded=24,
+    bounded=16,
     long=2200,
     prepare=prepare,
 )
-def command_lines(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+def command_lines(stage, chosen, number, folder):
     """Make a command line, run it in the empty folder, and judge it."""
     shutil.copytree(stage.unbroken, folder / "run")
     make = chosen.choice([*[_with_setting] * 3, *[_with_option] * 2, _swapped, _words])
@@ -65,20 +58,18 @@ def command_lines(stage: Stage, chosen: random.Random, number: int, folder: Path
     if ended.status == 0:
         fault = "Traceback" in ended.err or never
         return Finding(Outcome.WRONG if fault else Outcome.OTHER, f"taken\n{ended}")
-    wrong = refusal_fault(ended, statuses=(1, 2), before=ended.status == 2)
-    if wrong is not None:
-        return Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
-    if ended.status == 2 and snapshot(folder) != before:
+    found = refusal(ended, statuses=(1, 2), before=ended.status == 2)
+    if found.outcome == Outcome.REFUSED and ended.status == 2 and snapshot(folder) != before:
         return Finding(Outcome.WRONG, f"refused, but something was written\n{ended}")
-    return Finding(Outcome.REFUSED)
+    return found
 
 
-def _base(stage: Stage, chosen: random.Random) -> list[str]:
+def _base(stage, chosen):
     verb = chosen.choice(["train", "train", "validate"])
     return [verb, "--data", str(stage.data), *TINY, *(["--run-dir", "new"] if verb == "train" else [])]
 
 
-def _with_setting(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _with_setting(stage, chosen, folder):
     """One setting with any value; the component that it belongs to is put in first."""
     found = settings()
     path = chosen.choice(sorted(found))
@@ -96,9 +87,9 @@ def _with_setting(stage: Stage, chosen: random.Random, folder: Path) -> tuple[li
     return words, number and value in _NEVER_NUMBERS and not setting.many
 
 
-def _owners(entry: Setting | Slot) -> list[str]:
+def _owners(entry):
     """What puts a setting's component into its slot."""
-    words: list[str] = []
+    words = []
     while entry.owner is not None:
         slot, name = entry.owner
         words = [f"--{slot}", name, *words]
@@ -106,7 +97,7 @@ def _owners(entry: Setting | Slot) -> list[str]:
     return [] if words[:1] == ["--data"] else words
 
 
-def _swapped(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _swapped(stage, chosen, folder):
     """Several components swapped and settings small: extreme, but often right."""
     words = _base(stage, chosen)
     for path, slot in chosen.sample(sorted(slots().items()), 2):
@@ -117,12 +108,24 @@ def _swapped(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[st
     return words, False
 
 
-def _options(verb: str) -> list[click.Option]:
+def _options(verb):
     command = dvae.get_command(click.Context(dvae), verb)
     return [parameter for parameter in command.params if isinstance(parameter, click.Option)]
 
 
-def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+_NEEDED = {
+    "sample": "--num-rows 2 --num-sweeps 3",
+    "refit": "--num-steps 3",
+    "encode": "--out codes.npz",
+    "release": "--out new --license mit --precision float32",
+    "denoise": "--noise 0.1",
+    "impute": "--out filled.npz",
+    "generate": "-n 3 --num-sweeps 3 --out new.npz",
+    "neighbors": "-k 2 --out near.npz",
+}
+
+
+def _with_option(stage, chosen, folder):
     """One option of a verb with any value, or twice, or without one."""
     verb = chosen.choice([name for name in VERBS if _options(name)])
     words = _base(stage, chosen) if verb in ("train", "validate") else [verb, "run"]
@@ -131,18 +134,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
         words[1:1] = [chosen.choice(list(FIGURES))]
     if verb == "validate" and "--run-dir" in words:
         words = words[:-2]
-    if verb == "sample":
-        words += ["--num-rows", "2", "--num-sweeps", "3"]
-    if verb == "refit":
-        words += ["--num-steps", "3"]
-    words += {
-        "encode": ["--out", "codes.npz"],
-        "release": ["--out", "new", "--license", "mit", "--precision", "float32"],
-        "denoise": ["--noise", "0.1"],
-        "impute": ["--out", "filled.npz"],
-        "generate": ["-n", "3", "--num-sweeps", "3", "--out", "new.npz"],
-        "neighbors": ["-k", "2", "--out", "near.npz"],
-    }.get(verb, [])
+    words += _NEEDED.get(verb, "").split()
     parameter = chosen.choice(_options(verb))
     option, kind = parameter.opts[-1], chosen.random()
     if parameter.is_flag or kind < 0.1:
@@ -155,7 +147,7 @@ def _with_option(stage: Stage, chosen: random.Random, folder: Path) -> tuple[lis
     return [*words, f"{option}={value}"], value == "" or (reads_number and value in _NEVER_NUMBERS)
 
 
-def _states(folder: Path, chosen: random.Random) -> str:
+def _states(folder, chosen):
     """A file of states for chains, of any type, mostly of another shape than theirs."""
     shape = chosen.choice([(4, 5), (4, 5), (5,), (0, 5), (4, 6), (2, 4, 5), ()])
     values = np.random.default_rng(0).integers(0, 2, shape)
@@ -163,12 +155,8 @@ def _states(folder: Path, chosen: random.Random) -> str:
     return "states.npy"
 
 
-def _words(stage: Stage, chosen: random.Random, folder: Path) -> tuple[list[str], bool]:
+def _words(stage, chosen, folder):
     """Any words in any order."""
     verb = chosen.choice([*VERBS, *VERBS, "trian", "--help ", "-", ""])
-    pool = [
-        *_TEXTS,
-        "digits ",
-        *shlex.split("run --seed --data --resume --model.prior --Seed -s ---x --x.y=1"),
-    ]
-    return [verb, *chosen.choices(pool, k=chosen.randint(0, 4))], False
+    more = shlex.split("run --seed --data --resume --model.prior --Seed -s ---x --x.y=1")
+    return [verb, *chosen.choices([*_TEXTS, "digits ", *more], k=chosen.randint(0, 4))], False

@@ -4,29 +4,29 @@ The packages are imported once and a process is forked for each command, so that
 work. Threads and forks do not go together: whoever starts a campaign allows a single thread.
 """
 
-from __future__ import annotations
-
 import contextlib
+import functools
 import gc
 import importlib
+import itertools
 import json
+import multiprocessing
 import os
 import random
 import select
-import shlex
 import shutil
 import signal
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple
 
-from tests.campaigns.forked import limit_memory
+from tests.campaigns.forked import limit_memory, refusal_fault
 
 
 class Outcome(StrEnum):
@@ -40,12 +40,10 @@ class Outcome(StrEnum):
     LOST = "lost"
 
 
-_Case = TypeVar("_Case", bound=Callable[..., "Finding"])
 FAULTS = (Outcome.CRASHED, Outcome.WRONG, Outcome.LOST)
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What became of one case.
 
     Attributes:
@@ -59,42 +57,19 @@ class Finding:
     struck: bool = True
 
 
-@dataclass(frozen=True)
+def refusal(ended, **options):
+    """What became of a command that failed: it was refused, or its end is none that `refusal_fault` lets pass."""
+    wrong = refusal_fault(ended, **options)
+    return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
+
+
+@dataclass
 class Campaign:
-    """One kind of trouble, met again and again; `campaign` declares it."""
-
-    name: str
-    what: str
-    bounded: int
-    long: int
-    prepare: Callable[[Path], Any]
-    case: Callable[[Any, random.Random, int, Path], Finding]
-    limit: float
-
-    @property
-    def sample(self) -> list[int]:
-        """The bounded number of cases, spread over the long one; an odd stride meets all kinds of cases in turn."""
-        return [number * (self.long // self.bounded | 1) for number in range(self.bounded)]
-
-
-CAMPAIGNS: dict[str, Campaign] = {}
-"""All that are declared in modules that are imported, by name."""
-
-
-def campaign(
-    name: str,
-    what: str,
-    *,
-    bounded: int,
-    long: int,
-    prepare: Callable[[Path], Any] = lambda folder: None,
-    limit: float = 120.0,
-) -> Callable[[_Case], _Case]:
-    """Declare a campaign by the function that carries out one case.
+    """One kind of trouble, met again and again; it decorates the function that carries out one case.
 
     The function takes what was prepared, the randomness of the case, its number and an empty folder.
 
-    Args:
+    Attributes:
         name: Its name on the command line and in the table.
         what: What a case is, for the table.
         bounded: Number of cases in the tests.
@@ -103,33 +78,44 @@ def campaign(
         limit: Seconds after which a case counts as hanging.
     """
 
-    def declare(case: _Case) -> _Case:
-        CAMPAIGNS[name] = Campaign(name, what, bounded, long, prepare, case, limit)
+    name: str
+    what: str
+    bounded: int
+    long: int
+    prepare: Callable[[Path], Any] = lambda folder: None
+    limit: float = 120.0
+
+    def __call__(self, case):
+        self.case = case
+        CAMPAIGNS[self.name] = self
         return case
 
-    return declare
+    @property
+    def sample(self):
+        """The bounded number of cases, spread over the long one; an odd stride meets all kinds of cases in turn."""
+        return [number * (self.long // self.bounded | 1) for number in range(self.bounded)]
 
 
-@dataclass
-class Report:
-    """The counts of one campaign, and its faults with the number of their case."""
+CAMPAIGNS: dict[str, Campaign] = {}
+"""All that are declared in modules that are imported, by name."""
+
+
+class Report(NamedTuple):
+    """The counts of one campaign by outcome, and its faults: number of the case, outcome and detail."""
 
     name: str
-    cases: int = 0
-    struck: int = 0
-    seconds: float = 0.0
-    counts: Counter[str] = field(default_factory=Counter)
-    faults: list[tuple[int, str, str]] = field(default_factory=list)
-
-    def to_json(self) -> str:
-        return json.dumps(vars(self) | {"counts": dict(self.counts)})
+    cases: int
+    struck: int
+    seconds: float
+    counts: dict[str, int]
+    faults: list[tuple[int, str, str]]
 
 
-def cases(campaign: Campaign, seed: int, numbers: Sequence[int]) -> Iterator[tuple[int, Finding]]:
-    """Carry out cases of a campaign, in processes that are replaced when a case brings one down."""
-    with tempfile.TemporaryDirectory(prefix=f"campaign-{campaign.name}-") as folder:
+def cases(name, seed, numbers):
+    """Yield numbers and findings of cases, from processes that are replaced when a case brings one down."""
+    campaign, left = CAMPAIGNS[name], list(numbers)
+    with tempfile.TemporaryDirectory(prefix=f"campaign-{name}-") as folder:
         stage = campaign.prepare(Path(folder))
-        left = list(numbers)
         while left:
             reader, writer = os.pipe()
             worker = os.fork()
@@ -143,8 +129,8 @@ def cases(campaign: Campaign, seed: int, numbers: Sequence[int]) -> Iterator[tup
                     while left and select.select([lines], [], [], campaign.limit)[0]:
                         if not (line := lines.readline()):
                             break
-                        record = json.loads(line)
-                        yield left.pop(0), Finding(**record | {"outcome": Outcome(record["outcome"])})
+                        outcome, *rest = json.loads(line)
+                        yield left.pop(0), Finding(Outcome(outcome), *rest)
             finally:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker, signal.SIGKILL)
@@ -154,9 +140,7 @@ def cases(campaign: Campaign, seed: int, numbers: Sequence[int]) -> Iterator[tup
                 yield left.pop(0), Finding(Outcome.CRASHED, what)
 
 
-def _work(
-    campaign: Campaign, stage: Any, seed: int, numbers: Sequence[int], folder: Path, writer: int
-) -> NoReturn:
+def _work(campaign, stage, seed, numbers, folder, writer):
     limit_memory()
     with os.fdopen(writer, "w", buffering=1) as lines:
         for number in numbers:
@@ -167,56 +151,36 @@ def _work(
                 found = campaign.case(stage, chosen, number, folder)
             except Exception:
                 found = Finding(Outcome.CRASHED, traceback.format_exc())
-            lines.write(json.dumps(asdict(found)) + "\n")
+            lines.write(json.dumps(found) + "\n")
     os._exit(0)
 
 
-def run(campaign: Campaign, *, seed: int, numbers: Sequence[int], jobs: int = 1) -> Report:
+def _share(name, seed, numbers):
+    return list(cases(name, seed, numbers))
+
+
+def run(campaign, *, seed, numbers, jobs=1):
     """Carry out a campaign in several processes, each with its share of the cases, and count."""
-    begin, report = time.monotonic(), Report(campaign.name)
+    begin, share = time.monotonic(), functools.partial(_share, campaign.name, seed)
     if jobs == 1:
-        for number, found in cases(campaign, seed, numbers):
-            report.cases += 1
-            report.struck += found.struck
-            report.counts[found.outcome] += 1
-            if found.outcome in FAULTS:
-                report.faults.append((number, found.outcome, found.detail))
+        found = share(numbers)
     else:
-        for share in _shares(campaign, seed, numbers, jobs):
-            report.cases += share["cases"]
-            report.struck += share["struck"]
-            report.counts.update(share["counts"])
-            report.faults += share["faults"]
-        report.faults.sort()
-    report.seconds = time.monotonic() - begin
-    return report
+        with multiprocessing.get_context("fork").Pool(jobs) as pool:
+            shares = pool.map(share, [numbers[job::jobs] for job in range(jobs)], 1)
+        found = sorted(itertools.chain(*shares))
+    counts = Counter(each.outcome for _, each in found)
+    faults = [(number, each.outcome, each.detail) for number, each in found if each.outcome in FAULTS]
+    struck = sum(each.struck for _, each in found)
+    return Report(campaign.name, len(found), struck, time.monotonic() - begin, counts, faults)
 
 
-def _shares(campaign: Campaign, seed: int, numbers: Sequence[int], jobs: int) -> Iterator[dict[str, Any]]:
-    readers = []
-    for job in range(jobs):
-        reader, writer = os.pipe()
-        if os.fork() == 0:
-            with os.fdopen(writer, "w") as lines:
-                lines.write(run(campaign, seed=seed, numbers=numbers[job::jobs]).to_json())
-            os._exit(0)
-        os.close(writer)
-        readers.append(reader)
-    for reader in readers:
-        with os.fdopen(reader) as lines:
-            yield json.loads(lines.read())
-        os.wait()
-
-
-def warm_up() -> None:
+def warm_up():
     """Do once what every forked process would do again."""
     from discrete_vae import RBM, BlockGibbs
 
-    modules = shlex.split(
-        "cli.train cli.runs training.loop evaluation.evaluate evaluation.diagnostics figures.curves"
-    )
+    modules = "cli.train cli.runs training.loop evaluation.evaluate evaluation.diagnostics figures.curves"
     drawing = ("torch._dynamo", "matplotlib.pyplot", "matplotlib.backends.backend_agg")
-    for name in (*(f"discrete_vae.{module}" for module in modules), *drawing):
+    for name in (*(f"discrete_vae.{module}" for module in modules.split()), *drawing):
         importlib.import_module(name)
     BlockGibbs(RBM(3, 2), 20, seed=0).step(2)
     gc.freeze()  # what is there stays for good: a forked process need not look through it

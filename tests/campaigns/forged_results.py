@@ -1,22 +1,18 @@
 """What a run keeps of its results is forged: swapped, planted, altered, damaged; then the run is used."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import importlib.util
 import json
-import random
 import shlex
 import shutil
 import signal
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tests.campaigns import damage
-from tests.campaigns.engine import FAULTS, Finding, Outcome, campaign
-from tests.campaigns.forked import call, refusal_fault
+from tests.campaigns.engine import FAULTS, Campaign, Finding, Outcome, refusal
+from tests.campaigns.forked import call
 from tests.campaigns.tiny_runs import forget_results, kill_when, prepare, reader_words, succeed
 
 
@@ -32,28 +28,28 @@ class _Forging:
 
     run: Path
     other: Path
-    found: dict[str, Any]
+    found: dict
 
 
-def _words(verb: str, run: Path, folder: Path) -> list[str]:
+_VERBS = {
+    "evaluate": "evaluate {run}",
+    "go on": "evaluate {run} --seed 7",
+    "score": "score {run} --out {folder}/scores.csv",
+    "sample": "sample {run} --num-rows 2 --num-sweeps 3",
+    "report": "report {run} --num-examples 20",
+    "curves": "figure training-curves {run}",
+    "histogram": "figure log-partition-histogram {run}",
+    "release": "release {run} --out {folder}/released --license mit",
+    "resume": "train --resume --run-dir {run}",
+}
+
+
+def _words(verb, run, folder):
     """The words of a command that uses a run; what it writes elsewhere goes to a folder."""
-    return {
-        "evaluate": ["evaluate", str(run)],
-        "go on": ["evaluate", str(run), "--seed", "7"],
-        "score": ["score", str(run), "--out", str(folder / "scores.csv")],
-        "sample": ["sample", str(run), "--num-rows", "2", "--num-sweeps", "3"],
-        "report": ["report", str(run), "--num-examples", "20"],
-        "curves": ["figure", "training-curves", str(run)],
-        "histogram": ["figure", "log-partition-histogram", str(run)],
-        "release": ["release", str(run), "--out", str(folder / "released"), "--license", "mit"],
-        "resume": ["train", "--resume", "--run-dir", str(run)],
-    }[verb]
+    return [word.format(run=run, folder=folder) for word in _VERBS[verb].split()]
 
 
-_VERBS = ("evaluate", "go on", "score", "sample", "report", "curves", "histogram", "release", "resume")
-
-
-def _found_by(verb: str, run: Path, folder: Path) -> Any:
+def _found_by(verb, run, folder):
     """What a verb found that depends on the weights and the data alone; None for other verbs."""
     if verb == "score":
         with (folder / "scores.csv").open() as file:
@@ -68,45 +64,43 @@ def _found_by(verb: str, run: Path, folder: Path) -> Any:
 
 
 @functools.cache
-def _forging() -> _Forging:
-    stage = prepare(Path())
+def _forging():
+    stage = prepare()
     folder = stage.data.parent.parent / "forged"
     run, other = (shutil.copytree(each, folder / each.name) for each in (stage.unbroken, stage.other))
     found = {}
     for verb in ("evaluate", "go on", "score"):
         succeed(call(_words(verb, run, folder)))
         found[verb] = _found_by(verb, run, folder)
+    stop = kill_when(lambda event, place: event == "open" and "/evaluations/" in place and "-seed-7" in place)
     for each in (run, other):
         forget_results(each)
         succeed(call(["evaluate", str(each)]))
         succeed(call(reader_words("log-partition", each, folder, "--std-error", "0.003")))
-        stop = kill_when(
-            lambda event, place: event == "open" and "/evaluations/" in place and "-seed-7" in place
-        )
         ended = call(_words("go on", each, folder), first=stop)
         assert ended.status == -signal.SIGKILL, str(ended)
         assert len(list((each / "evaluation-parts").glob("*/*"))) == 3, "log Z, the model and its sharp limit"
     return _Forging(run, other, found)
 
 
-@campaign(
+@Campaign(
     "forged-results",
     "a result, a part of an evaluation, the log or the environment of a run forged, before its verbs",
     bounded=4,
     long=800,
     prepare=lambda folder: _forging(),
 )
-def forged_results(forging: _Forging, chosen: random.Random, number: int, folder: Path) -> Finding:
+def forged_results(forging, chosen, number, folder):
     """One file is forged, and two verbs follow; the worst of what they did counts, then the most telling."""
     run = shutil.copytree(forging.run, folder / "run")
     done = _forge(run, forging.other, chosen)
-    findings = [_use(forging, verb, run, folder) for verb in chosen.sample(_VERBS, 2)]
+    findings = [_use(forging, verb, run, folder) for verb in chosen.sample(list(_VERBS), 2)]
     order = (Outcome.OTHER, Outcome.EQUAL, Outcome.REFUSED, *FAULTS)
     worst = max(findings, key=lambda found: order.index(found.outcome))
-    return Finding(worst.outcome, f"{done}\n{worst.detail}")
+    return worst._replace(detail=f"{done}\n{worst.detail}")
 
 
-def _forge(run: Path, other: Path, chosen: random.Random) -> str:
+def _forge(run, other, chosen):
     names = ["metrics.jsonl", "environment.json", "evaluation.json", "log_partition.json"]
     for pattern in ("evaluations/*", "log_partitions/*", "evaluation-parts/*/*"):
         names += [str(path.relative_to(run)) for path in run.glob(pattern)]
@@ -118,12 +112,10 @@ def _forge(run: Path, other: Path, chosen: random.Random) -> str:
     else:
         (there,) = [other / name] if file.parent == run else (other / file.parent.name).iterdir()
     if kind < 0.2:
-        damage.swap(file, there)
+        shutil.copyfile(there, file)
         return f"swap {name}"
     if kind < 0.35:
-        alter = chosen.choice(damage.BYTES)
-        file.write_bytes(alter(file.read_bytes(), chosen))
-        return f"{alter.__name__} {name}"
+        return f"{damage.alter_bytes(file, chosen)} {name}"
     if name == "metrics.jsonl":
         lines = file.read_bytes().splitlines()
         place = chosen.randrange(len(lines))
@@ -134,15 +126,13 @@ def _forge(run: Path, other: Path, chosen: random.Random) -> str:
     return f"alter_json {name}: {file.read_bytes()[:1500]!r}"
 
 
-def _use(forging: _Forging, verb: str, run: Path, folder: Path) -> Finding:
+def _use(forging, verb, run, folder):
     ended = call(_words(verb, run, folder), limit=60)
     if ended.status != 0:
-        wrong = refusal_fault(ended, before=False)
-        return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
-    wanted = forging.found.get(verb)
+        return refusal(ended, before=False)
+    wanted, found = forging.found.get(verb), _found_by(verb, run, folder)
     if wanted is None:
         return Finding(Outcome.OTHER)
-    found = _found_by(verb, run, folder)
     right = found == wanted
     if (
         verb == "score"
@@ -160,44 +150,44 @@ _NEW = shlex.split(
 )
 
 
-@campaign(
+@Campaign(
     "links",
     "a file or folder of a run that is a link to somewhere else, before its verbs",
     bounded=6,
     long=400,
     prepare=lambda folder: _forging(),
 )
-def links(forging: _Forging, chosen: random.Random, number: int, folder: Path) -> Finding:
+def links(forging, chosen, number, folder):
     """Something in a run becomes a link out of it, to what it was or to something else, and two verbs follow."""
     run, outside = shutil.copytree(forging.run, folder / "run"), folder / "outside"
     outside.mkdir()
     if chosen.random() < 0.5:  # training has something left to do
         shutil.rmtree(max((run / "checkpoints").iterdir(), key=lambda path: int(path.name[5:])))
     done = _link(run, outside, chosen)
-    before = _everything(outside)
-    refused = False
-    for verb in chosen.sample(_VERBS, 2):
+    before, outcome = _everything(outside), Outcome.EQUAL
+    for verb in chosen.sample(list(_VERBS), 2):
         ended = call([*_words(verb, run, folder), *(_LOGGER if verb == "resume" else [])], limit=60)
         if _everything(outside) != before:
             return Finding(Outcome.LOST, f"{done}\nwritten outside of the run\n{ended}")
         if ended.status != 0:
-            wrong = refusal_fault(ended, before=False)
-            if wrong is not None:
-                return Finding(Outcome.CRASHED, f"{done}\n{wrong}\n{ended}")
-            refused = True
-    return Finding(Outcome.REFUSED if refused else Outcome.EQUAL)
+            outcome, detail, _ = refusal(ended, before=False)
+            if outcome != Outcome.REFUSED:
+                return Finding(outcome, f"{done}\n{detail}")
+    return Finding(outcome)
 
 
-def _link(run: Path, outside: Path, chosen: random.Random) -> str:
+def _link(run, outside, chosen):
     """Put a link in the place of something; returns what was done."""
     there = [path for path in run.rglob("*") if path.suffix != ".npy"]
     path = chosen.choice([*there, *(path for path in there if path.is_dir()), *(run / name for name in _NEW)])
     path.parent.mkdir(parents=True, exist_ok=True)
     target, kind = outside / path.name, chosen.choice(["moved", "moved", "folder", "file", "dangling"])
-    if path.is_dir():
-        shutil.move(path, target) if kind == "moved" else shutil.rmtree(path)
+    if path.exists() and kind == "moved":
+        shutil.move(path, target)
+    elif path.is_dir():
+        shutil.rmtree(path)
     elif path.exists():
-        shutil.move(path, target) if kind == "moved" else path.unlink()
+        path.unlink()
     if kind == "folder":
         target.mkdir()
     if kind == "file":
@@ -208,5 +198,5 @@ def _link(run: Path, outside: Path, chosen: random.Random) -> str:
     return f"{path.relative_to(run)} is a link: {kind}"
 
 
-def _everything(folder: Path) -> dict[str, bytes | None]:
+def _everything(folder):
     return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}

@@ -1,17 +1,12 @@
 """A table, its columns, its labels and a run have names that terminals, TeX, browsers or spreadsheets would obey."""
 
-from __future__ import annotations
-
 import csv
-import random
 import re
-import shlex
 import shutil
-from pathlib import Path
 
 import numpy as np
 
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.campaigns.forked import call, refusal_fault
 from tests.campaigns.tiny_runs import SETTINGS
 
@@ -24,27 +19,27 @@ _PIECES = (
 _COMPUTED = re.compile(r"\s*[=+@\uff1d\uff0b\uff0d\uff20-].", re.DOTALL)
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
 _VERBS = {
-    "encode": ["--out", "out.csv", "--picture", "out.png"],
-    "score": ["--out", "out.csv", "--num-samples", "3"],
-    "reconstruct": ["--out", "out.csv"],
-    "generate": shlex.split("-n 2 --num-sweeps 2 --label all --out out.csv --picture out.svg"),
-    "neighbors": ["-k", "2", "--out", "out.csv"],
-    "impute": ["--out", "out.csv", "--num-samples", "10", "--num-rounds", "1", "--mask", "mask.npy"],
-    "evaluate": [],
-    "sample": ["--num-rows", "2", "--num-sweeps", "2"],
-    "log-partition": ["--health-sweeps", "20"],
-    "report": [],
-    "release": ["--out", "released", "--license", "mit", "--precision", "float32"],
+    "encode": "--out {folder}/out.csv --picture {folder}/out.png",
+    "score": "--out {folder}/out.csv --num-samples 3",
+    "reconstruct": "--out {folder}/out.csv",
+    "generate": "-n 2 --num-sweeps 2 --label all --out {folder}/out.csv --picture {folder}/out.svg",
+    "neighbors": "-k 2 --out {folder}/out.csv",
+    "impute": "--data {data} --out {folder}/out.csv --num-samples 10 --num-rounds 1 --mask {folder}/mask.npy",
+    "evaluate": "",
+    "sample": "--num-rows 2 --num-sweeps 2",
+    "log-partition": "--health-sweeps 20",
+    "report": "",
+    "release": "--out {folder}/released --license mit --precision float32",
 }
 
 
-@campaign(
+@Campaign(
     "names",
     "a table, columns, labels and a run with names that terminals, TeX, browsers or spreadsheets would obey",
     bounded=2,
     long=300,
 )
-def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Finding:
+def names(stage, chosen, number, folder):
     """Train on such a table, then three verbs of the run; what is written and printed is read as it would be shown."""
     data, run = folder / f"{_name(chosen)}.csv", folder / _name(chosen)
     if run == data.with_suffix(""):
@@ -63,9 +58,8 @@ def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Find
     for verb in chosen.sample(sorted(_VERBS), 3):
         if verb == "release":
             said.append(call(["evaluate", str(run)]))
-        more = [f"{folder}/{word}" if re.search(r"\.|released", word) else word for word in _VERBS[verb]]
-        of_own_file = ["--data", str(data)] if verb == "impute" else []
-        said.append(call([verb, str(run), *of_own_file, *more]))
+        more = [word.format(folder=folder, data=data) for word in _VERBS[verb].split()]
+        said.append(call([verb, str(run), *more]))
         wrong = None if said[-1].status == 0 else "a verb failed"
         table = "out.csv" in _VERBS[verb] and verb != "impute"  # which gives the user's own file back
         wrong = wrong or (_computed(folder / "out.csv") if table else None)
@@ -88,12 +82,12 @@ def names(stage: None, chosen: random.Random, number: int, folder: Path) -> Find
     return Finding(Outcome.EQUAL)
 
 
-def _name(chosen: random.Random) -> str:
+def _name(chosen):
     name = "".join(chosen.choices(_PIECES, k=chosen.randint(1, 3)))
     return name.replace("/", "").strip(".\u2028 ") or "name"
 
 
-def _names(chosen: random.Random, count: int) -> list[str]:
+def _names(chosen, count):
     """Different names, the first one no number."""
     found = {"name": "name"}
     while len(found) < count:
@@ -102,12 +96,12 @@ def _names(chosen: random.Random, count: int) -> list[str]:
     return list(found.values())
 
 
-def _read(name: str) -> str:
+def _read(name):
     """What the library calls a column that a file calls so."""
     return name[1:] if re.match(r"''*\s*[=+@\uff1d\uff0b\uff0d\uff20-].", name, re.DOTALL) else name
 
 
-def _computed(path: Path) -> str | None:
+def _computed(path):
     """A cell that a spreadsheet would compute; None if there is none."""
     with path.open(newline="", encoding="utf-8") as file:
         for cell in (cell for row in csv.reader(file) for cell in row):
@@ -116,7 +110,7 @@ def _computed(path: Path) -> str | None:
     return None
 
 
-def _obeyed(text: str) -> str | None:
+def _obeyed(text):
     """What a terminal would obey; None if there is nothing."""
     found = re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2028\u2029]", text)
     if found is None:

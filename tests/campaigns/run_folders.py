@@ -1,18 +1,14 @@
 """A file of a run is damaged; then its readers and training go on with what is there."""
 
-from __future__ import annotations
-
-import random
 import re
 import shutil
 from pathlib import Path
 
 from tests.campaigns import damage
-from tests.campaigns.engine import Finding, Outcome, campaign
-from tests.campaigns.forked import Ended, call, refusal_fault
+from tests.campaigns.engine import Campaign, Finding, Outcome, refusal
+from tests.campaigns.forked import call
 from tests.campaigns.tiny_runs import (
     WRITTEN_BY_READERS,
-    Stage,
     difference,
     forget_results,
     found_by,
@@ -23,14 +19,14 @@ from tests.campaigns.tiny_runs import (
 )
 
 
-@campaign(
+@Campaign(
     "run-folders",
     "a file of a run damaged, removed, replaced or forged, before evaluation, sampling and resumption",
     bounded=2,
     long=1000,
     prepare=prepare,
 )
-def run_folders(stage: Stage, chosen: random.Random, number: int, folder: Path) -> Finding:
+def run_folders(stage, chosen, number, folder):
     """Two readers and a resumption of a damaged copy of a run; the worst of what they did counts."""
     source = chosen.choice([stage.unbroken, stage.interrupted])
     run = forget_results(shutil.copytree(source, folder / "run"))
@@ -43,10 +39,10 @@ def run_folders(stage: Stage, chosen: random.Random, number: int, folder: Path) 
     worst = max(findings, key=lambda found: list(Outcome).index(found.outcome))
     if any(found.outcome == Outcome.REFUSED for found in findings) and worst.outcome == Outcome.EQUAL:
         worst = Finding(Outcome.REFUSED)
-    return Finding(worst.outcome, f"{source.name}: {done}\n{worst.detail}")
+    return worst._replace(detail=f"{source.name}: {done}\n{worst.detail}")
 
 
-def _damage(run: Path, stage: Stage, chosen: random.Random) -> str:
+def _damage(run, stage, chosen):
     """Damage one file of a run; returns what was done."""
     if chosen.random() < 0.2:
         return damage.forge(chosen.choice(sorted((run / "checkpoints").iterdir())), chosen)
@@ -61,18 +57,16 @@ def _damage(run: Path, stage: Stage, chosen: random.Random) -> str:
         file.write_bytes(damage.alter_json(file.read_bytes(), chosen))
         return f"alter_json {name}: {file.read_bytes()[:1500]!r}"
     if kind < 0.4 and (stage.other / name).is_file():
-        damage.swap(file, stage.other / name)
+        shutil.copyfile(stage.other / name, file)
         return f"swap {name}"
     if kind < 0.6:
         replace = chosen.choice(damage.KINDS)
         replace(file)
         return f"{replace.__name__} {name}"
-    alter = chosen.choice(damage.BYTES)
-    file.write_bytes(alter(file.read_bytes(), chosen))
-    return f"{alter.__name__} {name}"
+    return f"{damage.alter_bytes(file, chosen)} {name}"
 
 
-def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> Finding:
+def _read(stage, verb, checkpoint, run, folder):
     before = snapshot(run, without=WRITTEN_BY_READERS)
     steps = [int(path.name.removeprefix("step-")) for path in (run / "checkpoints").glob("step-*")]
     ended = call(reader_words(verb, run, folder, "--checkpoint", checkpoint), limit=20)
@@ -86,7 +80,7 @@ def _read(stage: Stage, verb: str, checkpoint: str, run: Path, folder: Path) -> 
     return Finding(Outcome.OTHER if "warning: " in ended.err else Outcome.WRONG, f"another result\n{ended}")
 
 
-def _resume(stage: Stage, run: Path, done: str) -> Finding:
+def _resume(stage, run, done):
     before = snapshot(run)
     ended = call(train_words(stage.data, run), limit=20)
     after = snapshot(run)
@@ -104,15 +98,15 @@ def _resume(stage: Stage, run: Path, done: str) -> Finding:
     return Finding(Outcome.OTHER if told else Outcome.WRONG, f"{differs}\n{ended}")
 
 
-def _is_pruned(name: str, after: dict[str, bytes]) -> bool:
+def _is_pruned(name, after):
     """Whether a file may go: no checkpoint's, or one's that two newer ones have followed."""
     found = re.match(r"checkpoints/step-(\d+)/", name)
     newer = set(re.findall(r"^checkpoints/step-(\d+)/state", "\n".join(after), re.MULTILINE))
     return found is None or sum(int(step) > int(found[1]) for step in newer) >= 2
 
 
-def _refused(ended: Ended, run: Path) -> Finding:
-    wrong = refusal_fault(ended, before=False)
-    if wrong is None and str(run) not in ended.err:
-        wrong = "does not name the file"
-    return Finding(Outcome.REFUSED) if wrong is None else Finding(Outcome.CRASHED, f"{wrong}\n{ended}")
+def _refused(ended, run):
+    found = refusal(ended, before=False)
+    if found.outcome == Outcome.REFUSED and str(run) not in ended.err:
+        return Finding(Outcome.CRASHED, f"does not name the file\n{ended}")
+    return found

@@ -1,70 +1,60 @@
 """Steps of training under trouble: a model changes under its recording, or several threads work at once."""
 
-from __future__ import annotations
-
-import random
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
-from discrete_vae import BlockGibbs, DiscreteVAE
+from discrete_vae import BlockGibbs
 from discrete_vae.interop.sklearn import DiscreteVAETransformer
 from discrete_vae.rng import keyed_generator
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
-from tests.campaigns.engine import Finding, Outcome, campaign
+from tests.campaigns.engine import Campaign, Finding, Outcome
 from tests.training.test_step import CASES, CHANGES, config_of
 
 _CASES = [name for name in CASES if name != "missing"]
 _CHANGES = {name: change for name, change in CHANGES.items() if name != "rounded products"}  # of a process
 
 
-@campaign(
+@Campaign(
     "recorded-steps",
     "changes of a model (storage, parts, modes, settings, frozen parameters) under its recorded steps",
     bounded=3,
     long=400,
 )
-def recorded_steps(_stage: object, chosen: random.Random, _number: int, _folder: Path) -> Finding:
+def recorded_steps(_stage, chosen, _number, _folder):
     """Take some dozen steps with and without a recording, with changes of the model on the way."""
     name = chosen.choice(_CASES)
     config = config_of(name, {"training.precision": chosen.choice(["float32", "bfloat16"])})
     plain = config.model_copy(update={"training": config.training.model_copy(update={"record": False})})
-    data = torch.bernoulli(
-        torch.full((100, 64), 0.3), generator=torch.Generator().manual_seed(chosen.getrandbits(32))
-    )
+    data = _rows(100, chosen.getrandbits(32))
     mine, other = (TrainingState.initial(each, data) for each in (config, plain))
-    done: list[str] = []
+    done = []
     for step in range(chosen.randint(6, 14)):
         if step > 1 and chosen.random() < 0.3:
             change = chosen.choice([*_CHANGES, "trained again", "modes"])
             done.append(f"{change} after {step} steps")
             for state in (mine, other):
                 _apply(change, state)
-        rows = data[
-            torch.randperm(100, generator=torch.Generator().manual_seed(step))[: chosen.choice([20, 20, 33])]
-        ]
+        order = torch.randperm(100, generator=torch.Generator().manual_seed(step))
+        rows = data[order[: chosen.choice([20, 20, 33])]]
         epoch, progress = step / 5 + 0.1, min(step / 10, 0.99)
         found = [training_step(state, config, rows, epoch, progress) for state in (mine, other)]
         for state in (mine, other):
             state.step += 1
-        same = torch.equal(found[0].reconstruction, found[1].reconstruction) and all(
-            torch.equal(tensor, value)
-            for tensor, value in zip(
-                mine.model.state_dict().values(), other.model.state_dict().values(), strict=True
-            )
-        )
-        if not same:
+        states = (each.model.state_dict().values() for each in (mine, other))
+        if not torch.equal(*(each.reconstruction for each in found)) or not all(map(torch.equal, *states)):
             return Finding(Outcome.WRONG, f"{name}: step {step + 1} differs\n{done}")
     return Finding(Outcome.EQUAL, struck=bool(done))
 
 
-def _apply(change: str, state: TrainingState) -> None:
+def _rows(count, seed):
+    return torch.bernoulli(torch.full((count, 64), 0.3), generator=torch.Generator().manual_seed(seed))
+
+
+def _apply(change, state):
     model = state.model
     if change == "trained again":
         model.requires_grad_(True)
@@ -77,23 +67,20 @@ def _apply(change: str, state: TrainingState) -> None:
 # Several threads of a process train, fit and evaluate at once; each gets what it gets alone.
 
 
-_Model = tuple[DiscreteVAE, torch.Tensor]
-
-
-def prepare(_folder: Path) -> _Model:
+def prepare(_folder):
     """A model in training mode, which the threads share, and rows for it."""
-    rows = torch.bernoulli(torch.full((20, 64), 0.3), generator=torch.Generator().manual_seed(0))
+    rows = _rows(20, 0)
     return TrainingState.initial(config_of("layers"), rows).model.train(), rows
 
 
-@campaign(
+@Campaign(
     "threads",
     "two to eight threads that train, fit, evaluate and sample at once",
     bounded=1,
     long=200,
     prepare=prepare,
 )
-def threads(shared: _Model, chosen: random.Random, _number: int, _folder: Path) -> Finding:
+def threads(shared, chosen, _number, _folder):
     """Give two to eight threads a piece of work each, after it was done alone."""
     works = [_work(shared, chosen) for _ in range(chosen.randint(2, 8))]
     alone = [work() for work in works]
@@ -102,22 +89,21 @@ def threads(shared: _Model, chosen: random.Random, _number: int, _folder: Path) 
         beside = [job.result() for job in [pool.submit(work) for work in works]]
     for work, mine, other in zip(works, alone, beside, strict=True):
         if not all(np.array_equal(one, two, equal_nan=True) for one, two in zip(mine, other, strict=True)):
-            return Finding(
-                Outcome.WRONG, f"{work.func.__name__}{work.args[1:]} beside {len(works) - 1} others"
-            )
+            what = f"{work.func.__name__}{work.args[1:]} beside {len(works) - 1} others"
+            return Finding(Outcome.WRONG, what)
     if not all(map(torch.equal, before, shared[0].state_dict().values())):
         return Finding(Outcome.LOST, "the model that was evaluated is another one")
     return Finding(Outcome.EQUAL)
 
 
-def _work(shared: _Model, chosen: random.Random) -> partial[list[Any]]:
-    kind: Callable[..., list[Any]] = chosen.choice([_train, _train, _fit, _evaluate, _sample])
+def _work(shared, chosen):
+    kind = chosen.choice([_train, _train, _fit, _evaluate, _sample])
     return partial(kind, shared, chosen.randint(0, 3), chosen.choice(_CASES))
 
 
-def _train(_shared: _Model, seed: int, name: str) -> list[Any]:
+def _train(_shared, seed, name):
     config = config_of(name).model_copy(update={"seed": seed})
-    rows = torch.bernoulli(torch.full((40, 64), 0.3), generator=torch.Generator().manual_seed(seed))
+    rows = _rows(40, seed)
     state = TrainingState.initial(config, rows)
     for step in range(5):
         training_step(state, config, rows[: 20 + seed], step / 5, step / 5)
@@ -125,13 +111,13 @@ def _train(_shared: _Model, seed: int, name: str) -> list[Any]:
     return [tensor.numpy() for tensor in state.capture()[0].values() if tensor.dtype != torch.bfloat16]
 
 
-def _fit(_shared: _Model, seed: int, _name: str) -> list[Any]:
+def _fit(_shared, seed, _name):
     rows = np.random.default_rng(seed).random((60, 10)) < 0.4
     coder = DiscreteVAETransformer(num_left=2, num_right=2, hidden=(6,), num_epochs=2, random_state=seed)
     return [coder.fit_transform(rows.astype(float)), coder.score_samples(rows.astype(float))]
 
 
-def _evaluate(shared: _Model, seed: int, _name: str) -> list[Any]:
+def _evaluate(shared, seed, _name):
     model, rows = shared
     found = model.log_likelihood(rows, num_samples=10, log_partition=0.0, generator=keyed_generator(seed))
     with torch.no_grad():
@@ -139,8 +125,6 @@ def _evaluate(shared: _Model, seed: int, _name: str) -> list[Any]:
     return [found.value.numpy(), codes.z.numpy()]
 
 
-def _sample(shared: _Model, seed: int, _name: str) -> list[Any]:
-    return [
-        BlockGibbs(shared[0].prior, 50, seed=seed).step(20).numpy(),
-        shared[0].sample(5, seed=seed).mean.numpy(),
-    ]
+def _sample(shared, seed, _name):
+    chains = BlockGibbs(shared[0].prior, 50, seed=seed)
+    return [chains.step(20).numpy(), shared[0].sample(5, seed=seed).mean.numpy()]

@@ -1,27 +1,24 @@
-"""Small runs that campaigns start from, what undamaged commands find in them, and how runs are compared."""
-
-from __future__ import annotations
+"""Small runs that campaigns start from, verbs and what they find in them undamaged, and how runs are compared."""
 
 import atexit
 import functools
 import itertools
 import json
 import os
+import re
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.training.state import TIME_METRICS
 from tests.campaigns.engine import Finding, Outcome
-from tests.campaigns.forked import Ended, call
+from tests.campaigns.forked import call
 from tests.commands.conftest import TINY
 
 NUM_STEPS = 12
@@ -32,10 +29,10 @@ SETTINGS = [
     *("--training.optimizer.learning-rate", "5"),
 ]
 WRITTEN_BY_READERS = ("evaluation", "log_partition", "figures")  # files and folders that begin so
-_EVENTS = {"os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
+_EVENTS = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "os.truncate"}
 
 
-def write_data(path: Path) -> Path:
+def write_data(path):
     """60 images of 3 by 4 binary pixels, in two clusters."""
     noise = np.random.default_rng(0)
     centers = noise.random((2, 12))
@@ -45,14 +42,14 @@ def write_data(path: Path) -> Path:
     return path
 
 
-def train_words(data: Path, run: Path) -> list[str]:
+def train_words(data, run):
     """The words that begin the run, or go on with it once it is a run."""
     if (run / "config.json").exists():
         return ["train", "--resume", "--run-dir", str(run)]
     return ["train", "--data", str(data), "--run-dir", str(run), *SETTINGS]
 
 
-def reader_words(verb: str, run: Path, folder: Path, *more: str) -> list[str]:
+def reader_words(verb, run, folder, *more):
     """The words of a command that reads a run; pictures go to a folder of their own."""
     if verb == "sample":
         more = ("--num-rows", "2", "--num-sweeps", "3", "--out", str(folder / "samples.png"), *more)
@@ -61,7 +58,7 @@ def reader_words(verb: str, run: Path, folder: Path, *more: str) -> list[str]:
     return [verb, str(run), *more]
 
 
-def found_by(verb: str, run: Path, folder: Path, step: int) -> Any:
+def found_by(verb, run, folder, step):
     """What such a command found about a step's checkpoint, without what differs from time to time; None if nothing."""
     if verb == "sample":
         return (folder / "samples.png").read_bytes()
@@ -70,7 +67,7 @@ def found_by(verb: str, run: Path, folder: Path, step: int) -> Any:
     return without_times(json.loads(files[0].read_text())) if len(files) == 1 else None
 
 
-def forget_results(run: Path) -> Path:
+def forget_results(run):
     """Remove what readers wrote."""
     for entry in list(run.iterdir()):
         if entry.name.startswith(WRITTEN_BY_READERS):
@@ -78,7 +75,7 @@ def forget_results(run: Path) -> Path:
     return run
 
 
-def without_times(value: Any) -> Any:
+def without_times(value):
     """Values of a JSON file but those of time."""
     if isinstance(value, dict):
         # sums are over times, and over moments that no reader needs
@@ -87,14 +84,14 @@ def without_times(value: Any) -> Any:
     return [without_times(part) for part in value] if isinstance(value, list) else value
 
 
-def snapshot(folder: Path, *, without: tuple[str, ...] = ()) -> dict[str, bytes]:
+def snapshot(folder, *, without=()):
     """All regular files below a folder, with their bytes; links and pipes are not followed."""
     paths = [path for path in sorted(folder.rglob("*")) if not path.is_symlink() and path.is_file()]
     names = {str(path.relative_to(folder)): path for path in paths if ".tmp-" not in str(path)}
-    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(without)}
+    return {name: path.read_bytes() for name, path in names.items() if not name.startswith(tuple(without))}
 
 
-def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
+def difference(run, unbroken, *, log=True):
     """Where a finished run differs from the unbroken one; None if it equals it byte for byte, but for times.
 
     Compared are the config, the name of the best checkpoint, the last and the best checkpoint with weights, chains and
@@ -112,12 +109,12 @@ def difference(run: Path, unbroken: Path, *, log: bool = True) -> str | None:
     return "metrics.jsonl differs" if log and logs[0] != logs[1] else None
 
 
-def kill_when(here: Callable[[str, str], bool], kind: int = signal.SIGKILL) -> Callable[[], None]:
+def kill_when(here, kind=signal.SIGKILL):
     """What makes a forked command send itself a signal before an event of Python's on a path."""
 
-    def first() -> None:
-        def hook(event: str, arguments: tuple[Any, ...]) -> None:
-            if (event == "open" or event in _EVENTS) and here(event, " ".join(map(str, arguments[:2]))):
+    def first():
+        def hook(event, arguments):
+            if event in _EVENTS and here(event, " ".join(map(str, arguments[:2]))):
                 os.kill(os.getpid(), kind)
 
         sys.addaudithook(hook)
@@ -125,7 +122,7 @@ def kill_when(here: Callable[[str, str], bool], kind: int = signal.SIGKILL) -> C
     return first
 
 
-def kill_at(run: Path, number: int, kind: int = signal.SIGKILL) -> Callable[[], None]:
+def kill_at(run, number, kind=signal.SIGKILL):
     """What makes a forked command send itself a signal at its n-th operation on a file of the run."""
     count = itertools.count(1)
     return kill_when(lambda event, paths: str(run) in paths and next(count) == number, kind)
@@ -151,41 +148,39 @@ class Stage:
     best: int
     steps: dict[int, Path]
 
-    def found(self, verb: str, step: int) -> Any:
+    def found(self, verb, step):
         """What a reader of a step's checkpoint finds in the undamaged run."""
         folder, run = self.data.parent, self.steps[step]
         succeed(call(reader_words(verb, run, folder, "--checkpoint", str(step))))
         return found_by(verb, run, folder, step)
 
 
-def prepare(folder: Path) -> Stage:
+def prepare(_folder=None):
     """The runs, made once per process and not to be changed."""
     return _stage()
 
 
 @functools.cache
-def _stage() -> Stage:
+def _stage():
     folder = Path(tempfile.mkdtemp(prefix="campaign-runs-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     data = write_data(folder / "data" / "flags.npy")
-    runs = {name: folder / name for name in ("unbroken", "interrupted", "other")}
-    succeed(call(train_words(data, runs["unbroken"])))
-    succeed(call([*train_words(data, runs["other"]), "--seed", "1"]))
+    unbroken, interrupted, other = (folder / name for name in ("unbroken", "interrupted", "other"))
+    succeed(call(train_words(data, unbroken)))
+    succeed(call([*train_words(data, other), "--seed", "1"]))
 
     last = f"step-{NUM_STEPS}"
     stop = kill_when(lambda event, path: event == "os.mkdir" and last in path)
-    ended = call(train_words(data, runs["interrupted"]), first=stop)
+    ended = call(train_words(data, interrupted), first=stop)
     assert ended.status == -signal.SIGKILL, ended
-    best = json.loads((runs["unbroken"] / "best.json").read_text())["step"]
-    mine = [runs["interrupted"], runs["unbroken"]]
-    steps = {int(path.name[5:]): run for run in mine for path in run.glob("checkpoints/step-*")}
+    best = json.loads((unbroken / "best.json").read_text())["step"]
+    runs = (interrupted, unbroken)
+    steps = {int(path.name[5:]): run for run in runs for path in run.glob("checkpoints/step-*")}
     assert best < sorted(steps)[-3], "the best checkpoint would stay without its name in best.json"
-    return Stage(data, runs["unbroken"], runs["interrupted"], runs["other"], best, steps)
+    return Stage(data, unbroken, interrupted, other, best, steps)
 
 
-def trained_in_spite_of(
-    stage: Stage, run: Path, faults: Iterable[dict[str, Any]], wrong: Callable[[Ended], object]
-) -> Finding:
+def trained_in_spite_of(stage, run, faults, wrong):
     """Begin the run and go on with it under one fault after the other, then without one; it is the unbroken run.
 
     Args:
@@ -207,7 +202,7 @@ def trained_in_spite_of(
     return Finding(Outcome.EQUAL, struck=struck)
 
 
-def read_again(stage: Stage, verb: str, run: Path, folder: Path, first: Ended) -> Finding:
+def read_again(stage, verb, run, folder, first):
     """Read a run after a reader that was stopped or failed; it finds what readers of the undamaged run find."""
     ended = call(reader_words(verb, run, folder))
     if ended.status != 0:
@@ -217,5 +212,91 @@ def read_again(stage: Stage, verb: str, run: Path, folder: Path, first: Ended) -
     return Finding(Outcome.EQUAL, struck=first.status != 0)
 
 
-def succeed(ended: Ended) -> None:
+def succeed(ended):
     assert ended.status == 0, str(ended)
+
+
+# Every verb that trains nothing.
+
+
+@dataclass(frozen=True)
+class Run:
+    """What verbs read.
+
+    Attributes:
+        data: The data's file, which has 60 examples.
+        run: A finished run of them, evaluated.
+        gaps: Examples with gaps.
+        labels: A label per example.
+        classes: A run of the data with a label of every other example.
+    """
+
+    data: Path
+    run: Path
+    gaps: Path
+    labels: Path
+    classes: Path
+
+
+def make_run(folder, do):
+    """A run and its files in an empty folder, made by what carries out a command."""
+    data = write_data(folder / "data" / "flags.npy")
+    stage = Run(data, *(folder / name for name in ("run", "gaps.npy", "labels.npy", "classes")))
+    rows = np.load(data)[:9].astype(np.float32)
+    rows[:, 0, :2] = np.nan
+    np.save(stage.gaps, rows)
+    np.save(stage.labels, np.arange(60) % 2)
+    do(train_words(data, stage.run))
+    words = np.where(np.arange(60) % 2, "", np.array(["oak", "elm"])[np.arange(60) // 2 % 2])
+    np.savez(folder / "labeled.npz", x=np.load(data), y=words)
+    do([*train_words(folder / "labeled.npz", stage.classes), "--data.label-units", "y"])
+    do(["evaluate", str(stage.run), "--num-samples", "10"])
+    return stage
+
+
+# Verb -> words after it, and what it writes.
+VERBS = {
+    "list": ("", None),
+    "validate": ("--data {data} --size smoke --settings", None),
+    "cite": ("{run}", None),
+    "refit": ("{run} --num-steps 3", "refit"),
+    "release": ("{run} --license mit --precision float32 --num-samples 2", "released"),
+    "evaluate": ("{run} --per-example {out}/rows.csv", "evaluation.json"),
+    "log-partition": ("{run} --std-error 0.2 --health-sweeps 20", "log-partition.json"),
+    "sample": ("{run} --num-rows 2 --num-sweeps 3", "samples.png"),
+    "encode": ("{run} --draw", "codes.npz"),
+    "score": ("{run} --num-samples 20 --threshold-from valid", "scores.csv"),
+    "predict": ("{classes} --num-samples 10", "classes.npz"),
+    "reconstruct": ("{run} --num-draws 2", "x.npz"),
+    "denoise": ("{run} --noise 0.1 --num-draws 2", "x.npz"),
+    "interpolate": ("{run} --num-pairs 2", "paths.npz"),
+    "impute": ("{run} --data {gaps} --num-samples 50 --std-errors {out}/errors.npy", "filled.npz"),
+    "generate": ("{run} -n 3 --num-sweeps 5 --label all --labels {labels}", "new.npz"),
+    "neighbors": ("{run} -k 3", "neighbors.csv"),
+    "figure": ("training-curves {run}", "curves.png"),
+    "report": ("{run} --num-examples 10", "report.html"),
+}
+
+
+def words_of(verb, stage, out):
+    """The words of a verb that trains nothing; all that it writes goes to an empty folder."""
+    words, name = VERBS[verb]
+    filled = [word.format(out=out, **vars(stage)) for word in words.split()]
+    return [verb, *filled, *([] if name is None else ["--out", str(out / name)])]
+
+
+def written_by(verb, out):
+    """The file or folder that a verb writes."""
+    return out / VERBS[verb][1]
+
+
+def results(said, out):
+    """What a verb printed and wrote, without its place and times."""
+    found = {}
+    for name, content in (snapshot(out) | {"said": said.replace(str(out), "OUT").encode()}).items():
+        found[name] = content.replace(str(out).encode(), b"OUT")
+        if name.endswith(".json"):
+            found[name] = without_times(json.loads(found[name]))
+        elif name in ("said", "report.html"):
+            found[name] = re.sub(rb"\b[\d.]+ (ms|s|min|h|MiB)\b|[\d.]+ ms per", b"TIME", found[name])
+    return found

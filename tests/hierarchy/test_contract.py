@@ -27,9 +27,8 @@ sharings = pytest.mark.parametrize(
 
 
 def build(sharing, hidden=(7,)):
-    config = GaussianHierarchyConfig(
-        num_layers=4, num_units=3, posterior_hidden=hidden, prior_hidden=hidden, sharing=sharing
-    )
+    sizes = {"num_layers": 4, "num_units": 3, "posterior_hidden": hidden, "prior_hidden": hidden}
+    config = GaussianHierarchyConfig(**sizes, sharing=sharing)
     return instantiate(config, num_features=6, num_latents=5)
 
 
@@ -139,24 +138,6 @@ def test_groups_have_networks_of_their_own():
         prior.networks[1].network.layers[0].weight.mul_(2)
     changed = (prior.layers(zeta, h).mean != before).any(-1).any(0)
     assert changed.tolist() == [False, False, True, True]
-
-
-def count(module):
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def test_parameters_of_complete_sharing_do_not_depend_on_the_layers():
-    counts = {
-        count(CompleteSharing(num_latents=5, num_layers=layers, num_units=3, hidden=(7,)))
-        for layers in (1, 2, 20)
-    }
-    # the map of zeta; hidden weights, scales and offsets; the head
-    assert counts == {5 * 3 + 3 * 7 + 2 * 7 + (7 + 1) * 6}
-
-
-def test_parameters_of_the_other_kinds_by_hand():
-    assert count(GroupSharing(**SIZES, hidden=(7,), num_groups=2)) == 5 * 3 + 2 * (3 * 7 + 2 * 7 + 8 * 6)
-    assert count(NoSharing(**SIZES, hidden=(7,))) == sum((5 + 3 * m) * 7 + 2 * 7 + 8 * 6 for m in range(4))
 
 
 def test_the_log_std_is_bounded():

@@ -1,38 +1,40 @@
 """Sweeps: kernels agree state by state, nothing depends on the division of the work, arguments are checked."""
 
+from functools import partial
+
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.config import PriorConfig, instantiate, members
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import gibbs, gibbs_graph, gibbs_rbm
 from discrete_vae.kernels.gibbs import fair_coins, kernel_for, run_sweeps
 from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
 from tests.boltzmann.test_base import SMALL
 from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_sweeps
+from tests.refusals import refused_argument
 
-# A decision u < sigmoid(l) may differ between kernels only within rounding (about 1e-6 in the logit), once in some
-# 10 million draws; the fixed keys below meet no such case, so states must be equal without exception.
-
-
-SIDES = [(1, 1), (1, 9), (3, 1), (5, 3), (4, 4), (61, 37), (64, 64), (33, 130), (300, 260)]
+# A decision u < sigmoid(l) may differ between kernels only within rounding, once in some 10 million draws.
+# The fixed keys below meet no such case, so states must be equal without exception.
 MACHINES = {
     f"{left} + {right}": lambda left=left, right=right: make_rbm(left, right, scale=0.4)
-    for left, right in SIDES
+    for left, right in [(1, 1), (5, 3), (61, 37), (64, 64), (300, 260)]
 }
 MACHINES |= {
-    name: lambda name=name: small_graph(name)
-    for name in ("one unit", "no edges", "odd cycle, chord, end and loner")
+    name: lambda name=name: small_graph(name) for name in ("one unit", "odd cycle, chord, end and loner")
 }
 MACHINES |= {
     "star": lambda: randomize(GraphBoltzmann(203, [[100, i] for i in range(203) if i != 100]), scale=0.3),
     "complete": lambda: randomize(GraphBoltzmann(23, "complete"), scale=0.3),
-    "Chimera": lambda: randomize(GraphBoltzmann(128, "chimera"), scale=0.5),
     "random": lambda: random_graph(301, 1700, scale=0.3),
 }
-FEW = pytest.mark.parametrize("name", ["5 + 3", "61 + 37", "odd cycle, chord, end and loner", "random"])
+LAWS = {
+    "own": kernel_for,
+    "torch": lambda energy: gibbs.run_reference,
+    "gpu": lambda energy: gibbs.run_on_device,
+}
+FEW = pytest.mark.parametrize("name", ["61 + 37", "odd cycle, chord, end and loner"])
 TWO = pytest.mark.parametrize("name", ["5 + 3", "complete"])
 KERNELS = pytest.mark.parametrize("kernel", [None, gibbs.run_reference], ids=["compiled", "torch"])
 START = {"key": 2, "first_sweep": 1}
@@ -110,12 +112,10 @@ def test_sweeps_and_chains_may_be_divided_among_calls(name, kernel):
     energy = MACHINES[name]()
     start = fair_coins(79, energy.num_units, key=1)
     whole = run_sweeps(energy, start, 12, kernel=kernel, **START)
-    for division in ([1] * 12, [5, 7]):
-        z, done = start, 0
-        for num_sweeps in division:
-            z = run_sweeps(energy, z, num_sweeps, key=2, first_sweep=1 + done, kernel=kernel)
-            done += num_sweeps
-        assert torch.equal(z, whole)
+    z = start
+    for first, num_sweeps in ((1, 1), (2, 4), (6, 7)):
+        z = run_sweeps(energy, z, num_sweeps, key=2, first_sweep=first, kernel=kernel)
+    assert torch.equal(z, whole)
     parts = [
         run_sweeps(energy, start[begin:end], 12, first_chain=begin, kernel=kernel, **START)
         for begin, end in ((0, 1), (1, 8), (8, 79))
@@ -123,10 +123,9 @@ def test_sweeps_and_chains_may_be_divided_among_calls(name, kernel):
     assert torch.equal(whole, torch.cat(parts))
 
 
-@pytest.mark.parametrize("name", ["61 + 37", "Chimera"])
-@pytest.mark.parametrize("num_chains", [1, 17, 1003])
-def test_threads_do_not_matter(threads_of_torch, name, num_chains):
-    energy = MACHINES[name]()
+@pytest.mark.parametrize("name", ["61 + 37", "random"])
+def test_threads_do_not_matter(threads_of_torch, name):
+    energy, num_chains = MACHINES[name](), 1003
     start, clamped = (fair_coins(num_chains, energy.num_units, key=key) for key in (1, 5))
     options = {"inverse_temperature": torch.linspace(0.5, 1.5, num_chains), "clamped": clamped > 0}
     for chosen in ({}, options):
@@ -134,21 +133,6 @@ def test_threads_do_not_matter(threads_of_torch, name, num_chains):
         one = run_sweeps(energy, start, 15, **START, **chosen)
         threads_of_torch(2)
         assert torch.equal(one, run_sweeps(energy, start, 15, **START, **chosen))
-
-
-@TWO
-def test_input_is_left_alone_output_owns_its_memory_and_weights_are_read_anew(name):
-    energy = MACHINES[name]()
-    start = fair_coins(40, energy.num_units, key=1)
-    copy = start.clone()
-    for kernel in (None, gibbs.run_reference):
-        after = run_sweeps(energy, start, 3, kernel=kernel, **START)
-        assert torch.equal(start, copy)
-        assert after.data_ptr() != start.data_ptr()
-        assert not after.requires_grad
-    with torch.no_grad():
-        energy.weight.neg_()
-    assert not torch.equal(run_sweeps(energy, start, 3, **START), after)
 
 
 @TWO
@@ -164,44 +148,18 @@ def test_other_layouts_and_dtypes(name):
     assert torch.equal(run_sweeps(low, start, 3, **START), run_sweeps(low.float(), start, 3, **START))
 
 
-def test_surrounding_autocast_does_not_reach_the_logits():
-    rbm, start = make_rbm(9, 6), fair_coins(30, 15, key=1)
-    expected = run_sweeps(rbm, start, 5, kernel=gibbs.run_reference, **START)
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(run_sweeps(rbm, start, 5, kernel=gibbs.run_reference, **START), expected)
-
-
 def refused(energy, z, num_sweeps=3, **options):
-    with pytest.raises(InvalidInputError) as caught:
-        run_sweeps(energy, z, num_sweeps, **START | options)
-    return caught.value.argument
-
-
-@TWO
-@KERNELS
-def test_states_that_are_not_binary_are_refused(name, kernel):
-    energy = MACHINES[name]()
-    for value in (0.5, 2.0, -1.0, float("nan")):
-        start = torch.zeros(70, energy.num_units)
-        start[66, 3] = value
-        assert refused(energy, start, kernel=kernel) == "z"
+    return refused_argument(run_sweeps, energy, z, num_sweeps, **START | options)
 
 
 @TWO
 @pytest.mark.parametrize("parameter", ["weight", "bias"])
 def test_parameters_that_are_not_finite_are_refused(name, parameter):
-    for value in (float("nan"), float("inf"), -float("inf"), 3e38):
+    for value in (float("nan"), -float("inf"), 3e38):
         energy = MACHINES[name]()
         with torch.no_grad():
             getattr(energy, parameter).view(-1)[2] = value
         assert refused(energy, torch.zeros(4, energy.num_units)) == f"energy.{parameter}"
-
-
-def test_factorial_machine_follows_its_biases_word_by_word():
-    energy = FactorialBernoulli(5)
-    z = run_sweeps(energy, torch.zeros(64, 5), 3, key=9, first_sweep=1)
-    last_only = run_sweeps(energy, torch.ones(64, 5), 1, key=9, first_sweep=3)
-    assert torch.equal(z, last_only)
 
 
 def test_the_reference_in_parts_is_the_reference(monkeypatch):
@@ -219,12 +177,18 @@ def test_the_reference_in_parts_is_the_reference(monkeypatch):
 
 
 @pytest.mark.parametrize("config", members(PriorConfig))
-@pytest.mark.parametrize("choose", [kernel_for, lambda energy: gibbs.run_reference], ids=["own", "torch"])
+@pytest.mark.parametrize("choose", LAWS.values(), ids=LAWS)
 def test_sweeps_keep_the_law(config, choose):
-    kind = config.model_fields["kind"].default
-    energy = randomize(instantiate(config(**SMALL[kind])))
-
-    def step(z):
-        return run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=choose(energy))
-
+    energy = randomize(instantiate(config(**SMALL[config.model_fields["kind"].default])))
+    step = partial(run_sweeps, energy, num_sweeps=1, key=7, first_sweep=1, kernel=choose(energy))
     check_sweeps(energy, step, repeats=1000)
+
+
+@TWO
+@KERNELS
+def test_states_that_are_not_binary_are_refused(name, kernel):
+    energy = MACHINES[name]()
+    for value in (0.5, 2.0, -1.0, float("nan")):
+        start = torch.zeros(70, energy.num_units)
+        start[66, 3] = value
+        assert refused(energy, start, kernel=kernel) == "z"

@@ -1,21 +1,24 @@
-"""The law of a sweep: the exact matrix leaves p(z) invariant, and every kernel draws from the exact matrix."""
+"""The law of a sweep: the exact matrix leaves p(z) invariant, and kernels draw from the exact matrix.
+
+`test_gibbs` holds the compiled kernels to the reference's states, so the law of one of them is the law of both.
+"""
 
 import numpy as np
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.boltzmann import graph as graph_module
 from discrete_vae.kernels import gibbs, gibbs_graph
 from discrete_vae.kernels.gibbs import kernel_for, run_sweeps
-from discrete_vae.testing import TooFewSamplesError, check_frequencies, check_mean, enumerate_machine
+from discrete_vae.testing import check_frequencies, check_mean, enumerate_machine
 from tests.boltzmann.graphs import ODD_CYCLE, random_graph, randomize, small_graph
 from tests.oracles.transitions import check_sweeps, check_transitions, invariance_error, sweep_matrix
 
 REPEATS = 1000  # chains out of each state
 
 
-def make_rbm(num_left: int, num_right: int, *, scale: float = 1.5, seed: int = 0) -> RBM:
+def make_rbm(num_left, num_right, *, scale=1.5, seed=0):
     rbm = RBM(num_left, num_right)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -36,20 +39,6 @@ class DroppedBias(RBM):
         return super().compute_block_logits(z, block) - self.bias[self.blocks[block]].to(z.dtype)
 
 
-class SwappedSides(RBM):
-    def compute_block_logits(self, z, block):
-        return super().compute_block_logits(z, 1 - block)
-
-
-class StaleField(RBM):
-    """The right side sees the left side as it was before this sweep."""
-
-    def compute_block_logits(self, z, block):
-        if block == 0:
-            self.old = z.clone()
-        return super().compute_block_logits(z if block == 0 else self.old, block)
-
-
 class StaleGraph(GraphBoltzmann):
     """All blocks see the state as it was before this sweep."""
 
@@ -59,23 +48,22 @@ class StaleGraph(GraphBoltzmann):
         return super().compute_block_logits(self.old, block)
 
 
-def faulty(kind: type[RBM], rbm: RBM) -> RBM:
+def faulty(kind, rbm):
     copy = kind(rbm.num_left, rbm.num_right)
     copy.load_state_dict(rbm.state_dict())
     return copy
 
 
-KERNELS = pytest.mark.parametrize("kernel", ["torch", "compiled"])
 FIVE_UNITS = {"rbm": lambda: make_rbm(3, 2), "graph": lambda: small_graph("odd cycle")}
 MACHINES = pytest.mark.parametrize("name", FIVE_UNITS)
 
 
-def one_sweep(energy, kernel="own", *, key: int = 7, first_sweep: int = 1, **options):
+def one_sweep(energy, kernel="own", *, key=7, first_sweep=1, **options):
     run = gibbs.run_reference if kernel == "torch" else kernel_for(energy)
     return lambda z: run_sweeps(energy, z, 1, key=key, first_sweep=first_sweep, kernel=run, **options)
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (3, 3), (2, 4)])
+@pytest.mark.parametrize("shape", [(1, 1), (3, 1), (2, 4)])
 def test_exact_matrix_leaves_the_rbm_invariant(shape):
     rbm = make_rbm(*shape)
     matrix = sweep_matrix(rbm)
@@ -83,72 +71,27 @@ def test_exact_matrix_leaves_the_rbm_invariant(shape):
     assert invariance_error(enumerate_machine(rbm).prob, matrix) < 1e-12
 
 
-@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias, SwappedSides])
-def test_invariance_rejects_wrong_conditionals(kind):
-    rbm = make_rbm(3, 3)
-    assert invariance_error(enumerate_machine(rbm).prob, sweep_matrix(faulty(kind, rbm))) > 1e-3
-
-
-@KERNELS
-@pytest.mark.parametrize("shape", [(1, 1), (1, 3), (3, 1), (2, 4)])
-def test_kernels_draw_from_the_exact_matrix(kernel, shape):
-    rbm = make_rbm(*shape)
-    check_transitions(one_sweep(rbm, kernel), sweep_matrix(rbm), sum(shape), repeats=REPEATS)
-
-
-@KERNELS
-@pytest.mark.parametrize("name", ["one unit", "no edges", "triangle", "odd cycle", "star", "complete"])
-def test_kernels_keep_the_law_of_graphs(name, kernel):
+@pytest.mark.parametrize("name", ["one unit", "triangle", "odd cycle", "star", "complete"])
+def test_kernels_keep_the_law_of_graphs(name):
     energy = small_graph(name, scale=1.5)
-    check_sweeps(energy, one_sweep(energy, kernel), repeats=REPEATS)
-
-
-def test_the_factorial_machine_draws_from_its_matrix():
-    energy = FactorialBernoulli(5)
-    with torch.no_grad():
-        energy.bias.copy_(torch.tensor([-2.0, -0.5, 0.0, 1.0, 3.0]))
-    matrix = sweep_matrix(energy)
-    assert torch.allclose(matrix, enumerate_machine(energy).prob.expand_as(matrix), atol=1e-14)
-    check_transitions(one_sweep(energy), matrix, 5, repeats=REPEATS)
-
-
-@KERNELS
-@MACHINES
-@pytest.mark.parametrize("key", [0, 2**63, 2**64 - 1])
-def test_law_holds_for_hostile_keys_and_sweeps(name, kernel, key):
-    energy = FIVE_UNITS[name]()
-    for first_sweep in (1, 2**32):
-        step = one_sweep(energy, kernel, key=key, first_sweep=first_sweep)
-        check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
-
-
-@KERNELS
-@MACHINES
-@pytest.mark.parametrize("inverse_temperature", [0.0, 2.0])
-def test_law_holds_at_other_temperatures(name, kernel, inverse_temperature):
-    energy = FIVE_UNITS[name]()
-    step = one_sweep(energy, kernel, inverse_temperature=torch.full((32 * REPEATS,), inverse_temperature))
-    check_transitions(step, sweep_matrix(energy, inverse_temperature=inverse_temperature), 5, repeats=REPEATS)
-    with pytest.raises(AssertionError):
-        check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
+    check_sweeps(energy, one_sweep(energy), repeats=REPEATS)
 
 
 @MACHINES
-@pytest.mark.parametrize(("kernel", "per_chain"), [("torch", False), ("compiled", False), ("compiled", True)])
-def test_law_holds_with_clamped_units(name, kernel, per_chain):
+@pytest.mark.parametrize(("key", "first_sweep"), [(0, 1), (2**63, 2**32), (2**64 - 1, 2**32)])
+def test_law_holds_for_hostile_keys_and_sweeps(name, key, first_sweep):
     energy = FIVE_UNITS[name]()
-    clamped = torch.tensor([False, True, False, True, False])
-    step = one_sweep(energy, kernel, clamped=clamped.expand(32 * REPEATS, 5) if per_chain else clamped)
-    check_transitions(step, sweep_matrix(energy, clamped=clamped), 5, repeats=REPEATS)
-    with pytest.raises(AssertionError):
-        check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
+    step = one_sweep(energy, key=key, first_sweep=first_sweep)
+    check_transitions(step, sweep_matrix(energy), 5, repeats=REPEATS)
 
 
-@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias, SwappedSides, StaleField])
-def test_counted_transitions_reject_wrong_kernels(kind):
+@pytest.mark.parametrize("kind", [TransposedWeight, DroppedBias])
+def test_wrong_conditionals_are_rejected(kind):
     rbm = make_rbm(3, 3)
+    wrong = faulty(kind, rbm)
+    assert invariance_error(enumerate_machine(rbm).prob, sweep_matrix(wrong)) > 1e-3
     with pytest.raises(AssertionError, match="chi-square"):
-        check_transitions(one_sweep(faulty(kind, rbm)), sweep_matrix(rbm), 6, repeats=REPEATS)
+        check_transitions(one_sweep(wrong), sweep_matrix(rbm), 6, repeats=REPEATS)
 
 
 def test_counted_transitions_reject_stale_fields_of_a_graph():
@@ -165,17 +108,11 @@ def with_an_entry_twice(energy):
     energy.neighbor_edge = torch.cat([energy.neighbor_edge[:1], energy.neighbor_edge])
 
 
-def with_rows_of_other_units(energy):
-    energy.order = energy.order.roll(1)
-
-
 def with_weights_of_other_edges(energy):
     energy.neighbor_edge = energy.neighbor_edge.roll(1)
 
 
-@pytest.mark.parametrize(
-    "change", [with_an_entry_twice, with_rows_of_other_units, with_weights_of_other_edges]
-)
+@pytest.mark.parametrize("change", [with_an_entry_twice, with_weights_of_other_edges])
 def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(change):
     energy = small_graph("odd cycle")
     matrix = sweep_matrix(energy)
@@ -185,8 +122,7 @@ def test_counted_transitions_reject_a_compiled_kernel_with_wrong_lists(change):
         check_transitions(one_sweep(energy), matrix, 5, repeats=REPEATS)
 
 
-@KERNELS
-def test_two_neighbors_in_one_block_are_rejected(kernel, monkeypatch):
+def test_two_neighbors_in_one_block_are_rejected(monkeypatch):
     """Drawn together, neighbors change p(z); one after the other they keep it, but follow another matrix."""
     right = sweep_matrix(small_graph("odd cycle"))
     blocks = [np.array([0, 1, 3]), np.array([2, 4])]
@@ -194,9 +130,9 @@ def test_two_neighbors_in_one_block_are_rejected(kernel, monkeypatch):
     wrong = randomize(GraphBoltzmann(5, ODD_CYCLE))
     assert invariance_error(enumerate_machine(wrong).prob, sweep_matrix(wrong)) > 1e-3
     with pytest.raises(AssertionError, match="changes the probability"):
-        check_sweeps(wrong, one_sweep(wrong, kernel), repeats=REPEATS)
+        check_sweeps(wrong, one_sweep(wrong), repeats=REPEATS)
     with pytest.raises(AssertionError, match="chi-square"):
-        check_transitions(one_sweep(wrong, kernel), right, 5, repeats=REPEATS)
+        check_transitions(one_sweep(wrong), right, 5, repeats=REPEATS)
 
 
 def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch):
@@ -213,23 +149,16 @@ def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch
         check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
 
 
-def test_too_few_transitions_do_not_pass():
-    rbm = make_rbm(3, 3)
-    with pytest.raises(TooFewSamplesError):
-        check_transitions(one_sweep(rbm), sweep_matrix(rbm), 6, repeats=1)
-
-
 LARGER = {"rbm": lambda: make_rbm(10, 8, scale=0.6, seed=3), "graph": lambda: random_graph(16, 40, scale=0.6)}
 
 
 @pytest.mark.parametrize("name", LARGER)
 def test_moments_of_a_larger_machine_and_of_a_slightly_colder_one(name):
-    """Independent states, 40 batches of 5,000 chains after 60 sweeps."""
     energy = LARGER[name]()
     exact = enumerate_machine(energy).pair_moments().detach()
 
     def moments(z):
-        batches = z.view(40, -1, energy.num_units).double()
+        batches = z.view(40, -1, energy.num_units).double()  # independent ones
         return torch.einsum("bci,bcj->bij", batches, batches) / batches.shape[1]
 
     z = run_sweeps(energy, torch.zeros(200_000, energy.num_units), 60, key=11, first_sweep=1)

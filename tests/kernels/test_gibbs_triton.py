@@ -39,19 +39,14 @@ def untested():
 def test_the_kernel_is_right_in_the_interpreter():
     """Triton reads the variable when the kernel is defined, hence the process."""
     cases = Path(__file__).with_name("triton_cases.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)],
-        env=os.environ | {"TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(cases)]
+    environment, told = os.environ | {"TRITON_INTERPRET": "1"}, subprocess.PIPE
+    done = subprocess.run(command, env=environment, stdout=told, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout
 
 
-def compiled(left: int, right: int, capability: int, cache: Path):
+def compiled(left, right, capability, cache):
     """The kernel as a GPU would run it, for which no GPU is needed."""
     import triton
     from triton.backends.compiler import GPUTarget
@@ -76,18 +71,15 @@ def compiled(left: int, right: int, capability: int, cache: Path):
         return triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
 
 
-@pytest.mark.parametrize(
-    ("side", "capability", "shared_memory"),
-    [
-        pytest.param(64, 80, 163 << 10, marks=pytest.mark.slow),
-        (64, 86, 99 << 10),
-        pytest.param(64, 90, 227 << 10, marks=pytest.mark.slow),
-        pytest.param(128, 90, 227 << 10, marks=pytest.mark.slow),
-    ],
-)
+SLOW = [
+    pytest.param(*each, marks=pytest.mark.slow) for each in ((64, 80, 163), (64, 90, 227), (128, 90, 227))
+]
+
+
+@pytest.mark.parametrize(("side", "capability", "shared_memory"), [(64, 86, 99), *SLOW])
 def test_the_kernel_compiles_for_tensor_cores(side, capability, shared_memory, tmp_path):
     kernel = compiled(side, side, capability, tmp_path)
-    assert kernel.metadata.shared <= shared_memory
+    assert kernel.metadata.shared <= shared_memory << 10
     assert re.search(r"(mma\.sync|wgmma\.mma_async).*\.f32\.bf16\.bf16", kernel.asm["ptx"])
     assert "tf32" not in kernel.asm["ptx"]
     assert kernel.asm["cubin"]
@@ -115,7 +107,7 @@ def test_sizes():
     assert not gibbs_triton.fits(RBM(129, 128))
 
 
-def fake_cuda(machine: torch.nn.Module, *, dtype: torch.dtype = torch.float32):
+def fake_cuda(machine, *, dtype=torch.float32):
     """A machine whose parameters claim to lie on a GPU."""
     with FakeTensorMode(allow_non_fake_inputs=True):
         for name, parameter in list(machine.named_parameters()):
@@ -133,21 +125,20 @@ def gpu(monkeypatch):
 
 
 def test_the_kernel_is_chosen_for_what_it_can_do(gpu):
-    assert kernel_for(fake_cuda(RBM(100, 60))) is gibbs_triton.run
-    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.bfloat16)) is gibbs_triton.run
-    assert kernel_for(fake_cuda(RBM(129, 128))) is gibbs.run_on_device
-    assert kernel_for(fake_cuda(RBM(5, 3), dtype=torch.float64)) is gibbs.run_on_device
-    assert kernel_for(fake_cuda(GraphBoltzmann(5, "complete"))) is gibbs.run_on_device
-    assert kernel_for(RBM(5, 3).to("meta")) is gibbs.run_on_device
-    gpu.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device
+    small = fake_cuda(RBM(5, 3))
+    for machine in (fake_cuda(RBM(100, 60)), fake_cuda(RBM(5, 3), dtype=torch.bfloat16), small):
+        assert kernel_for(machine) is gibbs_triton.run
+    wide, double = fake_cuda(RBM(129, 128)), fake_cuda(RBM(5, 3), dtype=torch.float64)
+    for machine in (wide, double, fake_cuda(GraphBoltzmann(5, "complete")), RBM(5, 3).to("meta")):
+        assert kernel_for(machine) is gibbs.run_on_device
+    with gpu.context() as older:
+        older.setattr(torch.cuda, "get_device_capability", lambda device: (7, 5))
+        assert kernel_for(small) is gibbs.run_on_device
+    with gpu.context() as without_triton:
+        without_triton.setattr(gibbs, "find_spec", lambda name: None)
+        assert kernel_for(small) is gibbs.run_on_device
     gpu.undo()
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device  # fake, compiled or traced
-
-
-def test_without_triton_plain_torch_is_used(gpu):
-    gpu.setattr(gibbs, "find_spec", lambda name: None)
-    assert kernel_for(fake_cuda(RBM(5, 3))) is gibbs.run_on_device
+    assert kernel_for(small) is gibbs.run_on_device  # fake, compiled or traced
 
 
 def out_of_memory(states):

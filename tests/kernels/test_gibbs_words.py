@@ -11,7 +11,7 @@ from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, unifo
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, TILE, draw_words, start_lanes
 from tests.boltzmann.graphs import randomize
 from tests.boltzmann.products import operations_of
-from tests.oracles.transitions import check_sweeps, check_transitions, sweep_matrix
+from tests.oracles.transitions import check_transitions, sweep_matrix
 
 # Random123's known-answer vectors for philox4x32 with 10 rounds: counter, key, answer
 KNOWN = [
@@ -19,36 +19,10 @@ KNOWN = [
     ("ffffffff ffffffff ffffffff ffffffff", "ffffffff ffffffff", "408f276d 41c83b0e a20bc7c6 6d5451fd"),
     ("243f6a88 85a308d3 13198a2e 03707344", "a4093822 299f31d0", "d16cfe09 94fdcceb 5001e420 24126ea1"),
 ]
-IDENTIFIERS = ["zeros", "ones", "pi"]
 
 
-def numbers(text: str) -> list[int]:
+def numbers(text):
     return [int(word, 16) for word in text.split()]
-
-
-def known_words(philox_rounds, counter: str, key: str) -> list[int]:
-    low, high = numbers(key)
-    words = philox_rounds(tuple(torch.tensor(word) for word in numbers(counter)), low | high << 32)
-    return [int(word) for word in words]
-
-
-@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=IDENTIFIERS)
-def test_published_vectors(counter, key, answer):
-    assert known_words(philox4x32, counter, key) == numbers(answer)
-
-
-def test_vectors_reject_products_that_keep_their_high_half():
-    def without_mask(counter, key):
-        x0, x1, x2, x3 = counter
-        key_0, key_1 = key & 0xFFFFFFFF, key >> 32
-        for _ in range(10):
-            product_0, product_1 = x0 * 0xD2511F53, x2 * 0xCD9E8D57
-            x0, x2 = (product_1 >> 32) ^ x1 ^ key_0, (product_0 >> 32) ^ x3 ^ key_1
-            x1, x3 = product_1, product_0
-            key_0, key_1 = (key_0 + 0x9E3779B9) & 0xFFFFFFFF, (key_1 + 0xBB67AE85) & 0xFFFFFFFF
-        return tuple(word & 0xFFFFFFFF for word in (x0, x1, x2, x3))
-
-    assert all(known_words(without_mask, counter, key) != numbers(answer) for counter, key, answer in KNOWN)
 
 
 @njit
@@ -59,25 +33,26 @@ def compiled_words(counter, chain, sweep, key):
     return words
 
 
-def split_words(words: np.ndarray) -> np.ndarray:
+def split_words(words):
     """(lane, word) in the order of Philox."""
     low, high = words & 0xFFFFFFFF, words >> 32
     return np.stack([high[0], low[0], high[1], low[1]], axis=-1)
 
 
-@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=IDENTIFIERS)
-def test_compiled_words_are_the_published_ones(counter, key, answer):
-    quad, chain, low, high = (np.uint64(word) for word in numbers(counter))
-    key_low, key_high = (np.uint64(word) for word in numbers(key))
-    shift = np.uint64(32)
-    words = compiled_words(quad, chain, low | high << shift, key_low | key_high << shift)
-    assert split_words(words)[0].tolist() == numbers(answer)
+@pytest.mark.parametrize(("counter", "key", "answer"), KNOWN, ids=["zeros", "ones", "pi"])
+def test_words_are_the_published_ones(counter, key, answer):
+    quad, chain, low, high = numbers(counter)
+    key_low, key_high = numbers(key)
+    sweep, both = low | high << 32, key_low | key_high << 32
+    assert [int(word) for word in philox4x32(tuple(map(torch.tensor, numbers(counter))), both)] == numbers(
+        answer
+    )
+    compiled = compiled_words(*map(np.uint64, (quad, chain, sweep, both)))
+    assert split_words(compiled)[0].tolist() == numbers(answer)
 
 
 def test_compiled_words_of_all_lanes():
-    words = split_words(
-        compiled_words(np.uint64(2), np.uint64(5), np.uint64(2**33 + 1), np.uint64(2**64 - 1))
-    )
+    words = split_words(compiled_words(*map(np.uint64, (2, 5, 2**33 + 1, 2**64 - 1))))
     reference = unit_words(GROUP, 24, key=2**64 - 1, sweep=2**33 + 1, first_chain=5)[:, 8:]
     np.testing.assert_array_equal(words.reshape(GROUP, TILE), reference.numpy().astype(np.uint64))
 
@@ -89,17 +64,10 @@ def test_unit_takes_the_word_of_its_quad():
     assert torch.equal(words[1:], unit_words(2, 7, key=5, sweep=2**33 + 9, first_chain=12))
 
 
-def distinct_across_the_wrap(draw) -> bool:
-    """Whether sweeps around 2^32, and those 2^32 before them, have words of their own."""
-    sweeps = [0, 1, 2, 2**32 - 2, 2**32 - 1, 2**32, 2**32 + 1, 2**32 + 2, 2**33, 2**64 - 1]
-    words = torch.stack([draw(2, 8, key=3, sweep=sweep) for sweep in sweeps])
-    return len(words.flatten().unique()) == words.numel()
-
-
 def test_sweep_counter_does_not_wrap_at_32_bits():
-    assert distinct_across_the_wrap(unit_words)
-    wrapping = lambda *sizes, key, sweep: unit_words(*sizes, key=key, sweep=sweep % 2**32)  # noqa: E731
-    assert not distinct_across_the_wrap(wrapping)
+    sweeps = [0, 1, 2, 2**32 - 1, 2**32, 2**32 + 1, 2**32 + 2, 2**33, 2**64 - 1]
+    words = torch.stack([unit_words(2, 8, key=3, sweep=sweep) for sweep in sweeps])
+    assert len(words.flatten().unique()) == words.numel()
 
 
 def test_uniforms_stay_inside_the_open_interval():
@@ -130,33 +98,10 @@ def sweep(energy, **options):
     return lambda z: run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=gibbs.run_on_device, **options)
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_sweeps_keep_the_law(name):
-    check_sweeps(MACHINES[name](), sweep(MACHINES[name]()), repeats=3000)
-
-
 def test_clamped_and_tempered_sweeps_have_their_matrix():
     rbm, clamped = MACHINES["rbm"](), torch.tensor([True, False, False, True, False])
     step = sweep(rbm, clamped=clamped, inverse_temperature=torch.full((32 * 3000,), 0.5))
     check_transitions(step, sweep_matrix(rbm, inverse_temperature=0.5, clamped=clamped), 5, repeats=3000)
-
-
-class RightFirst(RBM):
-    """A planted fault: the right side is drawn before the left."""
-
-    def block_place(self, block):
-        return super().block_place(1 - block)
-
-    def compute_block_logits(self, z, block):
-        return super().compute_block_logits(z, 1 - block)
-
-
-def test_a_planted_fault_is_rejected():
-    rbm = MACHINES["rbm"]()
-    wrong = RightFirst(3, 2)
-    wrong.load_state_dict(rbm.state_dict())
-    with pytest.raises(AssertionError):
-        check_transitions(sweep(wrong), sweep_matrix(rbm), 5, repeats=3000)
 
 
 def test_sweeps_of_one_call_are_independent_draws():

@@ -26,7 +26,6 @@ from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
 from discrete_vae.nets.modes import folded_networks, precision_of_products
-from discrete_vae.objectives import importance as sampling
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from tests import test_hierarchy_exact, test_model_exact
@@ -41,13 +40,10 @@ SHARINGS = {
 SMOOTHINGS = {"exponential": lambda: SpikeExponential(2.5), "slab": SpikeSlab, "sharp": SharpLimit}
 
 
-def build(
-    sharing="no layer shares",
-    smoothing="exponential",
-    groups=((0, 1, 2), (3, 4), (5,)),
-    hidden=(17,),
-    bounds=(1.0, 2.0),
-):
+GROUPS = (0, 1, 2), (3, 4), (5,)
+
+
+def build(sharing="no layer shares", smoothing="exponential", groups=GROUPS, hidden=(17,), bounds=(1.0, 2.0)):
     """A float32 model in evaluation mode, with parameters and statistics drawn at random."""
     torch.manual_seed(0)
     kind, prior, hierarchy = SHARINGS[sharing], RBM(4, 2), None
@@ -82,15 +78,13 @@ def noise_of(model, keys, first, count):
     """What the modules must be handed to draw as the passes do."""
     signed = torch.tensor(keys)
     sizes, hierarchy = [len(group) for group in model.posterior.groups], model.hierarchy
-    survivals = [
-        draw_uniforms((count, len(keys), size), Keys(signed, first, index))
-        for index, size in enumerate(sizes)
-    ]
-    drawn = [1 - torch.cat(survivals, -1)]
-    layers = [
-        draw_normals((count, len(keys), hierarchy.num_units), Keys(signed, first, len(sizes) + index))
-        for index in range(hierarchy.num_layers)
-    ]
+
+    def take(draw, size, number):
+        return draw((count, len(keys), size), Keys(signed, first, number))
+
+    survivals = [take(draw_uniforms, size, index) for index, size in enumerate(sizes)]
+    drawn, numbers = [1 - torch.cat(survivals, -1)], range(len(sizes), len(sizes) + hierarchy.num_layers)
+    layers = [take(draw_normals, hierarchy.num_units, number) for number in numbers]
     return DrawnNoise([*drawn, torch.stack(layers, -2)] if layers else drawn)
 
 
@@ -181,13 +175,9 @@ def check_log_likelihood(module, name, num_samples=30_000):
 @pytest.mark.parametrize(
     ("module", "name"),
     [
-        (test_model_exact, "two groups, one across both sides"),
         (test_model_exact, "two groups, slab"),
         (test_model_exact, "triangle, first unit last"),
-        (test_model_exact, "factorial"),
-        (test_hierarchy_exact, "one layer, networks"),
         (test_hierarchy_exact, "two layers, no sharing"),
-        (test_hierarchy_exact, "two layers, complete sharing"),
         (test_hierarchy_exact, "two layers, two groups"),
     ],
 )
@@ -231,20 +221,17 @@ class OwnPosterior(HierarchicalPosterior):
     pass
 
 
-def own_smoothing(model):
-    model.posterior.smoothing = OwnSmoothing()
-
-
-def own_posterior(model):
-    model.posterior.__class__ = OwnPosterior
-
-
 def own_network(model):
     model.hierarchy.prior.networks[1].network = nn.Sequential(model.hierarchy.prior.networks[1].network)
 
 
-def a_hook(model):
-    model.posterior.networks[1].register_forward_hook(lambda *_: None)
+CHANGES = {
+    "own smoothing": lambda model: setattr(model.posterior, "smoothing", OwnSmoothing()),
+    "own posterior": lambda model: setattr(model.posterior, "__class__", OwnPosterior),
+    "own network": own_network,
+    "a hook": lambda model: model.posterior.networks[1].register_forward_hook(lambda *_: None),
+    "float64": DiscreteVAE.double,
+}
 
 
 def takes(model):
@@ -252,7 +239,7 @@ def takes(model):
         return importance_sampler.takes_batches
 
 
-@pytest.mark.parametrize("change", [own_smoothing, own_posterior, own_network, a_hook, DiscreteVAE.double])
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_what_is_of_another_kind_goes_by_the_modules(change):
     model = build()
     assert takes(model)
@@ -267,35 +254,6 @@ def test_a_decoder_of_another_kind_reads_what_is_not_rounded():
     with precision_of_products(model, torch.bfloat16):
         assert not takes(model)
         model.log_likelihood(images(2), 5, log_partition=0.0)
-
-
-def test_both_ways_agree(monkeypatch):
-    model, x = build(), images(2)
-    found = []
-    for _ in range(2):
-        generator = torch.Generator().manual_seed(3)
-        found.append(model.log_likelihood(x, 20_000, log_partition=0.0, chunk_size=7000, generator=generator))
-        monkeypatch.setattr(sampling, "compiled_draws", lambda *_: None)
-    error = (found[0].std_error.square() + found[1].std_error.square()).sqrt()
-    assert bool(((found[0].value - found[1].value).abs() < 5.5 * error).all())
-    assert bool((found[0].value != found[1].value).all())
-
-
-def test_a_generator_repeats_and_missing_entries_are_left_out():
-    model, x = build("none"), images(3)
-    model.missing = True
-    model.encoder = nn.Sequential(nn.Flatten(), nn.Linear(2 * NUM_FEATURES, NUM_FEATURES))
-    observed = torch.ones(3, NUM_FEATURES, dtype=torch.bool)
-    observed[:, 4:] = False
-
-    def likelihood(seed, **observed):
-        generator = torch.Generator().manual_seed(seed)
-        return model.log_likelihood(x, 500, log_partition=0.0, generator=generator, **observed).value
-
-    found = likelihood(0, observed=observed)
-    assert torch.equal(likelihood(0, observed=observed), found)
-    assert not torch.equal(likelihood(1, observed=observed), found)
-    assert bool((likelihood(0) < found).all())
 
 
 def test_weights_that_are_not_finite_are_named():

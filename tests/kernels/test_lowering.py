@@ -44,11 +44,7 @@ def in_place(x, _):
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x, y: [
-            x.t() @ y,
-            x[1:].to(torch.bfloat16).float().sum(0),
-            torch.cat([x, y], 1).chunk(2, 1)[1],
-        ],
+        lambda x, y: [x.t() @ y, x[1:].bfloat16().float().sum(0), torch.cat([x, y], 1).chunk(2, 1)[1]],
         lambda x, y: [(x @ y.t()).unsqueeze_(0).squeeze_(0) * 2, y.t() @ x],
         lambda x, _: [x / 2, x / 2.0, x.mul(0.0), x.mul(-0.0), x * 1, x * True],
         in_place,
@@ -144,14 +140,6 @@ def test_what_an_operation_of_our_own_only_reads_is_worked_on_once(only_read, nu
     assert len(assert_replays(function, shapes=[(3,)]).steps) == num_operations
 
 
-def test_what_is_repeated_or_not_read_is_left_out():
-    def function(x):
-        assert x.exp().sum() is not None  # nobody reads it
-        return [x.exp() + 1, x.exp() + 2, x.detach().t().t() + 3]
-
-    assert len(assert_replays(function, shapes=[(3, 3)]).steps) == 4
-
-
 def test_equal_operations_are_joined_as_long_as_memory_does_not_change_between_them():
     def function(x):
         first = x.exp()
@@ -195,7 +183,7 @@ OPERATIONS = (
 )
 
 
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(4))
 def test_random_graphs(seed):
     """Graphs of 40 random operations: views, sums, writes in place, reuse of early values."""
     generator = torch.Generator().manual_seed(seed)
@@ -218,8 +206,8 @@ def test_memory_is_used_again():
         return [x]
 
     replay = assert_replays(function, shapes=[(100, 100)])
-    storages = {step.keywords["out"].untyped_storage().data_ptr() for step in replay.steps if step.keywords}
-    assert len(storages) <= 3
+    written = [step.keywords["out"] for step in replay.steps if step.keywords]
+    assert len({out.untyped_storage().data_ptr() for out in written}) <= 3
 
 
 def test_a_function_of_hidden_numbers_is_found_out():

@@ -113,19 +113,6 @@ def test_plain_tensors_of_the_right_dtype_are_dispatched(monkeypatch):
     assert is_eager()
 
 
-@pytest.mark.parametrize("path", ["distributions.mean_and_entropy", "distributions.joint_log_prob"])
-def test_without_kernels_values_are_the_same(path, monkeypatch):
-    logits = torch.linspace(-9, 9, 80).view(4, 20)
-    functions = (
-        numerics.mean_and_entropy,
-        lambda x: numerics.joint_bernoulli_log_prob(torch.zeros(20), x, 1),
-    )
-    fast = [function(logits) for function in functions]
-    monkeypatch.setattr(load(path), "_usable", False)
-    monkeypatch.setattr(load(path), "compiled", None)
-    torch.testing.assert_close(fast, [function(logits) for function in functions])
-
-
 # Kernels of Markov chains.
 
 

@@ -35,20 +35,16 @@ def values(*shape, seed=0):
     return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
-@pytest.mark.parametrize("width", [1, 5, 31, 32, 33, 64, 100])
-@pytest.mark.parametrize("lead", [(), (1,), (7,), (2, 3), (2, 3, 2)])
+@pytest.mark.parametrize("width", [1, 31, 32, 33, 100])
+@pytest.mark.parametrize("lead", [(), (7,), (2, 3, 2)])
 def test_widths_and_shapes(width, lead):
     a, b, numbers = values(*lead, width), values(*lead, width, seed=1), values(*lead, seed=2)
     beyond = torch.full((2, a.numel() + 8), 7.0)
     outputs = [place[: a.numel()].view(a.shape) for place in beyond.unbind()]
     sums = [torch.empty(lead) for _ in range(2)]
     ROWS([a, b], [numbers], outputs, sums)
-    exact = [
-        a.double() * numbers.double()[..., None] + b,
-        a - b,
-        (a.double() * b).sum(-1),
-        a.double().sum(-1),
-    ]
+    wide = a.double()
+    exact = [wide * numbers.double()[..., None] + b, a - b, (wide * b).sum(-1), wide.sum(-1)]
     for mine, right in zip((*outputs, *sums), exact, strict=True):
         torch.testing.assert_close(mine.double(), right.double(), rtol=1e-6, atol=3e-6)
     assert bool((beyond[:, a.numel() :] == 7).all())  # nothing is written behind the last row
@@ -64,14 +60,8 @@ def test_sums_over_all_rows_and_a_finish():
 
 def test_layouts_are_read_where_they_are():
     wide = values(6, 5, 40)
-    for part in (
-        wide[:, :, 3:20],
-        wide[:, 2, 3:20],
-        wide[0, 0, :7].expand(6, 7),
-        wide[:, :, :17].expand(6, 5, 17),
-        wide[:, :2, 3:20],
-        wide[:, :1, :7].expand(6, 5, 7),
-    ):
+    of_rows = (wide[:, :, 3:20], wide[:, 2, 3:20], wide[:, :2, 3:20])
+    for part in (*of_rows, wide[0, 0, :7].expand(6, 7), wide[:, :1, :7].expand(6, 5, 7)):
         assert as_rows(part).data_ptr() == part.data_ptr()
     for part in (wide.transpose(0, 2), wide[:, :, ::2], wide[None, :, :2, 3:20]):
         copy = as_rows(part)
@@ -90,15 +80,15 @@ def test_layouts_are_read_where_they_are():
 
 def test_threads_change_nothing(monkeypatch):
     monkeypatch.setattr(rows, "SMALLEST_SHARED", 0)
-    found = []
-    for threads in (1, 2):
+    found = {1: [], 2: []}
+    for threads, made in found.items():
         monkeypatch.setattr(rows, "available_threads", lambda threads=threads: threads)
         for lead in ((101,), (2, 50), (50, 2)):
             a, b, numbers = values(*lead, 50), values(*lead, 50, seed=1), values(*lead, seed=2)
-            made = [torch.empty_like(a), torch.empty_like(a), torch.empty(lead), torch.empty(lead)]
-            ROWS([a, b], [numbers], made[:2], made[2:])
-            found += made
-    assert all(map(torch.equal, found[:12], found[12:]))
+            outputs, sums = [torch.empty(2, *a.shape), torch.empty(2, *lead)]
+            ROWS([a, b], [numbers], outputs, sums)
+            made += [outputs, sums, draw_normals((101, len(a), 50), Keys(torch.arange(len(a)), 0, 0))]
+    assert all(map(torch.equal, *found.values()))
 
 
 def _sample_body(elements, per_row):
@@ -114,8 +104,8 @@ TWO_AND_MINUS_ONE = torch.tensor([2.0, -1.0]).unbind()
 
 
 @pytest.mark.parametrize("half", [False, True])
-@pytest.mark.parametrize("width", [1, 31, 32, 33, 100, 2100])
-@pytest.mark.parametrize("lead", [(1, 1), (7, 1), (5, 3)])
+@pytest.mark.parametrize("width", [1, 32, 33, 2100])
+@pytest.mark.parametrize("lead", [(1, 1), (5, 3)])
 def test_samples_of_all_widths_and_precisions(half, width, lead):
     dtype = torch.bfloat16 if half else torch.float32
     a, b = values(*lead, width).to(dtype), values(*lead, width, seed=1)
@@ -166,16 +156,6 @@ def test_words_are_philox_of_place_sample_and_key():
     assert torch.equal(drawn, uniforms(expected))
 
 
-def test_draws_of_other_keys_samples_and_numbers_differ():
-    def drawn(key=1, first=0, draw=0, count=6):
-        return draw_uniforms((count, 1, 40), Keys(torch.tensor([key]), first, draw))
-
-    start = drawn()
-    assert torch.equal(drawn(first=2, count=4), start[2:])
-    for other in (drawn(key=2), drawn(draw=1), drawn(first=6)):
-        assert not torch.isin(other, start).any()
-
-
 def test_normal_numbers():
     """Moments and tails of 2 million, and none related to its neighbours; alpha 1e-6 each."""
     found = draw_normals((4000, 2, 256), Keys(torch.tensor([1, 2]), 0, 0)).double()
@@ -195,14 +175,3 @@ def test_normal_numbers():
         for a, b in ((one, other), (one.square() - 1, other.square() - 1)):
             products = a * b
             assert abs(float(products.mean())) < 5 * float(products.std()) / math.sqrt(products.numel())
-
-
-def test_threads_change_no_noise(monkeypatch):
-    monkeypatch.setattr(rows, "SMALLEST_SHARED", 0)
-    found = []
-    for threads in (1, 2):
-        monkeypatch.setattr(rows, "available_threads", lambda threads=threads: threads)
-        for examples in (1, 3, 20):
-            found.append(draw_normals((101, examples, 50), Keys(torch.arange(examples), 0, 0)))
-    for one, two in zip(found[:3], found[3:], strict=True):
-        assert torch.equal(one, two)

@@ -1,115 +1,73 @@
 """Threads of compiled kernels: torch's number, left as it was; forked children; the layer's order, a shared cache."""
 
 import os
-import threading
 
 import numpy as np
 import pytest
-import torch
-from numba.core import config
 
-from discrete_vae import RBM
-from discrete_vae.kernels import loops
-from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.kernels.loops import ChunkLoop, has_parallel_regions
 from tests.processes import run_apart
 
+BEGIN = """
+import os, pathlib, threading
+import numba, torch
+from numba.core import config
+from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae.kernels import loops
+from discrete_vae.kernels.gibbs import fair_coins, run_reference, run_sweeps
 
-def test_forked_child_works_on_one_thread(monkeypatch, threads_of_torch):
-    monkeypatch.setattr(loops, "has_parallel_regions", lambda: False)
-    threads_of_torch(2)
-    energy, start = RBM(5, 3), fair_coins(30, 8, key=1)
-    expected = run_sweeps(energy, start, 3, key=2, first_sweep=1)
-    monkeypatch.setattr(loops.os, "getpid", lambda: -1)
-    assert loops.threads_for(10**9) == 1
-    assert torch.equal(run_sweeps(energy, start, 3, key=2, first_sweep=1), expected)
+loops.SMALLEST_SHARED = 0
+start, machines = fair_coins(40, 8, key=1), (RBM(5, 3), GraphBoltzmann(8, "complete"))
+with torch.no_grad():
+    for parameter in (each for machine in machines for each in machine.parameters()):
+        parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
 
+def run(machine, num_sweeps=3, **more):
+    return run_sweeps(machine, start, num_sweeps, key=2, first_sweep=1, **more)
 
-def test_thread_layer_order_is_restored(monkeypatch):
-    before = list(config.THREADING_LAYER_PRIORITY)
-    monkeypatch.setattr(loops, "_process_of_threads", None)
-    loops._launch()
-    assert before == config.THREADING_LAYER_PRIORITY
-
-
-@pytest.mark.parametrize(("most", "work"), [(4, loops.SMALLEST_SHARED - 1), (1, 10**9)])
-def test_one_thread_is_not_launched(monkeypatch, most, work):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
-    monkeypatch.setattr(config, "NUMBA_NUM_THREADS", most)
-    monkeypatch.setattr(loops, "_launch", lambda: pytest.fail("launched"))
-    assert loops.threads_for(work) == 1
+def in_four_threads(work):
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    [worker.start() for worker in workers]
+    [worker.join() for worker in workers]
+"""
 
 
 CHECKS = """
-import os, threading
-import numba, torch
-from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels.gibbs import fair_coins
-from discrete_vae.kernels.gibbs import run_reference, run_sweeps
-
-threads.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
-threads.SMALLEST_SHARED, most = 0, 2
-rbm, graph, start = RBM(5, 3), GraphBoltzmann(8, "complete"), fair_coins(40, 8, key=1)
-with torch.no_grad():
-    for machine in (rbm, graph):
-        for parameter in machine.parameters():
-            parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
-
-used = set()
-wrapped = threads.numba_threads
-def counting(number):
-    used.add(number)
-    return wrapped(number)
-threads.numba_threads = counting
+loops.has_parallel_regions = lambda: False  # as where torch has another OpenMP than GNU's
+most, used, launches, layers = 2, set(), [], list(config.THREADING_LAYER_PRIORITY)
+wrapped, launch = loops.numba_threads, loops._launch_here
+loops.numba_threads = lambda number: used.add(number) or wrapped(number)
+loops._launch_here = lambda: launches.append(1) or launch()
 
 def check(expected):
     used.clear()
     before = torch.get_num_threads()
-    for machine in (rbm, graph):
-        z = run_sweeps(machine, start, 3, key=2, first_sweep=1)
-        assert torch.equal(z, run_sweeps(machine, start, 3, key=2, first_sweep=1, kernel=run_reference))
+    assert all(torch.equal(run(machine), run(machine, kernel=run_reference)) for machine in machines)
     assert torch.get_num_threads() == before, (torch.get_num_threads(), before)
     assert used - {1} == {expected} - {1}, (used, expected)
 
 torch.set_num_threads(1)
 check(1)
-assert threads._process_of_threads is None
+assert loops._process_of_threads is None
 assert not os.path.isdir("/proc/self/task") or len(os.listdir("/proc/self/task")) == 1
 torch.set_num_threads(4)
+in_four_threads(loops._launch)
 check(2)
-assert threads._process_of_threads is not None
+assert launches == [1] and config.THREADING_LAYER_PRIORITY == layers
 torch.set_num_threads(1)
 check(1)
 torch.set_num_threads(3)
-check(min(3, most))
+check(most)
 numba.set_num_threads(1)  # the user's own, smaller number
 check(1)
 assert numba.get_num_threads() == 1
 numba.set_num_threads(most)
-found, numbers = [], []
-def in_a_thread():
-    found.append(run_sweeps(rbm, start, 20, key=2, first_sweep=1))
-    numbers.append((torch.get_num_threads(), numba.get_num_threads()))
-workers = [threading.Thread(target=in_a_thread) for _ in range(4)]
-[worker.start() for worker in workers]
-[worker.join() for worker in workers]
-expected = run_sweeps(rbm, start, 20, key=2, first_sweep=1, kernel=run_reference)
-assert all(torch.equal(z, expected) for z in found) and numbers == [(3, most)] * 4, numbers
+found = []
+in_four_threads(lambda: found.append((run(machines[0], 20), torch.get_num_threads(), numba.get_num_threads())))
+expected = run(machines[0], 20, kernel=run_reference)
+assert len(found) == 4 and all(torch.equal(z, expected) and rest == [3, most] for z, *rest in found), found
 assert (torch.get_num_threads(), numba.get_num_threads()) == (3, most)
 """
-
-
-def test_two_python_threads_launch_once(monkeypatch):
-    launches = []
-    monkeypatch.setattr(loops, "_process_of_threads", None)
-    monkeypatch.setattr(loops, "_launch_here", lambda: launches.append(1))
-    workers = [threading.Thread(target=loops._launch) for _ in range(8)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    assert launches == [1]
 
 
 needs_regions = pytest.mark.skipif(
@@ -144,30 +102,17 @@ def test_each_chunk_is_worked_on_once_after_the_preparation(threads):
 
 
 CHECKS_OF_REGIONS = """
-import pathlib, threading
-import torch
 torch.set_num_threads(2)
-from discrete_vae import RBM, GraphBoltzmann
-from discrete_vae.kernels import loops as threads
-from discrete_vae.kernels.gibbs import fair_coins
-from discrete_vae.kernels.gibbs import run_reference, run_sweeps
-assert threads.has_parallel_regions()
-threads.SMALLEST_SHARED = 0
-start = fair_coins(40, 8, key=1)
-machines = RBM(5, 3), GraphBoltzmann(8, "complete")
-def run(machine, **more):
-    return run_sweeps(machine, start, 3, key=2, first_sweep=1, **more)
+assert loops.has_parallel_regions()
 expected = [run(machine, kernel=run_reference) for machine in machines]
 for number in (1, 2, 3):
     torch.set_num_threads(number)
-    assert threads.threads_for(10**9) == min(number, 2)
-    assert all(torch.equal(run(machine), right) for machine, right in zip(machines, expected))
+    assert loops.threads_for(10**9) == min(number, 2)
+    assert all(map(torch.equal, map(run, machines), expected))
     assert torch.get_num_threads() == number
 found = []
-workers = [threading.Thread(target=lambda: found.append(run(machines[0]))) for _ in range(4)]
-[worker.start() for worker in workers]
-[worker.join() for worker in workers]
-assert all(torch.equal(z, expected[0]) for z in found)
+in_four_threads(lambda: found.append(run(machines[0])))
+assert len(found) == 4 and all(torch.equal(z, expected[0]) for z in found)
 maps = pathlib.Path("/proc/self/maps")
 if maps.exists():
     assert len({line.split()[-1] for line in maps.read_text().splitlines() if "libgomp" in line}) <= 1
@@ -179,17 +124,12 @@ A_FORK = """
 import json, os, signal, warnings
 import torch
 import discrete_vae as d
-from discrete_vae.config import ModelConfig, RBMConfig, HierarchicalPosteriorConfig, MLPDecoderConfig
 from discrete_vae.kernels import loops as threads
+from tests.models import small_model
 
 threads.SMALLEST_SHARED = 0
 torch.set_num_threads(2)
-torch.manual_seed(0)
-config = ModelConfig(
-    num_features=400, prior=RBMConfig(num_left=9, num_right=9),
-    posterior=HierarchicalPosteriorConfig(groups=2, hidden=(400,)), decoder=MLPDecoderConfig(hidden=(400,)),
-)
-model = d.DiscreteVAE.from_config(config)
+model = small_model(400, units=(9, 9), groups=2, hidden=(400,), decoder={"kind": "mlp", "hidden": (400,)})
 for parameter in model.prior.parameters():
     torch.nn.init.normal_(parameter, std=0.3)
 x = torch.bernoulli(torch.full((200, 400), 0.3))
@@ -202,16 +142,14 @@ def figures():
     log_partition = d.exact_log_partition(model.prior).value
     elbo = model.elbo(x, log_partition=log_partition, generator=generator)
     loss = (elbo.kl_discrete - elbo.reconstruction).mean()
-    loss.backward()
-    gradient = sum(float(p.grad.double().abs().sum()) for p in model.parameters() if p.grad is not None)
-    model.zero_grad()
+    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
     chains.load_state_dict(state)
     with torch.no_grad():
         likelihood = model.log_likelihood(x, num_samples=20, log_partition=log_partition, generator=generator)
     return {
         "exact": float(log_partition),
         "elbo": -float(loss.detach()),
-        "gradient": gradient,
+        "gradient": sum(float(each.double().abs().sum()) for each in gradients if each is not None),
         "likelihood": float(likelihood.value.mean()),
         "bennett": d.bennett_log_partition(model.prior, num_chains=64, std_error=0.1, seed=3).value,
         "gibbs": float((chains.step(5) @ torch.arange(18.0)).sum()),
@@ -239,9 +177,8 @@ assert answer["gibbs"] == parent["gibbs"]
 """
 
 
-# numba tells functions of one name apart by how many a process has compiled, and code from its cache keeps the number
-# of the process that wrote it. One process compiles other functions first, so that its numbers are ahead. The next one
-# makes another form, whose functions have just these numbers, and then loads the first form.
+# numba numbers functions of one name in the order in which a process compiles them, and its cache keeps the numbers.
+# One process compiles others first. The next makes another form with just these numbers, and then loads the first form.
 SHARED_CACHE = """
 import os, signal, tempfile
 import torch
@@ -280,8 +217,8 @@ for planted in (False, True):
 
 
 PROGRAMS = {
-    "the number of threads is torch's and stays": CHECKS,
-    "states do not depend on threads and one OpenMP is loaded": CHECKS_OF_REGIONS,
+    "the number of threads is torch's and stays": BEGIN + CHECKS,
+    "states do not depend on threads and one OpenMP is loaded": BEGIN + CHECKS_OF_REGIONS,
     "a forked child gives the parent's values": A_FORK,
     "both forms of Adam are right out of a cache that another process wrote": SHARED_CACHE,
 }

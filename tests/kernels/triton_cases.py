@@ -6,7 +6,6 @@ import torch
 from discrete_vae.kernels import gibbs, gibbs_triton
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from tests.kernels.test_gibbs_law import make_rbm
-from tests.oracles.transitions import check_transitions, sweep_matrix
 
 
 def both(rbm, start, *, num_sweeps=3, key=2, first_sweep=1, **options):
@@ -65,23 +64,6 @@ def test_the_larger_tile_and_saturated_units():
 def one_program(monkeypatch):
     """All chains in one program: the interpreter takes as long for each as for many chains."""
     monkeypatch.setattr(gibbs_triton, "tile_of", lambda left, right: 1 << 14)
-
-
-def test_law(one_program):
-    rbm, clamped = make_rbm(3, 2), torch.tensor([False, True, False, False, False])
-    hot = torch.full((32 * 500,), 0.5)
-
-    def step(z):
-        return run_sweeps(rbm, z, 1, key=7, first_sweep=1, kernel=gibbs_triton.run)
-
-    def other_step(z):
-        options = {"inverse_temperature": hot, "clamped": clamped}
-        return run_sweeps(rbm, z, 1, key=8, first_sweep=1, kernel=gibbs_triton.run, **options)
-
-    check_transitions(step, sweep_matrix(rbm), 5, repeats=500)
-    check_transitions(other_step, sweep_matrix(rbm, inverse_temperature=0.5, clamped=clamped), 5, repeats=500)
-    with pytest.raises(AssertionError, match="chi-square"):
-        check_transitions(other_step, sweep_matrix(rbm), 5, repeats=500)
 
 
 def test_rounded_weights_are_found(monkeypatch, one_program):

@@ -2,7 +2,6 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.kernels.adam import Adam
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from discrete_vae.nets.modes import set_precision
 from tests.refusals import refused_argument
@@ -49,22 +48,6 @@ def test_the_output_starts_where_it_is_told():
     torch.testing.assert_close(decoder(latents), before + start)
 
 
-def test_every_pixel_can_be_learned():
-    """Eight images of noise come back from their features alone."""
-    torch.manual_seed(0)
-    x = torch.randn(8, 1, 6, 6)
-    networks = torch.nn.Sequential(
-        ConvolutionalEncoder((1, 6, 6), 16, (16,)), ConvolutionalDecoder(16, (1, 6, 6), (16,))
-    )
-    optimizer = torch.optim.Adam(networks.parameters(), 1e-2)
-    for _ in range(60):
-        loss = (networks(x) - x).square().mean()
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    assert float(loss.detach()) < 0.1
-
-
 REFUSED = [
     ("input_shape", lambda: ConvolutionalEncoder((28, 28), 3)),
     ("input_shape[2]", lambda: ConvolutionalEncoder((1, 28, 0), 3)),
@@ -88,8 +71,9 @@ def test_products_in_bfloat16_are_the_same_up_to_rounding():
     found = []
     for dtype in (torch.float32, torch.bfloat16):
         torch.manual_seed(0)
+        shape = 2, 9, 8
         network = nn.Sequential(
-            ConvolutionalEncoder((2, 9, 8), 7, WIDTHS), ConvolutionalDecoder(7, (2, 9, 8), WIDTHS)
+            ConvolutionalEncoder(shape, 7, WIDTHS), ConvolutionalDecoder(7, shape, WIDTHS)
         )
         working = set_precision(network, dtype)
         assert len(working) == 2 * (2 + 4)  # each half has two changes of size and two blocks of two
@@ -103,20 +87,3 @@ def test_products_in_bfloat16_are_the_same_up_to_rounding():
     # at the start, gradients of the first layers are what is left of terms that cancel: a quarter of it is rounding
     for index, (right, mine) in enumerate(zip(*found, strict=True)):
         assert float((mine - right).norm() / right.norm()) < (0.35 if index else 0.03)
-
-
-def test_an_optimizer_follows_convolutions_in_bfloat16():
-    torch.manual_seed(0)
-    decoder = ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)
-    working = set_precision(decoder, torch.bfloat16)
-    optimizer = Adam(decoder.parameters(), lr=0.01, working=working)
-    latents, target = torch.randn(20, 3), torch.rand(20, 1, 8, 8)
-    losses = []
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = (decoder(latents) - target).square().mean()
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    assert losses[-1] < 0.7 * losses[0]
-    assert all(torch.equal(each.current(), each.master.to(torch.bfloat16)) for each in working)

@@ -10,10 +10,10 @@ from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import norm_form
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import MLP, ConcatLinear
-from discrete_vae.nets.modes import precision_of_products, set_precision
+from discrete_vae.nets.modes import set_precision
 
 EPS32, EPS16 = 2.0**-24, 2.0**-9  # half a unit in the last place
-FORMS = [((), True, False), ((24,), True, True), ((48, 37), False, False), ((100, 33, 9), True, True)]
+FORMS = [((), True, False), ((48, 37), False, False), ((100, 33, 9), True, True)]
 LEADS = [((60,), (60,)), ((60,), (7, 60)), ((1, 60), (7, 1))]
 
 
@@ -102,18 +102,6 @@ def test_bfloat16_rounds_what_enters_and_leaves_products(leads, training):
     assert distance(fused["output"], right["output"]) > EPS16 / 10  # bfloat16 was used
 
 
-def test_running_averages_move_once_per_batch():
-    made = network((8,), True, True)
-    again, inputs = copy.deepcopy(made), inputs_of(LEADS[0])
-    made(*inputs)
-    hidden = torch.cat(inputs, -1) @ again.layers[0].weight.T
-    norm = again.layers[1]
-    expected = norm.running_mean.lerp(hidden.mean(0), 0.1)
-    torch.testing.assert_close(made.layers[1].running_mean, expected)
-    deviation = (hidden - hidden.mean(0)).abs().mean(0)
-    torch.testing.assert_close(made.layers[1].running_deviation, norm.running_deviation.lerp(deviation, 0.1))
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
     made = network((8,), True, True)
@@ -164,15 +152,6 @@ def test_working_copies_follow_the_parameters():
         if hasattr(part, "mixed_precision"):
             part.mixed_precision = None
     assert torch.equal(wide, made(*values))
-
-
-def test_within_a_block_products_are_rounded():
-    made, inputs = network((8,), True, False), [value.detach() for value in inputs_of(LEADS[0])]
-    made.requires_grad_(False)
-    before = made(*inputs)
-    with precision_of_products(made, torch.bfloat16):
-        assert 0 < distance(made(*inputs), before) < 20 * EPS16
-    assert torch.equal(made(*inputs), before)
 
 
 def test_hooks_and_own_layers_are_called():

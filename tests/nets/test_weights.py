@@ -37,9 +37,8 @@ def test_values_are_torchs(shape, rectify, dtype):
     expected = F.linear(rows, weight, bias)
     expected = expected.relu() if rectify else expected
     tolerance = 0.05 if dtype == torch.bfloat16 else 1e-5
-    torch.testing.assert_close(
-        row_products(rows, weight, bias, rectify=rectify), expected, rtol=tolerance, atol=tolerance
-    )
+    found = row_products(rows, weight, bias, rectify=rectify)
+    torch.testing.assert_close(found, expected, rtol=tolerance, atol=tolerance)
 
 
 def test_bfloat16_on_a_processor_without_instructions_for_it(monkeypatch):
@@ -64,10 +63,8 @@ def test_a_layer_takes_them_without_gradients_alone():
 @pytest.mark.parametrize("first", [0, 3])
 def test_columns_of_a_wider_weight_give_the_digits_of_their_copy(first):
     rows, wide, bias = some(40, 20)
-    part = wide[:, first : first + 32]
-    assert torch.equal(
-        row_products(rows[:, :32], part, bias), row_products(rows[:, :32], part.contiguous(), bias)
-    )
+    part, rows = wide[:, first : first + 32], rows[:, :32]
+    assert torch.equal(row_products(rows, part, bias), row_products(rows, part.contiguous(), bias))
 
 
 def test_inputs_that_a_sample_axis_sets_apart_give_the_digits_of_contiguous_weights():

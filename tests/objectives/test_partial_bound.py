@@ -1,38 +1,20 @@
 """The bound with importance samples: what it refuses, and how often networks run."""
 
-import pytest
 import torch
 
-from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
-from discrete_vae.kernels.norm import batch_norm
 from discrete_vae.nets.mlp import MLP
-from discrete_vae.nets.modes import set_precision
+from tests.models import LAYERS, small_model
 
-LAYERS = GaussianHierarchyConfig(num_layers=3, num_units=2, posterior_hidden=(6,), prior_hidden=(6,))
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
 
 
-def build(hierarchy=LAYERS):
-    torch.manual_seed(0)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=5,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-            hierarchy=hierarchy,
-        )
-    )
+def build():
+    return small_model(hierarchy=LAYERS | {"num_layers": 3})
 
 
 def bound_of(model, num_samples, seed=2):
-    return model.elbo(
-        X,
-        log_partition=0.0,
-        negative_phase=torch.zeros(3, 4),
-        num_importance_samples=num_samples,
-        generator=torch.Generator().manual_seed(seed),
-    )
+    given = {"log_partition": 0.0, "negative_phase": torch.zeros(3, 4), "num_importance_samples": num_samples}
+    return model.elbo(X, **given, generator=torch.Generator().manual_seed(seed))
 
 
 def test_each_network_runs_once_over_all_rows(monkeypatch):
@@ -51,29 +33,6 @@ def test_each_network_runs_once_over_all_rows(monkeypatch):
     assert all(len(calls) == 1 for calls in rows.values())
     assert all(bool(p.grad.isfinite().all()) for p in model.parameters())
     assert min(float(p.grad.abs().max()) for p in model.hierarchy.parameters()) > 0
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_fused_networks_give_the_same_gradient(training, monkeypatch):
-    found = []
-    for fused in (True, False):
-        if not fused:
-            monkeypatch.setattr(batch_norm, "_usable", False)
-        model = build().train(training)
-        if fused:
-            set_precision(model, torch.float32)  # with memory kept for gradients, as in training
-        bound = bound_of(model, 4)
-        bound.loss.backward()
-        found.append([bound.value.detach(), *(p.grad for p in model.parameters())])
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
-
-
-def test_it_draws_from_the_generator():
-    model = build()
-    values = [bound_of(model, 2, seed).value.detach() for seed in (1, 1, 2)]
-    assert torch.equal(values[0], values[1])
-    assert not torch.equal(values[0], values[2])
 
 
 def test_frozen_parts_are_left_alone():

@@ -3,19 +3,11 @@
 import pytest
 import torch
 
-from discrete_vae import RBM, DiscreteVAE, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.config import (
-    HierarchicalPosteriorConfig,
-    MixtureOfRampsConfig,
-    ModelConfig,
-    OverlappingPowerConfig,
-    RBMConfig,
-    SmoothingConfig,
-    instantiate,
-    members,
-)
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.testing import enumerate_machine
+from tests.boltzmann.graphs import randomize
+from tests.models import small_model
 from tests.transformations import OVERLAPPING, SMOOTHINGS
 
 X = torch.bernoulli(torch.full((8, 5), 0.5), generator=torch.Generator().manual_seed(0))
@@ -26,34 +18,15 @@ MACHINES = {
 }
 
 
-def build(kind="ramps", **parts):
-    torch.manual_seed(0)
-    smoothing = next(config() for config in members(SmoothingConfig) if config().kind == kind)
-    posterior = HierarchicalPosteriorConfig(hidden=(20,))
-    config = ModelConfig(
-        num_features=5,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=posterior,
-        smoothing=smoothing,
-        **parts,
-    )
-    return DiscreteVAE.from_config(config)
-
-
 @pytest.mark.parametrize("name", MACHINES)
 def test_mean_field_lies_below_log_z_and_rises_with_each_sweep(name):
-    machine = MACHINES[name]().double()
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for parameter in machine.parameters():
-            parameter.copy_(2 * torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
+    machine, generator = randomize(MACHINES[name]().double(), scale=2.0), torch.Generator().manual_seed(1)
     fields = 3 * torch.randn(50, machine.num_units, generator=generator, dtype=torch.float64)
     start = torch.rand(50, machine.num_units, generator=generator, dtype=torch.float64)
     states = enumerate_machine(machine).states
     exact = torch.logsumexp(fields @ states.T - machine.compute_energy(states), -1)
-    bounds = torch.stack(
-        [mean_field_bound(machine, fields, start, num_sweeps=n) for n in (0, 1, 2, 5, 50)]
-    ).detach()
+    swept = [mean_field_bound(machine, fields, start, num_sweeps=n) for n in (0, 1, 2, 5, 50)]
+    bounds = torch.stack(swept).detach()
     assert bool((bounds.diff(dim=0) >= -1e-10).all())
     assert bool((bounds[-1] <= exact.detach() + 1e-10).all())
     if name == "factorial":
@@ -78,7 +51,7 @@ def test_the_ends_of_the_interval_leave_finite_numbers(kind):
 
 
 def test_trained_steps_stay_finite_where_zeta_is_rounded():
-    model = build("overlapping-power").train()
+    model = small_model(smoothing={"kind": "overlapping-power"}).train()
     x = X.repeat(4, 1)
     bound = model.elbo(x, num_importance_samples=4, generator=torch.Generator().manual_seed(0))
     bound.loss.backward()
@@ -88,22 +61,9 @@ def test_trained_steps_stay_finite_where_zeta_is_rounded():
 
 
 def test_without_a_gradient_the_value_is_the_same():
-    model, values = build().eval(), []
+    model, values = small_model(smoothing={"kind": "ramps"}).eval(), []
     for context in (torch.enable_grad, torch.no_grad):
         with context():
             bound = model.elbo(X, num_importance_samples=3, generator=torch.Generator().manual_seed(0))
         values.append(bound.value.detach())
     torch.testing.assert_close(*values, rtol=0, atol=1e-6)
-
-
-@pytest.mark.parametrize("config", [MixtureOfRampsConfig(), OverlappingPowerConfig(b=2.0)])
-def test_log_ratio_is_that_of_the_densities(config):
-    """Slopes of the CDF at saturated logits."""
-    smoothing = instantiate(config).double()
-    zeta = torch.linspace(0.05, 0.95, 19, dtype=torch.float64, requires_grad=True)
-    off, on = (
-        torch.autograd.grad(smoothing.cdf(zeta, torch.full_like(zeta, logit)).sum(), zeta)[0].log()
-        for logit in (-45.0, 45.0)
-    )
-    torch.testing.assert_close(smoothing.log_ratio(zeta), on - off)
-    torch.testing.assert_close(smoothing.log_density_of_zero(zeta), off)

@@ -17,7 +17,7 @@ from discrete_vae import (
 )
 from discrete_vae.numerics import replace_gradient
 from discrete_vae.testing import check_mean, enumerate_machine
-from tests.boltzmann.graphs import randomize, rbm_and_its_graph
+from tests.boltzmann.graphs import randomize
 from tests.exact_paths import log_prior
 from tests.oracles import planted_faults
 from tests.oracles.polynomial_posterior import PolynomialPosterior
@@ -33,20 +33,16 @@ X, STEEP = "depends on x, three groups", ([1.0, -0.5], [0.4, 0.25])
 # name -> (sizes of an RBM or a graph, groups, offsets of the logits, smoothing, what it has of x)
 CASES = {
     "three groups": ((2, 1), [[0], [1], [2]], OFFSET, spike(3.0)),
-    "two units in one group": ((2, 1), [[0, 1], [2]], [0.5, -0.4, 0.2], spike(2.0)),
     "a group across both sides": ((2, 1), [[0, 2], [1]], [0.1, 0.6, -0.5], spike(1.0)),
     "interleaved groups": ((2, 2), [[2], [0, 3], [1]], [0.4, -0.3, 0.2, -0.6], spike(2.5)),
     "one group": ((2, 1), [[0, 1, 2]], [0.7, -1.0, 0.2], spike(3.0)),
-    "right side first": ((1, 2), [[2], [1], [0]], [0.2, 0.4, -0.3], spike(4.0)),
     "saturated logits": ((1, 1), [[0], [1]], [7.5, -1.0], spike(2.0)),
     "logits of nine": ((1, 1), [[0], [1]], [9.0, -9.0], spike(1.0)),
-    "small beta": ((2, 1), [[0], [1], [2]], OFFSET, spike(0.05)),
     "large beta": ((1, 1), [[0], [1]], [0.3, -0.5], spike(8.0)),
     "slab": ((2, 1), [[0], [1], [2]], [-0.2, 0.8, 0.1], SpikeSlab),
     **{f"{kind}, three groups": ((2, 1), [[0], [1], [2]], OFFSET, SMOOTHINGS[kind]) for kind in OVERLAPPING},
     "ramps, a group across both sides": ((2, 1), [[0, 2], [1]], [0.2, 2.4, -1.6], MixtureOfRamps),
     "triangle, three groups": (TRIANGLE, [[1], [0], [2]], OFFSET, spike(3.0)),
-    "triangle, an edge inside a group": (TRIANGLE, [[0, 2], [1]], [0.5, -0.4, 0.2], spike(2.0)),
     "triangle and a tail, interleaved": (TAIL, [[3, 1], [2], [0]], [0.4, -0.3, 0.2, -0.6], spike(2.5)),
     "triangle, saturated logits, slab": (TRIANGLE, [[2], [1], [0]], [7.5, -1.0, 0.5], SpikeSlab),
     "triangle, ramps": (TRIANGLE, [[1], [2, 0]], OFFSET, MixtureOfRamps),
@@ -61,9 +57,8 @@ def build(name, kind=GraphBoltzmann, **options):
     (size, other), groups, offset, make, *of_x = CASES[name]
     machine = RBM(size, other) if isinstance(other, int) else kind(size, other)
     smoothing = SpikeGaussian(**options) if options else make()
-    return randomize(machine.double(), scale=1.5, seed=1), PolynomialPosterior(
-        groups, smoothing, offset, 0, *of_x
-    )
+    posterior = PolynomialPosterior(groups, smoothing, offset, 0, *of_x)
+    return randomize(machine.double(), scale=1.5, seed=1), posterior
 
 
 def log_likelihood(zeta):
@@ -183,7 +178,7 @@ FAULTS = [
     (with_pair_term(planted_faults.factor_missing), "three groups"),
     (with_pair_term(planted_faults.clamped_probability), "saturated logits"),
     (second_draw, "three groups"),
-    *((with_bits(lambda _, bits: bits), f"{kind}, three groups") for kind in OVERLAPPING),
+    (with_bits(lambda _, bits: bits), "overlapping-power, three groups"),
     (with_bits(bits_of_a_spike), "ramps, three groups"),
     (with_bits(logits_alone), "overlapping-exponential, three groups"),
     (with_bits(lambda group, _: group.zeta), "ramps, three groups"),
@@ -247,24 +242,6 @@ def test_the_shifted_form_has_right_values_and_biased_gradients():
 
 
 # Without quadrature.
-
-
-@pytest.mark.parametrize(
-    ("groups", "make"),
-    [
-        ([[0], [1], [2], [3]], spike(2.0)),
-        ([[3, 0], [2, 1]], SpikeSlab),
-        ([[0, 1, 2, 3]], MixtureOfRamps),
-        ([[2], [1, 0], [3]], MixtureOfRamps),
-    ],
-)
-def test_bipartite_graph_gives_the_values_and_gradients_of_the_rbm(groups, make):
-    posterior, rows = PolynomialPosterior(groups, make(), [0.4, -0.3, 0.2, -0.6]), []
-    for machine in rbm_and_its_graph(2, 2):
-        sample, zeta = posterior.rsample(500, torch.Generator().manual_seed(0))
-        value = kl_to_boltzmann(machine.double(), sample, log_partition=0.7)
-        rows.append(row(machine, posterior, zeta.sum(), value.square().sum()))
-    torch.testing.assert_close(rows[0], rows[1], rtol=1e-11, atol=1e-9)
 
 
 def test_factorial_prior_and_posterior_give_the_closed_form():

@@ -25,12 +25,6 @@ from tests.log_partition.machines import random_rbm
 from tests.refusals import refused_argument
 
 SEED = 2**64 - 1
-KINDS = {
-    "block-gibbs": lambda energy, seed=SEED: BlockGibbs(energy, 7, seed=seed),
-    "parallel-tempering": lambda energy, seed=SEED: ParallelTempering(energy, 7, [0.0, 0.3, 1.0], seed=seed),
-    "trajectory-tempering": lambda energy, seed=SEED: TrajectoryTempering(energy, 7, seed=seed),
-    "dimod": lambda energy, seed=SEED: DimodSampler(energy, 7, seed=seed),
-}
 CONFIGS = {
     "block-gibbs": (BlockGibbsConfig, BlockGibbs),
     "parallel-tempering": (ParallelTemperingConfig, ParallelTempering),
@@ -39,16 +33,22 @@ CONFIGS = {
 }
 
 
+def make(kind, energy, seed=SEED):
+    """Seven chains."""
+    ladder = {"inverse_temperatures": [0.0, 0.3, 1.0]} if kind == "parallel-tempering" else {}
+    return CONFIGS[kind][1](energy, 7, seed=seed, **ladder)
+
+
 class Training(nn.Module):
     """What a user writes: a module with a machine and its chains."""
 
-    def __init__(self, kind: str, seed: int = SEED) -> None:
+    def __init__(self, kind, seed=SEED):
         super().__init__()
         self.prior = random_rbm(5, 4, 0.5)
-        self.chains = KINDS[kind](self.prior, seed)
+        self.chains = make(kind, self.prior, seed)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=CONFIGS)
 def kind(request):
     if request.param == "dimod":
         pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
@@ -68,7 +68,7 @@ def test_its_config_builds_it_with_the_abilities_that_it_has(kind):
 
 @pytest.mark.parametrize("energy", [random_rbm(5, 4), FactorialBernoulli(3)], ids=["rbm", "factorial"])
 def test_states_are_binary_copies_without_gradient(kind, energy):
-    chains, twin = KINDS[kind](energy), KINDS[kind](energy)
+    chains, twin = make(kind, energy), make(kind, energy)
     z = chains.step(2)
     assert (z.shape, z.dtype, z.requires_grad) == ((7, energy.num_units), torch.float32, False)
     assert set(z.unique().tolist()) <= {0.0, 1.0}
@@ -153,22 +153,17 @@ def test_threads_that_step_one_sampler_lose_no_sweep(kind):
 
 @pytest.mark.parametrize("kind", ["block-gibbs", "parallel-tempering"])
 def test_steps_can_be_divided_and_chains_do_not_depend_on_their_number(kind):
-    rbm = random_rbm(5, 4)
-    made = (
-        {"block-gibbs": BlockGibbs, "parallel-tempering": ParallelTempering}[kind],
-        {} if kind == "block-gibbs" else {"inverse_temperatures": (0.0, 0.5, 1.0)},
-    )
-    for seed in (0, 2**63, SEED):
-        one, ten, few = (made[0](rbm, number, seed=seed, **made[1]) for number in (20, 20, 4))
-        for _ in range(10):
-            ten.step(3)
-        assert torch.equal(one.step(30), ten.z)
-        assert one.sweep == ten.sweep == 30
-        assert torch.equal(few.step(30), one.z[:4])
+    rbm, ladder = random_rbm(5, 4), {} if kind == "block-gibbs" else {"inverse_temperatures": (0.0, 0.5, 1.0)}
+    one, ten, few = (CONFIGS[kind][1](rbm, number, seed=SEED, **ladder) for number in (20, 20, 4))
+    for _ in range(10):
+        ten.step(3)
+    assert torch.equal(one.step(30), ten.z)
+    assert one.sweep == ten.sweep == 30
+    assert torch.equal(few.step(30), one.z[:4])
 
 
 def test_seeds_give_different_chains(kind):
-    states = [KINDS[kind](random_rbm(5, 4), seed).step(5) for seed in (0, 1, 2**63, SEED)]
+    states = [make(kind, random_rbm(5, 4), seed).step(5) for seed in (0, 1, 2**63, SEED)]
     assert not any(torch.equal(states[a], states[b]) for a in range(4) for b in range(a))
 
 
@@ -257,15 +252,17 @@ class WithOffset(FactorialBernoulli):
         return super().compute_energy(z) + 1
 
 
+LADDERS = ([], [0.5], [0, 0.5], [0, 0.6, 0.4, 1], [-0.1, 1], [0, 1, 1], [[0, 1]])
+LADDERS += (object(), "text", [[0.0], [0.5, 1.0]], {"a": 1}, [None])
 ONES, CLAMPED = torch.ones(4, 5), torch.tensor([True, False, False, True, False])
 
 
 @pytest.mark.parametrize(
-    ("make", "arguments", "name"),
+    ("kind", "arguments", "name"),
     [
         *(
-            (make, *case)
-            for make in (BlockGibbs, ParallelTempering, TrajectoryTempering, DimodSampler)
+            (kind, *case)
+            for _, kind in CONFIGS.values()
             for case in (
                 ({"energy": nn.Linear(2, 2)}, "energy"),
                 ({"num_chains": 0}, "num_chains"),
@@ -290,11 +287,7 @@ ONES, CLAMPED = torch.ones(4, 5), torch.tensor([True, False, False, True, False]
         ),
         *(
             (ParallelTempering, {"inverse_temperatures": ladder}, "inverse_temperatures")
-            for ladder in ([], [0.5], [0, 0.5], [0, 0.6, 0.4, 1], [-0.1, 1], [0, 1, 1], [[0, 1]])
-        ),
-        *(
-            (ParallelTempering, {"inverse_temperatures": ladder}, "inverse_temperatures")
-            for ladder in (object(), "text", [[0.0], [0.5, 1.0]], {"a": 1}, [None])
+            for ladder in LADDERS
         ),
         (TrajectoryTempering, {"energy": WithOffset(3)}, "energy"),
         (TrajectoryTempering, {"num_chains": 1}, "num_chains"),
@@ -302,5 +295,5 @@ ONES, CLAMPED = torch.ones(4, 5), torch.tensor([True, False, False, True, False]
         (DimodSampler, {"num_gibbs_sweeps": -1}, "num_gibbs_sweeps"),
     ],
 )
-def test_wrong_arguments_are_named(make, arguments, name):
-    assert refused_argument(make, **{"energy": RBM(3, 2), "num_chains": 4, **arguments}) == name
+def test_wrong_arguments_are_named(kind, arguments, name):
+    assert refused_argument(kind, **{"energy": RBM(3, 2), "num_chains": 4, **arguments}) == name

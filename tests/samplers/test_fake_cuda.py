@@ -32,11 +32,7 @@ MACHINES = {
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch):
-    """Fake tensors.
-
-    A build without CUDA has no generators for it, so the noise's source is the CPU's; and fake tensors know no sparse
-    products, so a dense one with the same tensors stands in.
-    """
+    """Fake tensors. Without CUDA the noise's source is the CPU's, and for sparse products dense ones stand in."""
     monkeypatch.setattr(gibbs, "keyed_generator", lambda *key, device: torch.Generator())
 
     def product(values, z, places, num_rows, coalesced):
@@ -59,7 +55,7 @@ def with_real_tensors(make):
         return make()
 
 
-def to_cuda(module: nn.Module) -> nn.Module:
+def to_cuda(module):
     """What .to("cuda") does to a module of one part; torch's own cannot change real parameters into fake ones."""
     for name, parameter in module.named_parameters(recurse=False):
         setattr(module, name, nn.Parameter(parameter.detach().to("cuda")))
@@ -68,7 +64,7 @@ def to_cuda(module: nn.Module) -> nn.Module:
     return module
 
 
-def on_cuda(*tensors: torch.Tensor) -> bool:
+def on_cuda(*tensors):
     return all(tensor.device.type == "cuda" for tensor in tensors)
 
 

@@ -10,10 +10,10 @@ from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers import gibbs
 from discrete_vae.samplers.gibbs import pack_bits, unpack_bits
-from discrete_vae.testing import all_states, check_frequencies, enumerate_machine
-from tests.boltzmann.graphs import randomize, state_counts
+from discrete_vae.testing import all_states, enumerate_machine
+from tests.boltzmann.graphs import randomize
 from tests.log_partition.machines import random_rbm
-from tests.oracles.transitions import check_transitions, sweep_matrix
+from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
 MACHINES = {
     "rbm": lambda: random_rbm(3, 2, 0.5),
@@ -40,8 +40,9 @@ def test_independent_units_end_where_all_sweeps_would(clamped):
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize(("scale", "clamped"), [(1.0, None), (0.4, None), (1.0, CLAMPED), (2.0, CLAMPED)])
+@pytest.mark.parametrize(("scale", "clamped"), [(1.0, None), (0.4, None), (2.0, CLAMPED)])
 def test_a_sweep_from_given_states_has_the_exact_matrix(machine, scale, clamped):
+    """Which leaves the machine's law at this temperature invariant, given the clamped units."""
     machine = MACHINES[machine]()
 
     def step(z):
@@ -50,23 +51,13 @@ def test_a_sweep_from_given_states_has_the_exact_matrix(machine, scale, clamped)
 
     matrix = sweep_matrix(machine, inverse_temperature=scale, clamped=clamped)
     check_transitions(step, matrix, 5, repeats=2000)
+    law = scale * enumerate_machine(machine).log_prob.detach()
+    if clamped is not None:
+        law[(all_states(5)[:, clamped] != torch.tensor([1.0, 0.0])).any(1)] = -torch.inf
+    assert invariance_error(law.softmax(0), matrix) < 1e-12
     wrong = sweep_matrix(machine, inverse_temperature=1.3 * scale, clamped=clamped)
     with pytest.raises(AssertionError):  # planted fault: another temperature
         check_transitions(step, wrong, 5, repeats=2000)
-
-
-def test_clamped_chains_follow_the_conditional_and_tempered_ones_their_power():
-    rbm = MACHINES["rbm"]()
-    states, scale = all_states(5), 0.5
-    log_prob = scale * enumerate_machine(rbm).log_prob.detach()
-    held = (states[:, CLAMPED] == torch.tensor([1.0, 0.0])).all(1)
-    expected = torch.where(held, log_prob, -torch.inf).softmax(0)
-    start = torch.tensor([1.0, 0, 0, 0, 0]).repeat(20_000, 1)
-    chains = BlockGibbs(rbm, 20_000, seed=1, start=start, clamped=CLAMPED, inverse_temperature=scale)
-    counts = state_counts(chains.step(40))
-    check_frequencies(counts, expected)
-    with pytest.raises(AssertionError):  # planted fault: the law at t = 1
-        check_frequencies(counts, torch.where(held, log_prob / scale, -torch.inf).softmax(0))
 
 
 def test_each_chain_has_its_own_mask_and_temperature():
@@ -92,7 +83,7 @@ def test_start_is_copied_and_a_resumed_run_goes_on():
     assert torch.equal(resumed.step(3), chains.step(3))
 
 
-@pytest.mark.parametrize("num_units", [1, 7, 8, 9, 61, 128])
+@pytest.mark.parametrize("num_units", [1, 8, 9, 128])
 def test_packed_states_come_back_and_other_devices_pack_as_the_cpu_does(num_units):
     z = torch.randint(0, 2, (5, num_units), generator=torch.Generator().manual_seed(num_units)).float()
     packed = pack_bits(z)

@@ -1,6 +1,5 @@
 """Running moments: equal to those of kept samples, right in law, the same however the work is divided."""
 
-import numpy as np
 import pytest
 import torch
 from scipy import special
@@ -21,14 +20,14 @@ def make_rbm(num_left, num_right, *, scale):
     return random_rbm(num_left, num_right, scale, seed=3)
 
 
-def same(first, second) -> bool:
+def same(first, second):
     return all(torch.equal(getattr(first, name), getattr(second, name)) for name in FIELDS)
 
 
 @pytest.mark.parametrize(
     "energy", [make_rbm(5, 3, scale=1.0), FactorialBernoulli(4)], ids=["rbm", "factorial"]
 )
-@pytest.mark.parametrize("num_chains", [1, 33, 70])
+@pytest.mark.parametrize("num_chains", [1, 70])
 def test_moments_are_those_of_kept_samples(energy, num_chains):
     chains, twin = BlockGibbs(energy, num_chains, seed=1), BlockGibbs(energy, num_chains, seed=1)
     moments = RunningMoments(energy, num_chains, every=2)
@@ -47,10 +46,9 @@ def test_moments_are_those_of_kept_samples(energy, num_chains):
     assert bool(value.mean_std_error.isnan().all()) == (num_chains == 1)
 
 
-@pytest.mark.parametrize("name", ["complete", "odd cycle", "Chimera cell", "no edges"])
-@pytest.mark.parametrize("num_chains", [1, 70])
-def test_pair_moments_of_a_graph_are_those_of_its_edges(name, num_chains, monkeypatch):
-    energy = small_graph(name)
+@pytest.mark.parametrize("name", ["odd cycle", "Chimera cell", "no edges"])
+def test_pair_moments_of_a_graph_are_those_of_its_edges(name, monkeypatch):
+    energy, num_chains = small_graph(name), 70
     for dense in (0, 8):  # whether a whole matrix is made
         monkeypatch.setattr(graph, "_DENSE", dense)
         chains, twin = BlockGibbs(energy, num_chains, seed=1), BlockGibbs(energy, num_chains, seed=1)
@@ -100,11 +98,10 @@ def test_resumed_run_has_the_very_numbers_of_an_unbroken_one():
     assert torch.equal(chains.z, resumed_chains.z)
 
 
-def worst_score(value, mean, pair, *, mean_error=0.0, pair_error=0.0) -> float:
+def worst_score(value, mean, pair):
     """The largest deviation in standard errors, as a fraction of its limit at alpha = 1e-6 (Bonferroni)."""
     deviation = torch.cat([value.mean - mean, (value.pair - pair).flatten()]).abs()
-    errors = [value.mean_std_error.square() + mean_error**2, value.pair_std_error.square() + pair_error**2]
-    error = torch.cat([part.sqrt().flatten() for part in errors])
+    error = torch.cat([value.mean_std_error, value.pair_std_error.flatten()])
     limit = -float(special.stdtrit(31, ALPHA / (2 * len(error))))
     return float((deviation / error).max()) / limit
 
@@ -127,28 +124,6 @@ def test_moments_of_a_small_machine_agree_with_enumeration():
     chains.step(100, moments=wrong)
     assert worst_score(wrong.value(), mean, pair) > 1
     assert worst_score(value, mean.roll(8), pair) > 1
-
-
-def test_moments_of_64_and_64_units_agree_with_chains_in_numpy():
-    rbm, number = make_rbm(64, 64, scale=0.1), 1600
-    chains, moments, reference = BlockGibbs(rbm, number, seed=1), *(RunningMoments(rbm, number) for _ in "12")
-    chains.step(20)
-    chains.step(60, moments=moments)
-    weight = rbm.weight.detach().double().numpy()
-    left_bias, right_bias = np.split(rbm.bias.detach().double().numpy(), [64])
-    generator = np.random.default_rng(0)
-    right = generator.random((number, 64)) < 0.5
-    for sweep in range(80):
-        left = generator.random((number, 64)) < special.expit(right @ weight.T + left_bias)
-        right = generator.random((number, 64)) < special.expit(left @ weight + right_bias)
-        if sweep >= 20:
-            reference.add(torch.from_numpy(np.concatenate([left, right], 1).astype(np.float32)))
-    ours, theirs = moments.value(), reference.value()
-    assert float(ours.mean_std_error.max()) < 3e-3
-    # two spreads of 31 degrees of freedom each; t with 31 is on the safe side
-    errors = {"mean_error": theirs.mean_std_error, "pair_error": theirs.pair_std_error}
-    assert worst_score(ours, theirs.mean, theirs.pair, **errors) < 1
-    assert worst_score(ours, theirs.mean, theirs.pair.T, **errors) > 1
 
 
 @pytest.mark.parametrize(

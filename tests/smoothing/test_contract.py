@@ -16,11 +16,9 @@ from discrete_vae.testing import contracts
 from tests.refusals import refused_argument
 from tests.transformations import SMOOTHINGS, of_prior
 
-BETAS = (0.01, 0.05, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0)
-
-
+BETAS = (0.01, 0.05, 3.0, 20.0, 200.0)
 TRAINED = [config for config in members(SmoothingConfig) if config.trains and config.unbiased]
-BS = (1.01, 2.0, 8.0, 20.0, 30.0, 40.0, 100.0)
+BS = (1.01, 2.0, 30.0, 100.0)
 
 
 def test_configs_say_which_transformations_have_a_spike():
@@ -35,12 +33,9 @@ def transformations(betas, bs=(30.0,)):
         fields, kind = config.model_fields, config().kind
         more = {"trainable": True} if "trainable" in fields else {}
         name, values = ("beta", betas) if "beta" in fields else ("b", bs)
-        if name in fields:
-            cases += [
-                pytest.param(config(**{name: value}, **more), id=f"{kind}, {name} {value:g}")
-                for value in values
-            ]
-        else:
+        for value in values if name in fields else ():
+            cases.append(pytest.param(config(**{name: value}, **more), id=f"{kind}, {name} {value:g}"))
+        if name not in fields:
             cases.append(pytest.param(config(), id=kind))
     return cases
 
@@ -80,7 +75,7 @@ def test_float32_over_every_rho(config):
     contracts.check_float32(smoothing, rho=contracts.rho_grid(stride), **accuracy(config))
 
 
-@pytest.mark.parametrize("config", transformations((0.05, 3.0, 8.0, 20.0, 200.0), BS))
+@pytest.mark.parametrize("config", transformations((0.05, 3.0, 200.0), BS))
 def test_gradient_point_by_point(config):
     contracts.check_pointwise_gradient(instantiate(config))
 
@@ -221,26 +216,20 @@ def test_refusals(config):
     smoothing, zeros, nan = instantiate(config), torch.zeros(2), torch.tensor([0.5, math.nan])
     law = of_prior(smoothing, zeros)
     calls = [
-        ("rho", lambda: smoothing.icdf(torch.tensor([0]), torch.zeros(1))),
-        ("logits", lambda: smoothing.rsample([0.0])),
+        ("rho", smoothing.icdf, torch.tensor([0]), torch.zeros(1)),
+        ("logits", smoothing.rsample, [0.0]),
+        *(("rho", smoothing.icdf, rho + zeros, zeros, *law) for rho in (-0.1, 1.0, 1.5, math.nan)),
+        *(("zeta", getattr(smoothing, each), torch.zeros(3), zeros) for each in ("cdf", "bits", "sample_z")),
+        ("zeta", smoothing.cdf, nan, zeros, *law),
         *(
-            ("rho", lambda rho=rho: smoothing.icdf(rho + zeros, zeros, *law))
-            for rho in (-0.1, 1.0, 1.5, math.nan)
+            ("parameters", getattr(smoothing, each), zeros, zeros, *law, nan)
+            for each in ("icdf", "cdf", "bits")
         ),
-        *(
-            ("zeta", lambda method=method: getattr(smoothing, method)(torch.zeros(3), zeros))
-            for method in ("cdf", "bits", "sample_z")
-        ),
-        ("zeta", lambda: smoothing.cdf(nan, zeros, *law)),
-        *(
-            ("parameters", lambda method=method: method(zeros, zeros, *law, zeros + 1))
-            for method in (smoothing.icdf, smoothing.cdf, smoothing.bits)
-        ),
-        ("parameters", lambda: smoothing.rsample(zeros, *law, zeros + 1)),
-        ("z", lambda: smoothing.sample_zeta(torch.tensor([0.5]))),
+        ("parameters", smoothing.rsample, zeros, *law, zeros + 1),
+        ("z", smoothing.sample_zeta, torch.tensor([0.5])),
     ]
-    for argument, call in calls:
-        assert refused_argument(call) == argument
+    for argument, *call in calls:
+        assert refused_argument(*call) == argument
 
 
 @pytest.mark.parametrize("config", transformations((3.0,)))

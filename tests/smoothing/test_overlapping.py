@@ -45,16 +45,15 @@ def test_the_roots_are_the_published_ones():
         torch.testing.assert_close(got, -u.log() / beta, rtol=0, atol=1e-9)
 
 
-@pytest.mark.parametrize("b", [1.01, 2.0, 30.0, 100.0])
+@pytest.mark.parametrize("b", [1.01, 30.0, 100.0])
 def test_newton_steps_reach_the_root(b):
     """The root by bisection of the CDF; where zeta is closer to 1 than float64 is, both are 1."""
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(200)
     smoothing = OverlappingPower(b).double()
     low, high = torch.zeros_like(rho), torch.ones_like(rho)
     for _ in range(1100):  # numbers down to 2^-1000
-        middle = torch.where(low > 0, (low * high).sqrt(), high * 2.0**-10).where(
-            high < 0.1, (low + high) / 2
-        )
+        small = torch.where(low > 0, (low * high).sqrt(), high * 2.0**-10)
+        middle = small.where(high < 0.1, (low + high) / 2)
         below = smoothing.cdf(middle, logits) < rho
         low, high = torch.where(below, middle, low), torch.where(below, high, middle)
     torch.testing.assert_close(smoothing.icdf(rho, logits), high, rtol=1e-10, atol=1e-15)
@@ -156,9 +155,8 @@ def test_low_precision_never_enters_the_formulas(kind):
     law = [value.float() for value in narrow]
     wide = smoothing.icdf(rho.float(), *law)
     assert torch.equal(smoothing.icdf(rho, *narrow), wide.bfloat16())
-    assert torch.equal(
-        smoothing.cdf(wide.bfloat16(), *narrow), smoothing.cdf(wide.bfloat16().float(), *law).bfloat16()
-    )
+    rounded = wide.bfloat16()
+    assert torch.equal(smoothing.cdf(rounded, *narrow), smoothing.cdf(rounded.float(), *law).bfloat16())
     # networks in bfloat16 beside float32 latents
     mixed = smoothing.icdf(rho.float(), *narrow)
     assert mixed.dtype == torch.float32
@@ -189,15 +187,16 @@ def test_noise_that_was_drawn_before_is_taken_for_z(kind):
 
 
 @pytest.mark.parametrize("kind", [OverlappingExponential, SpikeExponential])
-def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out(kind):
-    rho, logits = noise_and_logits(500)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # float32 may be compiled
+def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out(kind, dtype):
+    rho, logits = (value.to(dtype).clamp_min(1e-6) for value in noise_and_logits(500))
     for trainable in (True, False):
-        smoothing = kind(5.0, trainable, max_beta=3.0).double()
+        smoothing = kind(5.0, trainable, max_beta=3.0).to(dtype)
         used = 3.0 if trainable else 5.0
-        assert torch.equal(smoothing.icdf(rho, logits), kind(used).double().icdf(rho, logits))
+        assert torch.equal(smoothing.draw(rho, logits).zeta, kind(used).to(dtype).draw(rho, logits).zeta)
     found = []
     for sign in (-1.0, 1.0):
-        smoothing = kind(5.0, trainable=True, max_beta=3.0).double()
+        smoothing = kind(5.0, trainable=True, max_beta=3.0).to(dtype)
         drawn = smoothing.draw(rho, logits)
         (sign * (drawn.zeta - 0.5).square().sum()).backward()
         found.append(float(smoothing.beta.grad))
@@ -208,10 +207,6 @@ def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out(kind):
 
 
 def test_errors():
-    for argument, call in (
-        ("b", lambda: OverlappingPower(b=1.0)),
-        ("b", lambda: OverlappingPower(b=101.0)),
-        ("beta", lambda: OverlappingExponential(beta=0.0)),
-    ):
-        assert refused_argument(call) == argument
+    assert refused_argument(OverlappingPower, b=1.0) == refused_argument(OverlappingPower, b=101.0) == "b"
+    assert refused_argument(OverlappingExponential, beta=0.0) == "beta"
     assert repr(OverlappingPower(b=20)) == "OverlappingPower(b=20)"

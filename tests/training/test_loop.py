@@ -1,5 +1,6 @@
 """The loop: resumed, stopped and failing runs, the best checkpoint, priors on graphs."""
 
+import itertools
 import json
 import math
 from dataclasses import replace
@@ -10,7 +11,7 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae import DiscreteVAE, annealed_log_partition, exact_log_partition
+from discrete_vae import annealed_log_partition, exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
 from discrete_vae.data.datasets import load_dataset
@@ -18,6 +19,7 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.log_partition.estimate import comparable_log_partition
+from discrete_vae.objectives import elbo
 from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.runs.load import load_run
 from discrete_vae.training import loop
@@ -45,7 +47,7 @@ def with_model(**parts):
 def test_a_killed_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path):
     """Killed around lines of the log, every fifth, and validations, every seventh."""
     run = start_run(tmp_path / "run")
-    for stop in (1, 6, 7, 8, 13, 14, 15, 35, 36):
+    for stop in (1, 7, 8, 15, 36):
         with pytest.raises(KeyboardInterrupt):
             train_quietly(run, stop_at=stop)
     train_quietly(run)
@@ -80,55 +82,37 @@ def test_metrics(unbroken):
     assert sorted(validations) == [7, 14, 21, 28, 35, 36]
     best = unbroken[1]
     assert validations[best.best_step] == best.best_elbo == max(validations.values())
-
-
-def test_the_log_knows_log_z(unbroken):
-    """Chains that lag behind the prior, as these of three sweeps per step, must not shift the logged values."""
-    run = unbroken[0]
-    prior = load_run(run, NUM_STEPS).model.prior
-    last = [record for record in run.metrics().read() if "elbo" in record][-1]
-    assert last["log_partition"] == exact_log_partition(prior).value
-    assert last["log_partition_std_error"] == 0.0
+    # chains that lag behind the prior, as these of three sweeps per step, do not shift the logged values
+    prior = load_run(unbroken[0], NUM_STEPS).model.prior
+    assert training[-1]["log_partition"] == exact_log_partition(prior).value
+    assert training[-1]["log_partition_std_error"] == 0.0
+    assert json.loads(unbroken[0].best_path.read_text())["step"] == best.best_step
+    assert {best.best_step, NUM_STEPS} <= set(unbroken[0].checkpoints().steps())
+    assert train_quietly(unbroken[0]).num_steps == NUM_STEPS  # a finished run trains no further
 
 
 def test_means_over_steps_take_log_z_to_change_evenly():
     sums = ElboSums()
     for kl in (3.0, 5.0):
         sums.add((-8.0, kl - 2, 1.0), 2.0)
-    assert sums.means(0.5) == {
-        "elbo": -13.25,
-        "reconstruction": -8.0,
-        "kl_discrete": 4.25,
-        "kl_continuous": 1.0,
-    }
-
-
-def test_a_finished_run_trains_no_further(unbroken):
-    assert train_quietly(unbroken[0]).num_steps == NUM_STEPS
-    assert unbroken[0].checkpoints().steps()[-1] == NUM_STEPS
+    means = {"elbo": -13.25, "reconstruction": -8.0, "kl_discrete": 4.25, "kl_continuous": 1.0}
+    assert sums.means(0.5) == means
 
 
 @pytest.mark.parametrize("term", ["reconstruction", "kl_discrete"])
 def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, monkeypatch, term):
     config = changed(CONFIG, {"training.record": "false"})
-    run, calls = start_run(tmp_path / "run", config), {"count": 0}
-    original = BernoulliLikelihood.log_prob
+    run, count = start_run(tmp_path / "run", config), itertools.count()
+    original, kl = BernoulliLikelihood.log_prob, elbo.kl_without_log_partition
+    wrong = {"reconstruction": 1.0, "kl_discrete": 1.0}
 
-    def broken(self, parameters, x, observed=None):
-        calls["count"] += self.training
-        value = original(self, parameters, x, observed)
-        return value * math.nan if calls["count"] == 10 and term == "reconstruction" else value
+    def log_prob(self, parameters, x, observed=None):
+        if self.training:  # the tenth time, and then the KL of the same step
+            wrong[term] = math.inf if next(count) == 9 else 1.0
+        return original(self, parameters, x, observed) * wrong["reconstruction"]
 
-    monkeypatch.setattr(BernoulliLikelihood, "log_prob", broken)
-    if term == "kl_discrete":
-        from discrete_vae.objectives import elbo
-
-        kl = elbo.kl_without_log_partition
-        monkeypatch.setattr(
-            elbo,
-            "kl_without_log_partition",
-            lambda *a, **k: kl(*a, **k) * (math.inf if calls["count"] == 10 else 1),
-        )
+    monkeypatch.setattr(BernoulliLikelihood, "log_prob", log_prob)
+    monkeypatch.setattr(elbo, "kl_without_log_partition", lambda *a, **k: kl(*a, **k) * wrong["kl_discrete"])
     with pytest.raises(NonFiniteLossError) as caught:
         train_quietly(run, config)
     assert (caught.value.step, caught.value.term, caught.value.last_checkpoint) == (9, term, 7)
@@ -155,9 +139,8 @@ def break_weight(monkeypatch):
     return put
 
 
-@pytest.mark.parametrize("name", ["posterior.smoothing.beta", "posterior.norms.0.scale"])
-def test_an_infinite_parameter_with_bounds_stops_the_run(tmp_path, break_weight, name):
-    break_weight(name, math.inf, 8)
+def test_an_infinite_parameter_with_bounds_stops_the_run(tmp_path, break_weight):
+    break_weight("posterior.smoothing.beta", math.inf, 8)
     with pytest.raises(NonFiniteLossError) as caught:
         train_quietly(start_run(tmp_path / "run"))
     assert (caught.value.step, caught.value.last_checkpoint) == (9, 7)
@@ -198,12 +181,6 @@ def test_a_foreign_checkpoint_is_refused(unbroken, tmp_path):
         pytest.raises(InvalidInputError, match=r"step-36: \S+ must be .* It belongs to another model"),
     ):
         train_quietly(run, config, accept_changed_config=True)
-
-
-def test_best_json_names_the_best_checkpoint(unbroken):
-    best = json.loads(unbroken[0].best_path.read_text())
-    assert best["step"] == unbroken[1].best_step
-    assert best["step"] in unbroken[0].checkpoints().steps()
 
 
 def test_stopping_anywhere_changes_nothing(tmp_path):
@@ -249,10 +226,8 @@ def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path
     for warm_up, first in ((0, 0), (1, 14)):  # twelve steps of warm-up end by the second validation
         config = waiting("none", rate, warm_up)
         train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
-        trained = {
-            step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0
-        }  # log Z is exact
-        for patience in (1, 2):
+        trained = {step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0}
+        for patience in (1,) if warm_up else (1, 2):
             config = waiting(patience, rate, warm_up)
             run = start_run(tmp_path / f"{warm_up} {patience}", config)
             with pytest.raises(KeyboardInterrupt):
@@ -308,21 +283,6 @@ def beside_independent(tmp_path, num_valid):
     return checkpoints, of_each
 
 
-def test_a_lead_over_independent_features_must_exceed_chance(tmp_path):
-    """The same mean lead, of examples that agree on it and of examples that do not."""
-    checkpoints, of_each = beside_independent(tmp_path, 250)
-    base, spread = float(of_each.mean()), torch.linspace(-1, 1, len(of_each)).double()
-    for size, is_clear in ((0.1, True), (40.0, False)):
-        bound = estimate(base + 0.5, 0.0)
-        found = checkpoints.score(bound, of_each + 0.5 + size * spread)
-        assert found == pytest.approx(base + 0.5 if is_clear else base, abs=1e-4)
-        assert checkpoints.save(bound, bound, found) == is_clear
-    worse = checkpoints.score(estimate(base - 3, 0.0), of_each - 3)
-    assert worse == pytest.approx(base - 3, abs=1e-4)
-    one, of_one = beside_independent(tmp_path / "one", 1)
-    assert one.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
-
-
 @pytest.mark.parametrize(
     ("of_bound", "of_log_likelihood", "is_clear"), [(1, 5, True), (1, 0, False), (-1, 5, False)]
 )
@@ -344,9 +304,7 @@ def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
 
     Leads beyond one standard error, the planted fault, would pass too often.
     """
-    checkpoints, of_each = beside_independent(
-        tmp_path, num_valid
-    )  # of an untrained model, which no second look saves
+    checkpoints, of_each = beside_independent(tmp_path, num_valid)  # which no second look saves
     generator, count = torch.Generator().manual_seed(0), 500
     for mean in (0.0, 1.0):
         passed, plain = 0, 0
@@ -359,6 +317,13 @@ def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
         expected = stats.nct.sf(limit, num_valid - 1, mean * num_valid**0.5)
         low, high = stats.binom.ppf([5e-5, 1 - 5e-5], count, expected)
         assert low <= passed <= high < plain
+
+
+def test_a_lead_of_one_example_is_never_clear(tmp_path):
+    checkpoints, of_one = beside_independent(tmp_path, 1)
+    assert checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
+    worse = checkpoints.score(estimate(float(of_one) - 3, 0.0), of_one - 3)
+    assert worse == pytest.approx(float(of_one) - 3, abs=1e-4)
 
 
 def test_the_end_says_why_independent_features_are_kept(tmp_path):
@@ -411,53 +376,32 @@ def estimate(elbo, error):
     return MeanElbo(elbo, 0.3, elbo + 10, 6.0, 4.0, 100, 1, log_partition_std_error=error)
 
 
-def plain_maximum(found):
-    """The rule that falls for a lucky log Z."""
-    return found.elbo
-
-
-def mean_regret(rule):
-    """What the choice costs on average, and how often it costs more than the derivation allows."""
-    generator, costs = torch.Generator().manual_seed(0), []
-    for _ in range(500):
-        truth = -90 + 0.05 * torch.randn(12, generator=generator).double()
-        errors = torch.where(torch.rand(12, generator=generator) < 0.3, 0.5, 0.02).double()
-        noise = errors * torch.randn(12, generator=generator).double()
-        found = [estimate(float(t + e), float(s)) for t, e, s in zip(truth, noise, errors, strict=True)]
-        chosen = max(range(12), key=lambda k: rule(found[k]))
-        costs.append(truth.max() - truth[chosen])
-    return float(torch.stack(costs).mean())
-
-
 def test_a_checkpoint_does_not_win_by_a_log_z_that_is_known_badly():
-    known, lucky = estimate(-90.0, 0.02), estimate(-89.7, 0.4)
-    assert plain_maximum(lucky) > plain_maximum(known)
-    assert validation_score(lucky) < validation_score(known)
-    assert mean_regret(validation_score) < 0.02 < 0.05 < mean_regret(plain_maximum)
-
-
-def test_with_equal_errors_it_is_the_maximum():
+    """With equal errors the maximum wins."""
+    assert validation_score(estimate(-89.7, 0.4)) < validation_score(estimate(-90.0, 0.02))
     values = (-90.0, -89.99, -91.0, -89.98)
     for error in (0.0, 0.02):
         assert max(values, key=lambda v: validation_score(estimate(v, error))) == -89.98
 
 
 @pytest.fixture
-def noisy_log_z(monkeypatch):
-    """log Z too low by three nats at step 14, with a standard error that says so; exact elsewhere."""
+def wrong_log_z(monkeypatch):
+    """Make validations take a log Z that is too low, by how much and with which error as a function of their number."""
 
-    def noisy(prior, *, chains, seed):
-        exact = exact_log_partition(prior).value
-        noisy.calls += 1
-        value, error = (exact - 3.0, 2.0) if noisy.calls == 2 else (exact, 0.01)
-        return LogPartition(value, error, "planted", len(chains))
+    def plant(wrong):
+        count = itertools.count(1)
 
-    noisy.calls = 0
-    monkeypatch.setattr("discrete_vae.training.state.comparable_log_partition", noisy)
+        def planted(prior, *, chains, seed):
+            off, error = wrong(next(count))
+            return LogPartition(exact_log_partition(prior).value - off, error, "planted", len(chains))
+
+        monkeypatch.setattr("discrete_vae.training.state.comparable_log_partition", planted)
+
+    return plant
 
 
-@pytest.mark.usefixtures("noisy_log_z")
-def test_a_run_is_not_taken_in_by_a_planted_error(tmp_path):
+def test_a_run_is_not_taken_in_by_a_planted_error(tmp_path, wrong_log_z):
+    wrong_log_z(lambda number: (3.0, 2.0) if number == 2 else (0.0, 0.01))
     run = start_run(tmp_path / "run")
     result = train_quietly(run)
     lines = [line for line in run.metrics().read() if "validation_elbo" in line]
@@ -472,16 +416,9 @@ def test_a_run_is_not_taken_in_by_a_planted_error(tmp_path):
         assert line["validation_elbo_std_error"] > error
 
 
-def test_a_resumed_run_compares_by_the_score(tmp_path, monkeypatch):
+def test_a_resumed_run_compares_by_the_score(tmp_path, wrong_log_z):
     """The best so far has the lower ELBO; only its score, out of the checkpoint, keeps it the best."""
-
-    def ever_worse(prior, *, chains, seed):
-        ever_worse.calls += 1
-        off = ever_worse.calls * 3.0
-        return LogPartition(exact_log_partition(prior).value - off, off, "planted", 1)
-
-    ever_worse.calls = 0
-    monkeypatch.setattr("discrete_vae.training.state.comparable_log_partition", ever_worse)
+    wrong_log_z(lambda number: (number * 3.0, number * 3.0))
     run = start_run(tmp_path / "run")
     with pytest.raises(KeyboardInterrupt):
         train_quietly(run, stop_at=8)
@@ -531,19 +468,6 @@ def test_a_run_with_weights_resumes_and_validates_by_them(tmp_path):
     assert elbos[0] == pytest.approx(elbos[1], abs=3)
 
 
-def test_models_share_the_noise_of_examples():
-    """What is common to two checkpoints falls out of their difference: it is far below the error of either."""
-    torch.manual_seed(0)
-    model = DiscreteVAE.from_config(CONFIG.model)
-    x = torch.bernoulli(torch.full((200, 64), 0.3))
-    before = evaluate_elbo(model, x, log_partition=5.0)
-    with torch.no_grad():
-        model.prior.bias += 1e-4
-    after, other = (evaluate_elbo(model, x, log_partition=5.0, seed=seed) for seed in (0, 1))
-    assert 0 < abs(after.elbo - before.elbo) < 1e-2 * before.elbo_std_error
-    assert abs(after.elbo - other.elbo) > abs(after.elbo - before.elbo)
-
-
 def test_log_z_for_comparison_finds_a_mode_that_annealing_misses():
     rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
     exact = exact_log_partition(rbm).value
@@ -564,28 +488,13 @@ def test_what_does_not_converge_has_the_distance_of_two_methods_in_its_error(mon
     assert comparable_log_partition(rbm, chains=torch.zeros(1, 20)).std_error == 0
 
 
-def trained(folder, prior):
-    config = with_model(prior=prior)
-    run = start_run(folder, config)
-    train_quietly(run, config)
-    return load_run(run)
-
-
 def test_the_graph_of_an_rbm_learns_what_the_rbm_learns(unbroken, tmp_path):
     edges = tuple((i, 5 + j) for i in range(5) for j in range(4))
-    graph = trained(tmp_path / "graph", GraphBoltzmannConfig(num_units=9, edges=edges)).model.prior
+    config = with_model(prior=GraphBoltzmannConfig(num_units=9, edges=edges))
+    train_quietly(run := start_run(tmp_path / "graph", config), config)
+    graph = load_run(run).model.prior
     rbm = load_run(unbroken[0]).model.prior
     assert float(rbm.weight.detach().abs().max()) > 0.01
     # sums in another order may turn a draw of the chains, one in some 10 million
     torch.testing.assert_close(graph.weight.view(5, 4), rbm.weight, rtol=0, atol=1e-4)
     torch.testing.assert_close(graph.bias, rbm.bias, rtol=0, atol=1e-4)
-
-
-def test_a_complete_graph_trains_and_its_model_samples(tmp_path):
-    model = trained(tmp_path / "run", GraphBoltzmannConfig(num_units=7, edges="complete")).model
-    assert model.prior.weight.shape == (21,)
-    x = torch.bernoulli(torch.full((5, 64), 0.5), generator=torch.Generator().manual_seed(0))
-    assert math.isfinite(float(model.elbo(x).value.detach().mean()))
-    sample = model.sample(3, num_sweeps=5)
-    assert sample.z.shape == (3, 7)
-    assert sample.mean.shape == (3, 64)

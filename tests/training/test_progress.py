@@ -48,7 +48,7 @@ def test_a_log_without_other_lines_says_once_how_long_it_takes(log_of):
     assert seconds_of(said) == pytest.approx(100, rel=0.1)
 
 
-@pytest.mark.parametrize(("num_steps", "slow"), [(120, 3), (400, 5), (3000, 20)])
+@pytest.mark.parametrize(("num_steps", "slow"), [(120, 3), (3000, 20)])
 def test_the_time_left_is_right_from_a_tenth_on_though_the_first_steps_compile(monkeypatch, num_steps, slow):
     """The first steps take 100 times as long, the others between half and one and a half of their mean."""
     random, now = np.random.default_rng(0), [0.0]
@@ -79,9 +79,8 @@ def test_a_bar_fits_80_columns_with_its_total(monkeypatch, num_steps):
             now[0] += 4000.0
             shown.show(step, None, values)
             console.print("")
-    lines = [
-        line for line in re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue()) if "training" in line
-    ]
+    parts = re.split(r"[\r\n]|\x1b\[[0-9;?]*[A-Za-z]", text.getvalue())
+    lines = [line for line in parts if "training" in line]
     assert lines
     assert max(map(len, lines)) <= 80
     assert all(re.search(rf" \d+/{num_steps}\b", line) for line in lines)

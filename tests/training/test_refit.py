@@ -40,12 +40,12 @@ def refit(model, **changes):
     return refit_posterior(model, load_dataset("digits"), chains, log_partition=log_z, **(settings | changes))
 
 
-@pytest.mark.parametrize("model_share", [0.0, 0.5, 1.0])
-def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_share):
+@pytest.mark.parametrize(("model_share", "dtype"), [(0.5, torch.float32), (0.0, torch.bfloat16)])
+def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_share, dtype):
     model = forgetful(run)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     trains = [p.requires_grad for p in model.parameters()]
-    found = refit(model, model_share=model_share)
+    found = refit(model, model_share=model_share, precision=dtype)
     assert found.after.elbo > found.before.elbo + 1.0
     changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
     assert not any(name.startswith(GENERATIVE) for name in changed)
@@ -53,16 +53,9 @@ def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_shar
     assert any(name.startswith("hierarchy.posterior") for name in changed)
     assert [p.requires_grad for p in model.parameters()] == trains
     assert not any(module.training for module in model.modules())
-
-
-def test_products_in_bfloat16_raise_it_too_and_leave_no_copies(run):
-    model = forgetful(run)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    found = refit(model, precision=torch.bfloat16)
-    assert found.after.elbo > found.before.elbo + 1.0
-    state = model.state_dict()
-    assert all(value.equal(before[name]) for name, value in state.items() if name.startswith(GENERATIVE))
-    assert {value.dtype for value in state.values() if value.is_floating_point()} == {torch.float32}
+    assert {value.dtype for value in before.values()} == {
+        value.dtype for value in model.state_dict().values()
+    }
     assert all(getattr(part, "working", None) is None for part in model.modules())
 
 

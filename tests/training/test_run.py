@@ -102,9 +102,8 @@ def test_it_writes_what_the_command_writes(tmp_path, capsys):
     two = RunDirectory.open(tmp_path / "two")
     assert one.config_path.read_bytes() == two.config_path.read_bytes()
     assert _steady(one.read_environment()) == _steady(two.read_environment())
-    assert sorted(path.name for path in one.path.iterdir()) == sorted(
-        path.name for path in two.path.iterdir()
-    )
+    names = [sorted(path.name for path in each.path.iterdir()) for each in (one, two)]
+    assert names[0] == names[1]
     assert one.checkpoints().steps() == two.checkpoints().steps()
     assert main(["train", "--resume", "--run-dir", str(two.path)]) == 0
     assert "has finished its" in capsys.readouterr().out

@@ -28,10 +28,8 @@ def test_the_papers_warm_up():
     half = schedules.kl_weights(config, 2.5)
     assert half.continuous == pytest.approx((1 / 20 + 1) / 2)
 
-
-def test_no_warm_up():
-    weights = schedules.kl_weights(WarmUpConfig(epochs=0, prior_epochs=0), 0.0)
-    assert (weights.discrete, weights.continuous) == (1.0, 1.0)
+    none = schedules.kl_weights(WarmUpConfig(epochs=0, prior_epochs=0), 0.0)
+    assert (none.discrete, none.continuous) == (1.0, 1.0)
 
 
 def test_the_bound_of_beta_is_a_line():
@@ -70,6 +68,7 @@ def test_importance_samples_of_zeta_may_start_with_the_run():
     assert changed(load_experiment("digits"), words).training.importance_start == 0
 
 
+RATE = "training.optimizer.rate"
 SAMPLES = {"training.num-importance-samples": "2"}
 LAYERS = SAMPLES | {"model.hierarchy": "gaussian"}
 
@@ -81,11 +80,8 @@ LAYERS = SAMPLES | {"model.hierarchy": "gaussian"}
         ({"training.optimizer.layers-weight-decay": "0.1"}, "layers_weight_decay"),
         (LAYERS | {"training.importance-start": "0.01"}, "importance_start"),
         (LAYERS | {"training.num-epochs": "3", "training.warm-up.epochs": "15"}, "epochs"),
-        ({"training.optimizer.rate": "steps", "training.optimizer.rate.at": "0.5 0.2"}, "at"),
-        (
-            {"training.optimizer.rate": "constant", "training.optimizer.rate.final-fraction": "0.5"},
-            "final-fraction",
-        ),
+        ({RATE: "steps", f"{RATE}.at": "0.5 0.2"}, "at"),
+        ({RATE: "constant", f"{RATE}.final-fraction": "0.5"}, "final-fraction"),
     ],
 )
 def test_what_does_not_fit_is_refused(settings, argument):

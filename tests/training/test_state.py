@@ -18,7 +18,6 @@ from discrete_vae.training.state import (
     AveragedWeights,
     StepTimes,
     TrainingState,
-    decay_weights,
     parameter_groups,
 )
 from tests.training.tiny import (
@@ -176,48 +175,32 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
     saved = averaged.checkpoints().load(NUM_STEPS).tensors
     assert torch.equal(loaded.model.prior.weight, saved["model/prior.weight"])
     log_z = exact_log_partition(loaded.model.prior).value
-    found = evaluate_elbo(
-        loaded.model,
-        load_dataset("digits").valid,
-        log_partition=log_z,
-        seed=key_to_seed(AVERAGED.seed, _VALIDATION_STREAM),
-    )
+    seed = key_to_seed(AVERAGED.seed, _VALIDATION_STREAM)
+    found = evaluate_elbo(loaded.model, load_dataset("digits").valid, log_partition=log_z, seed=seed)
     records = averaged.metrics().read()
-    assert [r["validation_elbo"] for r in records if "validation_elbo" in r][-1] == pytest.approx(
-        found.elbo, abs=1e-9
-    )
+    elbos = [record["validation_elbo"] for record in records if "validation_elbo" in record]
+    assert elbos[-1] == pytest.approx(found.elbo, abs=1e-9)
     # what was logged for the step is of the weights that train
     logged = [r["log_partition"] for r in records if "elbo" in r][-1]
     assert abs(logged - log_z) > 1e-6
-    loaded.model.prior.load_state_dict(
-        {name: saved[f"raw/prior.{name}"] for name in loaded.model.prior.state_dict()}
-    )
+    raw = {name: saved[f"raw/prior.{name}"] for name in loaded.model.prior.state_dict()}
+    loaded.model.prior.load_state_dict(raw)
     assert logged == exact_log_partition(loaded.model.prior).value
 
 
-LAYERS = changed(
-    CONFIG,
-    {
-        "model.hierarchy": "gaussian",
-        "model.hierarchy.num-layers": "2",
-        "model.hierarchy.num-units": "3",
-        "model.hierarchy.posterior-hidden": "6",
-        "model.hierarchy.prior-hidden": "6",
-        "training.warm-up.epochs": "0",
-    },
-)
-ALL = changed(
-    LAYERS,
-    {
-        "training.optimizer.prior-learning-rate-factor": "0.25",
-        "training.optimizer.layers-weight-decay": "0.1",
-        "training.optimizer.decoder-weight-decay": "0.2",
-        "training.num-importance-samples": "3",
-        "training.importance-start": "0.5",
-        "training.averaging.decay": "0.9",
-        "training.precision": "bfloat16",
-    },
-)
+SIZES = {"num-layers": "2", "num-units": "3", "posterior-hidden": "6", "prior-hidden": "6"}
+SIZES = {f"model.hierarchy.{name}": value for name, value in SIZES.items()}
+LAYERS = changed(CONFIG, {"model.hierarchy": "gaussian", "training.warm-up.epochs": "0"} | SIZES)
+MEASURES = {
+    "optimizer.prior-learning-rate-factor": "0.25",
+    "optimizer.layers-weight-decay": "0.1",
+    "optimizer.decoder-weight-decay": "0.2",
+    "num-importance-samples": "3",
+    "importance-start": "0.5",
+    "averaging.decay": "0.9",
+    "precision": "bfloat16",
+}
+ALL = changed(LAYERS, {f"training.{name}": value for name, value in MEASURES.items()})
 
 
 def test_neutral_settings_make_one_group():
@@ -271,25 +254,6 @@ def test_the_machine_takes_smaller_steps():
         assert moved[network] == pytest.approx(rate, rel=1e-3)
 
 
-def test_decay_shrinks_without_entering_the_moments():
-    weight, other = (torch.nn.Parameter(torch.tensor([2.0])) for _ in range(2))
-    groups = [
-        {"params": [other], "rate_factor": 1.0, "decoupled_decay": 0.0},
-        {"params": [weight], "rate_factor": 1.0, "decoupled_decay": 0.5},
-    ]
-    optimizer, right = torch.optim.Adam(groups, lr=0.1), torch.optim.AdamW([weight.detach().clone()], lr=0.1)
-    reference = right.param_groups[0]["params"][0].requires_grad_()
-    right.param_groups[0]["weight_decay"] = 0.5
-    for gradient in (1.0, -0.3, 0.2):
-        for parameter in (weight, other, reference):
-            parameter.grad = torch.tensor([gradient])
-        decay_weights(optimizer)
-        optimizer.step()
-        right.step()
-    assert float(weight.detach()) == pytest.approx(float(reference.detach()), rel=1e-6)
-    assert float(other.detach()) > float(weight.detach()) + 0.1
-
-
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory):
     run = start_run(tmp_path_factory.mktemp("whole") / "run", ALL)
@@ -315,12 +279,9 @@ def test_products_and_importance_samples_make_another_run_and_the_latter_begin_i
     ends = {name: run.checkpoints().load(NUM_STEPS).tensors for name, run in runs.items()}
     for name in ("num-importance-samples", "precision"):
         assert not torch.equal(ends[name]["raw/prior.weight"], ends["whole"]["raw/prior.weight"])
-    elbos = {
-        name: [line["elbo"] for line in run.metrics().read() if "elbo" in line] for name, run in runs.items()
-    }
-    early = 5  # lines of the first 15 steps
-    assert elbos["whole"][:early] == elbos["num-importance-samples"][:early]
-    assert elbos["whole"][:early] != elbos["precision"][:early]
+    lines = {name: run.metrics().read() for name, run in runs.items()}
+    early = {name: [line["elbo"] for line in each if "elbo" in line][:5] for name, each in lines.items()}
+    assert early["whole"] == early["num-importance-samples"] != early["precision"]  # of the first 15 steps
 
 
 @pytest.fixture

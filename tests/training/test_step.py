@@ -26,28 +26,20 @@ from tests.training.tiny import CONFIG, changed
 from tests.transformations import SMOOTHINGS
 
 STEPS = 5
-LAYERS = {
-    "model.hierarchy": "gaussian",
-    "model.hierarchy.num-layers": "2",
-    "model.hierarchy.num-units": "3",
-    "model.hierarchy.posterior-hidden": "7",
-    "model.hierarchy.prior-hidden": "5",
-}
+SIZES = {"num-layers": "2", "num-units": "3", "posterior-hidden": "7", "prior-hidden": "5"}
+LAYERS = {"model.hierarchy": "gaussian"} | {f"model.hierarchy.{name}": value for name, value in SIZES.items()}
 IMPORTANCE = {"training.num-importance-samples": "3", "training.importance-start": "0.5"}
 GRAPH = {"model.prior": "graph", "model.prior.num-units": "32"}
 BFLOAT16 = {"training.precision": "bfloat16"}
+TRAINED = {"model.smoothing": "overlapping-exponential", "model.smoothing.trainable": "true"}
+IMAGES = {"model.encoder": "convolutional", "model.decoder": "convolutional", "model.event-shape": "1 8 8"}
 CASES = {
     "bfloat16": BFLOAT16 | LAYERS,
     "layers": LAYERS,
     "shared layers": LAYERS | {"model.hierarchy.sharing": "complete"},
     "importance samples": LAYERS | IMPORTANCE,
     **{kind: {"model.smoothing": kind} for kind in [*SMOOTHINGS, "straight-through"]},
-    "importance samples of zeta": IMPORTANCE
-    | {
-        "model.smoothing": "overlapping-exponential",
-        "model.smoothing.trainable": "true",
-        "training.warm-up.prior-epochs": "20",
-    },
+    "importance samples of zeta": IMPORTANCE | TRAINED | {"training.warm-up.prior-epochs": "20"},
     "missing": {"model.missing": "true"},
     "probabilities": {"model.likelihood": "gaussian"},
     "averages": {"training.averaging.decay": "0.9"},
@@ -55,8 +47,7 @@ CASES = {
     "leave-one-out": {"training.gradient": "leave-one-out"} | LAYERS,
     "DisARM": {"training.gradient": "disarm"} | BFLOAT16 | LAYERS,
     "naive KL": {"training.gradient": "naive-kl"},
-    "convolutions": BFLOAT16
-    | {"model.encoder": "convolutional", "model.decoder": "convolutional", "model.event-shape": "1 8 8"},
+    "convolutions": BFLOAT16 | IMAGES,
     "factorial": {"model.prior": "factorial", "model.prior.num-units": "32", "model.posterior.groups": "1"},
     "graph": GRAPH | {"model.prior.edges": "[[0,1],[1,2],[2,31],[31,0]]"},
     "complete graph": GRAPH | {"model.prior.edges": "complete"},
@@ -410,8 +401,7 @@ def test_the_folder_names_it(tmp_path, fast):
 
 
 def test_a_state_in_bfloat16_keeps_float32_weights_and_names():
-    state, plain = (
-        TrainingState.initial(config_in(name), torch.zeros(9, 64)) for name in ("bfloat16", "float32")
-    )
+    zeros = torch.zeros(9, 64)
+    state, plain = (TrainingState.initial(config_in(name), zeros) for name in ("bfloat16", "float32"))
     assert all(parameter.dtype == torch.float32 for parameter in state.model.parameters())
     assert state.capture()[0].keys() == plain.capture()[0].keys()

@@ -9,18 +9,16 @@ from discrete_vae.samplers.trajectory import TrajectoryTempering
 from tests.training.tiny import CONFIG, assert_same_run, changed, start_run, train_quietly
 
 TEMPERED = changed(CONFIG, {"training.sampler": "parallel-tempering", "training.sampler.num-chains": "30"})
-LED = changed(
-    CONFIG,
-    {
-        "training.sampler": "trajectory-tempering",
-        "training.sampler.num-chains": "100",
-        "training.optimizer.learning-rate": "0.3",
-        "training.optimizer.rate.final-fraction": "1",
-        "training.num-epochs": "10",
-        "training.log-every": "20",
-        "training.validate-every": "50",
-    },
-)
+SETTINGS = {
+    "sampler": "trajectory-tempering",
+    "sampler.num-chains": "100",
+    "optimizer.learning-rate": "0.3",
+    "optimizer.rate.final-fraction": "1",
+    "num-epochs": "10",
+    "log-every": "20",
+    "validate-every": "50",
+}
+LED = changed(CONFIG, {f"training.{name}": value for name, value in SETTINGS.items()})
 
 NUM_STEPS = 120
 

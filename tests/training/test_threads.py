@@ -1,15 +1,10 @@
 """Threads of a training run: one for small models, the run's own number when it is resumed, the user's word first."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 
 from discrete_vae.presets import load_experiment
-from discrete_vae.rng import keyed_generator
-from discrete_vae.runs.load import load_run
 from discrete_vae.training.run import training_threads
-from tests.training.tiny import CONFIG, start_run, train_quietly, without_times
 
 
 @pytest.fixture(autouse=True)
@@ -57,31 +52,3 @@ def test_the_number_is_restored_after_an_error():
     with pytest.raises(ZeroDivisionError), training_threads(load_experiment("digits", "short"), {}):
         raise ZeroDivisionError
     assert torch.get_num_threads() == 2
-
-
-def trained(folder, seed):
-    config = CONFIG.model_copy(update={"seed": seed})
-    run = start_run(folder, config)
-    train_quietly(run, config)
-    return load_run(run).model.state_dict(), without_times(run.metrics().read())
-
-
-def test_runs_in_threads_are_those_of_one_after_the_other(tmp_path):
-    number, alone = 4, [trained(tmp_path / f"alone-{seed}", seed) for seed in range(2)]
-    other = load_run(tmp_path / "alone-0").model
-
-    def evaluated():
-        return other.log_likelihood(
-            torch.ones(3, 64), num_samples=20, log_partition=0.0, generator=keyed_generator(1)
-        ).value
-
-    expected = evaluated()
-    with ThreadPoolExecutor(number) as pool:
-        jobs = [pool.submit(trained, tmp_path / f"beside-{index}", index % 2) for index in range(number)]
-        while not all(job.done() for job in jobs):  # another model is evaluated beside them
-            assert torch.equal(evaluated(), expected)
-    for index, job in enumerate(jobs):
-        weights, log = job.result()
-        assert log == alone[index % 2][1]
-        for name, tensor in alone[index % 2][0].items():
-            assert torch.equal(weights[name], tensor), name

@@ -35,14 +35,9 @@ def estimates(model, estimator, x, num_batches=40):
     generator = torch.Generator().manual_seed(2)
     own = list(estimator.parameters())
     for _ in range(num_batches):
-        loss = model.estimate_gradient(
-            estimator,
-            x.repeat(300, 1),
-            log_partition=enumerate_log_partition(model.prior),
-            discrete=WEIGHTS[0],
-            continuous=WEIGHTS[1],
-            generator=generator,
-        ).loss
+        given = {"log_partition": enumerate_log_partition(model.prior), "generator": generator}
+        given |= {"discrete": WEIGHTS[0], "continuous": WEIGHTS[1]}
+        loss = model.estimate_gradient(estimator, x.repeat(300, 1), **given).loss
         gradient = flat_gradient(loss, model) if not own else None
         if gradient is None:
             (*found,) = torch.autograd.grad(loss, [*model.parameters(), *own])

@@ -5,7 +5,6 @@ import torch
 
 from discrete_vae import (
     DisARM,
-    DiscreteVAE,
     LearnedBaseline,
     LeaveOneOut,
     NaiveKL,
@@ -13,20 +12,15 @@ from discrete_vae import (
     Reparameterized,
     RunningMean,
 )
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig, RunningMeanConfig
+from discrete_vae.config import RunningMeanConfig
+from tests.models import small_model
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
 
 
 def make_model():
-    torch.manual_seed(0)
-    config = ModelConfig(
-        num_features=6,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
-    )
-    return DiscreteVAE.from_config(config)
+    return small_model(6, groups=2, hidden=(5,))
 
 
 @pytest.mark.parametrize(
@@ -55,12 +49,8 @@ def test_the_reparameterized_estimate_is_the_gradient_of_the_elbo():
     noise = [torch.Generator().manual_seed(3) for _ in range(2)]
     made = model.estimate_gradient(Reparameterized.of(model), x, discrete=0.5, generator=noise[0]).loss
     right = model.elbo(x, generator=noise[1]).weighted_loss(discrete=0.5)
-    for mine, other in zip(
-        torch.autograd.grad(made, model.parameters()),
-        torch.autograd.grad(right, model.parameters()),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, other)
+    found = (torch.autograd.grad(loss, model.parameters()) for loss in (made, right))
+    torch.testing.assert_close(*found)
 
 
 class TestRunningMean:
