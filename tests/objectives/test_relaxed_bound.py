@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, MixtureOfRamps, OverlappingPower
 from discrete_vae.objectives.importance import mean_field_bound
 from discrete_vae.testing import enumerate_machine
 from tests.boltzmann.graphs import randomize
@@ -67,3 +67,16 @@ def test_without_a_gradient_the_value_is_the_same():
             bound = model.elbo(X, num_importance_samples=3, generator=torch.Generator().manual_seed(0))
         values.append(bound.value.detach())
     torch.testing.assert_close(*values, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("smoothing", [MixtureOfRamps(), OverlappingPower(b=2.0)])
+def test_log_ratio_is_that_of_the_densities(smoothing):
+    """Slopes of the CDF at saturated logits."""
+    smoothing = smoothing.double()
+    zeta = torch.linspace(0.05, 0.95, 19, dtype=torch.float64, requires_grad=True)
+    off, on = (
+        torch.autograd.grad(smoothing.cdf(zeta, torch.full_like(zeta, logit)).sum(), zeta)[0].log()
+        for logit in (-45.0, 45.0)
+    )
+    torch.testing.assert_close(smoothing.log_ratio(zeta), on - off)
+    torch.testing.assert_close(smoothing.log_density_of_zero(zeta), off)

@@ -309,3 +309,14 @@ def test_straight_through_is_right_where_the_loss_is_linear_and_biased_elsewhere
         (found,) = torch.autograd.grad(f(drawn.zeta).mean(0).sum(), logits, retain_graph=True)
         torch.testing.assert_close(found, expected * slope, rtol=1e-9, atol=0)
         assert bool(((found - exact * slope).abs() > 0.01).any()) == biased
+
+
+def test_bits_are_z_with_the_published_gradient():
+    logits = torch.tensor([-1.0, 0.5, 2.0, 9.0], dtype=torch.float64, requires_grad=True)
+    smoothing = SpikeExponential(beta=3.0)
+    bits = smoothing.bits(torch.tensor([0.0, 0.0, 0.3, 0.0], dtype=torch.float64), logits)
+    assert bits.tolist() == [0, 0, 1, 0]
+    bits.sum().backward()
+    q = torch.sigmoid(logits.detach())
+    dq = q * (1 - q)
+    torch.testing.assert_close(logits.grad, (1 - bits.detach()) / (1 - q) * dq, rtol=1e-9, atol=1e-15)

@@ -376,9 +376,28 @@ def estimate(elbo, error):
     return MeanElbo(elbo, 0.3, elbo + 10, 6.0, 4.0, 100, 1, log_partition_std_error=error)
 
 
+def plain_maximum(found):
+    """The rule that falls for a lucky log Z."""
+    return found.elbo
+
+
+def mean_regret(rule):
+    """What the choice costs on average (nats), over runs whose errors of log Z differ."""
+    generator, costs = torch.Generator().manual_seed(0), []
+    for _ in range(500):
+        truth = -90 + 0.05 * torch.randn(12, generator=generator).double()
+        errors = torch.where(torch.rand(12, generator=generator) < 0.3, 0.5, 0.02).double()
+        noise = errors * torch.randn(12, generator=generator).double()
+        found = [estimate(float(t + e), float(s)) for t, e, s in zip(truth, noise, errors, strict=True)]
+        chosen = max(range(12), key=lambda k: rule(found[k]))
+        costs.append(truth.max() - truth[chosen])
+    return float(torch.stack(costs).mean())
+
+
 def test_a_checkpoint_does_not_win_by_a_log_z_that_is_known_badly():
     """With equal errors the maximum wins."""
     assert validation_score(estimate(-89.7, 0.4)) < validation_score(estimate(-90.0, 0.02))
+    assert mean_regret(validation_score) < 0.02 < 0.05 < mean_regret(plain_maximum)
     values = (-90.0, -89.99, -91.0, -89.98)
     for error in (0.0, 0.02):
         assert max(values, key=lambda v: validation_score(estimate(v, error))) == -89.98

@@ -18,6 +18,7 @@ from discrete_vae.training.state import (
     AveragedWeights,
     StepTimes,
     TrainingState,
+    decay_weights,
     parameter_groups,
 )
 from tests.training.tiny import (
@@ -332,3 +333,22 @@ def test_lines_of_the_log_carry_them(whole):
             assert min(shares) > 0
             assert sum(shares) <= 1
             assert record["examples_per_second"] > 0
+
+
+def test_decay_shrinks_without_entering_the_moments():
+    weight, other = (torch.nn.Parameter(torch.tensor([2.0])) for _ in range(2))
+    groups = [
+        {"params": [other], "rate_factor": 1.0, "decoupled_decay": 0.0},
+        {"params": [weight], "rate_factor": 1.0, "decoupled_decay": 0.5},
+    ]
+    optimizer, right = torch.optim.Adam(groups, lr=0.1), torch.optim.AdamW([weight.detach().clone()], lr=0.1)
+    reference = right.param_groups[0]["params"][0].requires_grad_()
+    right.param_groups[0]["weight_decay"] = 0.5
+    for gradient in (1.0, -0.3, 0.2):
+        for parameter in (weight, other, reference):
+            parameter.grad = torch.tensor([gradient])
+        decay_weights(optimizer)
+        optimizer.step()
+        right.step()
+    assert float(weight.detach()) == pytest.approx(float(reference.detach()), rel=1e-6)
+    assert float(other.detach()) > float(weight.detach()) + 0.1
