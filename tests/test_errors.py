@@ -30,12 +30,13 @@ def subclasses(kind):
 
 
 def an_error(kind):
-    if issubclass(kind, InvalidInputError):
-        return kind("num_left", "must be a positive integer", -3, "Give at least 1.")
-    if issubclass(kind, NonFiniteLossError):
-        return kind(7, "reconstruction", float("-inf"), None)
-    if issubclass(kind, PeerLostError):
-        return kind(1, 2, "connection closed")
+    for base, arguments in (
+        (InvalidInputError, ("num_left", "must be a positive integer", -3, "Give at least 1.")),
+        (NonFiniteLossError, (7, "reconstruction", float("-inf"), None)),
+        (PeerLostError, (1, 2, "connection closed")),
+    ):
+        if issubclass(kind, base):
+            return kind(*arguments)
     return kind("one message")
 
 
@@ -63,22 +64,14 @@ def test_messages_are_built_from_the_parts():
     assert str(error) == "num_left must be a positive integer; received -3. Give at least 1."
     assert (error.argument, error.rule, error.received, error.repair) == error.args
     assert str(NonFiniteLossError(7, "kl", 1.5, 4)).startswith("kl is 1.5 at step 7; ")
-
-
-def test_what_was_received_need_not_be_picklable():
-    error = InvalidInputError("report", "must be None", lambda: 0, "Leave it out.")
+    error = InvalidInputError("report", "must be None", lambda: 0, "Leave it out.")  # which has no pickle
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
 def a_model():
     torch.manual_seed(0)
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=4,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
+    posterior, prior = HierarchicalPosteriorConfig(hidden=(20,)), RBMConfig(num_left=2, num_right=2)
+    return DiscreteVAE.from_config(ModelConfig(num_features=4, prior=prior, posterior=posterior))
 
 
 def moments():
@@ -93,10 +86,9 @@ def elbo():
         return a_model().elbo(torch.ones(3, 4), log_partition=1.0)
 
 
+ABOUT = DatasetDescription("", "", "", "", None)
 RECORDS = {
-    "DataSplits": lambda: DataSplits(
-        "own", *(torch.zeros(2, 4),) * 3, (4,), False, DatasetDescription("", "", "", "", None)
-    ),
+    "DataSplits": lambda: DataSplits("own", *(torch.zeros(2, 4),) * 3, (4,), False, ABOUT),
     "Moments": moments,
     "Checkpoint": lambda: Checkpoint(3, {"bias": torch.ones(2)}, {"epoch": 1}),
     "SweepCall": lambda: SweepCall(1, 0, 1, 0, torch.ones(2), None),
@@ -107,21 +99,16 @@ RECORDS = {
 }
 
 
-def loaded_run():
-    model = a_model()
-    config = load_experiment("digits", size="smoke")
-    return LoadedRun(config, model, BlockGibbs(model.prior, 3, seed=0), 5)
-
-
-@pytest.mark.parametrize("way", ["pickle", "deepcopy"])
-def test_a_loaded_run_stays_whole(way):
+def test_a_loaded_run_stays_whole():
     """The chains of the copy are of the copy's own prior, and go on as the original's."""
-    run = loaded_run()
-    again = WAYS[way](run)
-    assert again.chains.energy is again.model.prior is not run.model.prior
-    assert again.config == run.config
-    assert torch.equal(again.chains.step(3), run.chains.step(3))
-    assert again != run
+    for way in (WAYS["pickle"], WAYS["deepcopy"]):
+        model = a_model()
+        run = LoadedRun(load_experiment("digits", size="smoke"), model, BlockGibbs(model.prior, 3, seed=0), 5)
+        again = way(run)
+        assert again.chains.energy is again.model.prior is not run.model.prior
+        assert again.config == run.config
+        assert torch.equal(again.chains.step(3), run.chains.step(3))
+        assert again != run
 
 
 def assert_same(a, b):

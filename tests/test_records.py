@@ -32,13 +32,8 @@ X = torch.zeros(3, 6)
 
 @pytest.fixture(scope="module")
 def model():
-    return DiscreteVAE.from_config(
-        ModelConfig(
-            num_features=6,
-            prior=RBMConfig(num_left=2, num_right=2),
-            posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-        )
-    )
+    posterior, prior = HierarchicalPosteriorConfig(hidden=(20,)), RBMConfig(num_left=2, num_right=2)
+    return DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=posterior))
 
 
 @dataclass(repr=False)
@@ -55,23 +50,18 @@ def test_a_record_shows_shapes_in_place_of_tensors_and_long_values():
     assert repr(found) == "Draw(z=<float32 (2, 3)>, parts={'a': <uint8 (4,)>}, step=3, long=<str>)"
 
 
-@pytest.mark.parametrize(
-    "made_of",
-    [
-        lambda model: model.elbo(X, negative_phase=torch.ones(2, 4)),
-        lambda model: model.sample(5, num_sweeps=1),
-        lambda model: model.encode(X),
-        lambda model: model.log_likelihood(X, 2),
-        lambda model: load_dataset("digits"),
-        lambda model: LoadedRun(load_experiment("digits"), model, BlockGibbs(model.prior, 3), 5),
-    ],
-    ids=["elbo", "sample", "encode", "log_likelihood", "load_dataset", "LoadedRun"],
-)
-def test_records_fit_on_a_line(model, made_of):
-    record = made_of(model)
-    assert repr(record).startswith(f"{type(record).__name__}(")
-    assert "\n" not in repr(record)
-    assert "tensor(" not in repr(record)
+def test_records_fit_on_a_line(model):
+    for record in (
+        model.elbo(X, negative_phase=torch.ones(2, 4)),
+        model.sample(5, num_sweeps=1),
+        model.encode(X),
+        model.log_likelihood(X, 2),
+        load_dataset("digits"),
+        LoadedRun(load_experiment("digits"), model, BlockGibbs(model.prior, 3), 5),
+    ):
+        assert repr(record).startswith(f"{type(record).__name__}(")
+        assert "\n" not in repr(record)
+        assert "tensor(" not in repr(record)
 
 
 def test_every_record_with_tensors_shows_shapes_and_compares_by_identity():
@@ -94,9 +84,8 @@ def test_every_record_with_tensors_shows_shapes_and_compares_by_identity():
     assert {"DataSplits", "Moments", "Checkpoint", "SweepCall", "Elbo"} <= kinds.keys()
 
 
-@pytest.mark.parametrize(
-    ("module", "text"),
-    [
+def test_modules_show_sizes():
+    for module, text in (
         (RBM(3, 2), "RBM(num_left=3, num_right=2)"),
         (GraphBoltzmann(3, [[0, 1]]), "GraphBoltzmann(num_units=3, num_edges=1)"),
         (FactorialBernoulli(3), "FactorialBernoulli(num_units=3)"),
@@ -104,11 +93,8 @@ def test_every_record_with_tensors_shows_shapes_and_compares_by_identity():
         (SpikeExponential(trainable=False).to("meta"), "SpikeExponential(beta=unknown, trainable=False)"),
         (L1BatchNorm(4, bounded=True), "L1BatchNorm(4, bounded=True)"),
         (BlockGibbs(RBM(3, 2), 7), "BlockGibbs(7 chains of 5 units after 0 sweeps)"),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_modules_show_sizes(module, text):
-    assert repr(module) == text
+    ):
+        assert repr(module) == text
 
 
 @dataclass(frozen=True)

@@ -110,7 +110,6 @@ def test_the_likeliest_setting_is_named():
         ("evaluate runs/digits-smok", "Did you mean runs/digits-smoke?"),
         ("sample mnist-static", "Did you mean --pretrained mnist-static?"),
         ("log-partition nothing-like-it", "Check the path"),
-        ("train dogits", "Choose digits, mnist-dynamic"),
         ("train digits --run-dir runs/digits-smoke", "dvae train --resume --run-dir runs/digits-smoke."),
         ("train --resume", "--run-dir DIR"),
         ("train --resume --run-dir .", "config.json"),
