@@ -72,7 +72,8 @@ def test_labels_with_gaps_from_table_to_new_examples(done, refused, tmp_path):
     # near 93 %; the most frequent kind is that of 39.9 %, 11 standard errors below
     assert (count, share > 75) == (178, True)
     assert np.load(found)["probabilities"].shape == np.load(found)["std_error"].shape == (178, 3)
-    assert "right" not in done(*words, write_wine(tmp_path / "none.csv", [""] * 178))[0]
+    none = write_wine(tmp_path / "none.csv", [""] * 178)
+    assert "right" not in done("predict", run, "--data", none, "--num-samples", "1")[0]
     done("generate", run, "-n", "40", "--label", "class_2,class_0", "--out", new)
     assert [row["kind"] for row in read(new)] == ["class_2"] * 40 + ["class_0"] * 40
     assert accuracy(done(*words, new)[0])[0] > 70  # a class that is not heeded: 33 +- 5 %

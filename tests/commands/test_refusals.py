@@ -21,9 +21,7 @@ VERB: frobnicate
 VERB: trian digits
 --frob: --frob
 RUN: sample
--x: sample RUN -x
 --out: sample RUN --out
---out: sample RUN --out --seed 3
 --seed: sample RUN --seed=--
 --device: evaluate RUN --device=--
 dvae sample: sample RUN RUN2 RUN3
@@ -31,22 +29,16 @@ dvae sample: sample RUN RUN2 RUN3
 --std-error: log-partition RUN --std-error x
 --health-sweeps: log-partition RUN --health-sweeps 3
 --seed: sample RUN --seed 18446744073709551616
---seed: evaluate RUN --seed -1
 --num-examples: evaluate RUN --num-examples 1e3
 --model.smoothing: evaluate RUN --model.smoothing ramps
---seed: list --seed 3
 KIND: list digits
-dvae train: train digits omniglot
 --size: train digits --size huge
 --resume: train digits --resume=yes
 --training.num-epochs: train digits --training.num-epochs
 dvae train: train digits --training.num-epochs 1 2
---accept-changed-config: train digits --accept-changed-config
 --run-dir: train digits --size smoke --run-dir file
---run-dir: train digits --size smoke --run-dir file/run
 --run-dir: train digits --run-dir ~nouser/x
 --logger: train digits --logger wandb
---device: train digits --run-dir run --device gpu
 --device: validate digits --device cuda:99
 --data: validate --data ~nouser/x.npy
 RUN: evaluate none
@@ -54,56 +46,44 @@ RUN: evaluate .
 RUN: evaluate trained/config.json
 --checkpoint: evaluate empty
 --checkpoint: evaluate trained --checkpoint 3
---checkpoint: evaluate trained --checkpoint newest
 --checkpoint: evaluate trained --checkpoint -1
 --num-examples: evaluate trained --num-examples 7
 --precision: evaluate trained --precision half
 --num-samples: evaluate trained --num-samples 0
 --data-dir: evaluate trained --data-dir /no/such/folder
---device: evaluate trained --device gpu
 --out: evaluate trained --out x.txt
 --per-example: evaluate trained --per-example x.txt
 --out: evaluate --pretrained digits
---out: log-partition --pretrained digits --out a.png
 --pretrained: sample trained --pretrained digits
---pretrained: figure evolution trained --pretrained digits
 --pretrained: sample --pretrained digist
 --checkpoint: sample --pretrained digits --checkpoint 3
 --out: sample trained --out grid.jpg
 pairs.npy/grid.png: sample trained --out pairs.npy/grid.png
 taken.png: sample trained --out taken.png
---out: sample trained --out ~nouser/grid.png
 --start: sample trained --start fersh
 none.npy: sample trained --start none.npy
 --start: sample trained --start pairs.npy
---start: sample trained --start ~nouser/states.npy
 --num-chains: sample trained --num-chains 21
 --burn-in: sample trained --burn-in -3
 images: sample images --start fresh --num-chains 99999999999999999
 images: sample images --num-draws 100000
 NAME: figure evolutio
 RUN: figure evolution
-RUN: figure evolution RUN
 dvae figure: figure evolution RUN RUN2
 --out: figure training-curves trained --out a.jpg
 taken.csv: figure training-curves trained --out taken.svg
-file/a.png: figure training-curves trained --out file/a.png
 --data-dir: figure training-curves trained --data-dir=
 RUN: figure log-partition-histogram trained
 --std-error: log-partition trained --std-error 0
---std-error: log-partition trained --std-error nan
 --out: log-partition trained --out histogram.txt
 file/z.json: log-partition trained --out file/z.json
---out: log-partition trained --out=
 --out: refit trained --out trained/new
 --out: refit trained --out trained
 --out: refit trained --out file
 --out: refit trained --out loop
---out: refit trained --out=
 --num-steps: refit trained --num-steps 0
 --batch-size: refit trained --batch-size 200
 --model-share: refit trained --model-share 1.5
---model-share: refit trained --model-share half
 --learning-rate: refit trained --learning-rate 0
 --out: release trained --license mit
 --license: release trained --out new
@@ -113,12 +93,10 @@ trained/evaluation.json: release trained --out new --license mit
 taken.html: report trained --out taken.html
 --labels: report trained --labels few.npy
 --labels: report trained --labels two.csv
-none.npy: report trained --labels none.npy
 --labels: report trained --labels labels.txt
 NAME: cite mnist-statik
 --out: encode trained
 --out: encode trained --out x.txt
---out: encode trained --out .
 wide.npy/x.npz: encode trained --out wide.npy/x.npz
 --out: encode trained --out wide.npy --data wide.npy
 wide.npy: encode trained --out x.npz --data wide.npy
@@ -127,26 +105,21 @@ none.npy: encode trained --out x.npz --data none.npy
 gaps.npy: encode trained --out x.npz --data gaps.npy
 --part: encode trained --out x.npz --data gaps.npy --part test
 --what: encode trained --out x.npz --what continuous
---what: encode trained --out x.npz --what code
 --label-column: encode trained --out x.npz --label-column kind
 --num-examples: encode trained --out x.npz --num-examples 100
---picture: encode trained --out x.npz --picture .
 none.npy: score trained --threshold-from none.npy
 --num-draws: reconstruct trained --statistic mode --num-draws 2
 --data: denoise trained
 --noise: denoise trained --noise 0.7
 --noise: denoise table --noise 0.1
---from: interpolate trained --from 1
 --to: interpolate trained --from 1 --to 99
 --num-pairs: interpolate trained --num-pairs 4
 --picture: interpolate trained --picture x.png
 --data: impute trained --data short.npy --out o.npz
 --mask: impute trained --data gaps.npy --out o.npz --mask short.npy
---mask: impute trained --data gaps.npy --out o.npz --mask long.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask number.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask twos.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask records.npy
---mask: impute trained --data gaps.npy --out o.npz --mask words.npy
 --truncated: impute trained --data gaps.npy --out o.npz --method chains --truncated
 --num-rounds: impute trained --data gaps.npy --out o.npz --num-samples 3
 --mode: impute table --data gaps.csv --out o.npz --mode
@@ -156,11 +129,9 @@ none.npy: score trained --threshold-from none.npy
 --out: generate trained -n 3
 --clamp: generate trained -n 3 --out o.npz --clamp 1=2
 --clamp: generate trained -n 3 --out o.npz --clamp 1=1,1=0
---clamp: generate trained -n 3 --out o.npz --clamp 0=1,,
 --clamp: generate trained -n 3 --out o.npz --clamp 5=1
 --clamp: generate trained -n 3 --out o.npz --clamp 0=1,1=1,2=1,3=0,4=0
 --bias: generate trained -n 3 --out o.npz --bias 7=0.5
---bias: generate trained -n 3 --out o.npz --bias 1=x
 --bias: generate trained -n 3 --out o.npz --bias field.npy
 --label: generate trained -n 3 --out o.npz --label 1
 --label: generate trained -n 3 --out o.npz --label 7 --labels labels.npy
@@ -170,7 +141,6 @@ none.npy: score trained --threshold-from none.npy
 --part: generate trained -n 3 --out o.npz --part valid
 --labels: generate trained -n 3 --out o.npz --labels labels.npy
 -k: neighbors trained --out o.npz -k 49
-none.npy: neighbors trained --out o.npz --among none.npy
 --start: sample trained --start words.npy
 --start: sample trained --start twos.npy
 --start: sample trained --start nothing.npy
@@ -217,7 +187,6 @@ ARRAYS = {
     "twos": np.full((2, 12), 2),
     "gaps": np.full((2, 12), np.nan),
     "short": np.zeros((1, 12), bool),
-    "long": np.zeros((3, 12), bool),
     "number": np.array(True),
     "records": np.zeros((2, 12), "V3"),
     "words": np.full((2, 12), "1"),

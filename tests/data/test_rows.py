@@ -279,13 +279,6 @@ def test_what_is_no_data_set_is_refused_by_name(file, content, settings, argumen
     assert argument in refused_argument(load_file, path=path, **settings)
 
 
-def test_missing_files_and_other_endings_are_refused(tmp_path):
-    (tmp_path / "table.txt").write_text("a,b\n1,2\n")
-    for name in ("none.npz", "table.txt"):
-        with pytest.raises(InvalidInputError, match=name):
-            load_file(path=tmp_path / name)
-
-
 def test_what_float32_rounds_is_named_beside_gaps(file):
     with pytest.raises(InvalidInputError, match=r"16777217 \(feature 1\)"):
         as_float32("x", np.array([[1.0, np.nan], [1.0, 16777217.0], [np.nan, 3.0]]))
@@ -295,14 +288,6 @@ def test_what_float32_rounds_is_named_beside_gaps(file):
 
 
 # Labels beside the data.
-
-
-def test_labels_of_a_cut_file_stay_with_its_rows(file):
-    config = FileDataConfig(path=file(np.arange(40.0)[:, None] * [1, 2]), split_seed=3)
-    data = load_file(path=config.path, split_seed=3)
-    labels = np.array([f"row {row}" for row in range(40)])
-    assert labels_of_part(labels, data, config).tolist() == [f"row {int(row)}" for row in data.train[:, 0]]
-    assert labels_of_part(labels[: len(data.train)], data, config).tolist() == labels[:32].tolist()
 
 
 def test_another_number_of_labels_is_refused(file):

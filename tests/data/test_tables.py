@@ -259,16 +259,6 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
 # Text that is written in other ways, and words.
 
 
-def test_numbers_in_the_ways_of_other_countries(tmp_path):
-    path = write(tmp_path, 'größe;b;c\n1.234,5;"-7";x\n1.000.000;,5;?\n-999;1;y\n', "latin-1")
-    form = TextFormat(decimal=",", thousands=".", encoding="latin-1", missing=("?", "-999"))
-    a, b, c = read_table(path, form=form).columns
-    np.testing.assert_array_equal(a.numbers, [1234.5, 1e6, np.nan])
-    assert (a.name, b.numbers.tolist(), a.codes) == ("größe", [-7, 0.5, 1], None)
-    assert (c.words, c.codes.tolist(), c.missing.tolist()) == (("x", "y"), [0, -1, 1], [False, True, False])
-    assert c.where(2) == "line 4"
-
-
 def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
     for form, words in (
         ({}, ["1,000", "1,5", "1_000"]),

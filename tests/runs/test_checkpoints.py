@@ -192,16 +192,6 @@ def test_the_best_is_what_the_newest_checkpoint_says_whatever_best_json_says(mak
     assert store.load("best").step == 10
 
 
-def test_best_json_is_repaired(filled):
-    filled.save(40, state(40), {}, best={"elbo": -1.0})
-    before = filled.best_path.stat()
-    filled.repair_best()
-    assert filled.best_path.stat().st_ino == before.st_ino
-    filled.best_path.write_text('{"step": 20, "elbo": -1.0}')
-    filled.repair_best()
-    assert filled.best_path.read_text() == '{\n  "step": 40,\n  "elbo": -1.0\n}\n'
-
-
 def test_the_best_without_its_folder_is_named_and_a_damaged_newest_record_told(filled):
     filled.save(40, state(40), {}, best={"elbo": -1.0})
     filled.save(50, state(50), {}, best={"elbo": -0.5})

@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import hashlib
 import os
 import subprocess
 import sys
@@ -21,8 +20,6 @@ from discrete_vae.runs.io import (
     publish_directory,
     read_json,
     remove_temporaries,
-    sha256_bytes,
-    sha256_file,
     write_bytes,
     write_json,
     write_text,
@@ -155,22 +152,6 @@ def test_a_killed_replacement_leaves_one_of_both_and_what_it_leaves_besides_goes
         write_text(folder / "a.txt", "last")
         assert names(folder) == ["a.txt", "model"]
     assert found == {"old", "new"}
-
-
-def test_leftovers_are_removed_and_nothing_else(tmp_path):
-    (tmp_path / ".tmp-step-2-ab" / "deep").mkdir(parents=True)
-    (tmp_path / ".tmp-config.json-cd").touch()
-    (tmp_path / "step-1").mkdir()
-    remove_temporaries(tmp_path, of_others=False)
-    assert names(tmp_path) == ["step-1"]
-
-
-def test_the_sum_is_that_of_the_content(tmp_path):
-    content = bytes(range(256)) * 5000
-    (tmp_path / "a").write_bytes(content)
-    assert sha256_file(tmp_path / "a") == sha256_bytes(content) == hashlib.sha256(content).hexdigest()
-    with pytest.raises(OSError, match="/dev/null"):
-        sha256_file(Path("/dev/null"))
 
 
 def test_what_is_written_is_read_and_what_json_cannot_express_is_refused(tmp_path):
