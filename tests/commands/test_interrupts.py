@@ -53,8 +53,8 @@ def signal_at(monkeypatch, *signals):
 
 def files(run):
     """Every byte of a run, its log without the times."""
-    log = without_times(MetricsLog(run / "metrics.jsonl").read())
-    return snapshot(run / "checkpoints"), log, (run / "best.json").read_bytes()
+    saved = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.glob("checkpoints/*/*")}
+    return saved, without_times(MetricsLog(run / "metrics.jsonl").read()), (run / "best.json").read_bytes()
 
 
 @pytest.mark.parametrize(
