@@ -7,33 +7,28 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
 from discrete_vae import cli
-from discrete_vae.cli.options import GROUPS
-from discrete_vae.cli.options import VERBS as ALL_VERBS
+from discrete_vae.cli import train
+from discrete_vae.cli.options import GROUPS, VERBS
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 
-VERBS = ("list", "validate", "train", "evaluate")
 
-
-def installed(*words, **keywords):
-    """The command as a process of its own, from another folder than the repository."""
-    return subprocess.run(
-        [sys.executable, "-m", "discrete_vae", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        **keywords,
-    )
+def installed(*words, **settings):
+    """The command as a process of its own."""
+    settings = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "check": False} | settings
+    return subprocess.run([sys.executable, "-m", "discrete_vae", *words], **settings)
 
 
 def test_help_exits_0_and_names_every_verb_and_status(capsys):
+    assert sorted(name for names in GROUPS.values() for name in names) == sorted(VERBS)
     helps = [[], ["-h"], ["help"], ["--help"]]
-    for words in (*helps, ["--version"], ["-V"], ["help", "list"], *([verb, "--help"] for verb in VERBS)):
+    for words in (*helps, ["--version"], ["-V"], ["help", "list"], ["list", "--help"]):
         assert cli.main(words) == 0
         out = capsys.readouterr().out
         assert out.startswith(("Usage: dvae", "dvae "))
@@ -41,24 +36,20 @@ def test_help_exits_0_and_names_every_verb_and_status(capsys):
             assert all(f"\n  {verb} " in out for verb in VERBS)
             statuses = " ".join(out.split()).partition("Exit status:")[2]
             assert all(f" {status} " in statuses for status in ("0", "1", "2", "70", "130", "143"))
-        assert ("Usage: dvae list" in out) == (words in (["help", "list"], ["list", "--help"]))
+        assert ("Usage: dvae list" in out) == ("list" in words)
 
 
-def test_every_verb_is_in_one_group_of_the_help():
-    assert sorted(name for names in GROUPS.values() for name in names) == sorted(ALL_VERBS)
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_gets_its_script_of_completion(shell, monkeypatch, capsys):
-    monkeypatch.setenv("_DVAE_COMPLETE", f"{shell}_source")
-    assert cli.main([]) == 0
-    assert f"_DVAE_COMPLETE={shell}_complete" in capsys.readouterr().out
+def test_a_shell_gets_its_script_of_completion(monkeypatch, capsys):
+    for shell in ("bash", "zsh", "fish"):
+        monkeypatch.setenv("_DVAE_COMPLETE", f"{shell}_source")
+        assert cli.main([]) == 0
+        assert f"_DVAE_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("words", "found"),
     [
-        ("dvae ", set(ALL_VERBS)),
+        ("dvae ", set(VERBS)),
         ("dvae tr", {"train"}),
         ("dvae frobnicate ", set()),  # is no error
         ("dvae train --si", {"--size"}),
@@ -117,20 +108,32 @@ def test_training_says_what_it_does_before_torch_is_imported(tmp_path):
     assert (done.returncode, done.stderr) == (7, said)
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "message"),
-    [
-        (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
-        (NonFiniteLossError(9, "kl_discrete", float("nan"), 7), 1, "error: kl_discrete is nan at step 9"),
-        (OSError(errno.ENOSPC, "No space left on device", "runs/a"), 2, "runs/a must be usable; received No"),
-        (OSError(errno.ENOSPC, "No space left on device"), 2, "Standard output, or the disk, must be usable"),
-        (KeyboardInterrupt(), 130, "Interrupted."),
-    ],
-)
+NO_SPACE = (errno.ENOSPC, "No space left on device")
+ERRORS = [
+    (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
+    (
+        InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do."),
+        2,
+        "error: \\x1b]0;x\\x07 must\\nbe; received z. Do.",
+    ),
+    (NonFiniteLossError(9, "kl_discrete", float("nan"), 7), 1, "error: kl_discrete is nan at step 9"),
+    (OSError(*NO_SPACE, "runs/a"), 2, "error: runs/a must be usable; received No"),
+    (OSError(*NO_SPACE), 2, "error: Standard output, or the disk, must be usable"),
+    (MemoryError(), 2, "error: This command must fit this machine's memory"),
+    (
+        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+        2,
+        "error: This command must fit this machine's",
+    ),
+    (KeyboardInterrupt(), 130, "Interrupted."),
+]
+
+
+@pytest.mark.parametrize(("error", "status", "message"), ERRORS)
 def test_exit_statuses(listing_does, capsys, error, status, message):
-    listing_does(fail(error))
+    listing_does(error)
     assert cli.main(["list"]) == status
-    assert message in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith(message)
 
 
 def test_the_command_runs_as_a_process(tmp_path):
@@ -139,41 +142,44 @@ def test_the_command_runs_as_a_process(tmp_path):
     assert "mnist-static-rbm128" in done.stdout
 
 
-def test_a_reader_that_stops_early_is_no_error():
-    process = subprocess.Popen(
-        [sys.executable, "-m", "discrete_vae", "list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    process.stdout.close()
-    assert process.stderr.read() == b""
-    process.stderr.close()
-    assert process.wait() in {0, 141}
-
-
 def test_the_script_of_the_package_is_the_entry_point():
-    from importlib.metadata import entry_points
-
-    found = [entry for entry in entry_points(group="console_scripts") if entry.name == "dvae"]
+    found = [entry.value for entry in entry_points(group="console_scripts") if entry.name == "dvae"]
     if not found:
         pytest.skip("the package runs from its source, without its metadata")
-    assert found[0].value == "discrete_vae.cli:entry_point"
+    assert found == ["discrete_vae.cli:entry_point"]
+
+
+def test_a_reader_that_stops_early_is_no_error():
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = installed("list", stdout=writing)
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode in {0, 141}
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_behind_the_output_is_one_line():
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = installed("list", stdout=full, env=environment)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert done.stderr.startswith(
+        "error: Standard output, or the disk, must be usable; received No space left"
+    )
 
 
 @pytest.fixture
 def listing_does(monkeypatch):
-    """Let `dvae list` do something else."""
-    from discrete_vae.cli import train
+    """Let `dvae list` do something else, or fail with an error."""
 
     def install(action):
-        monkeypatch.setattr(train.run_list, "callback", action)
+        def fail(**_):
+            raise action
+
+        monkeypatch.setattr(train.run_list, "callback", fail if isinstance(action, BaseException) else action)
 
     return install
-
-
-def fail(error):
-    def action(**_):
-        raise error
-
-    return action
 
 
 @pytest.mark.parametrize(
@@ -191,12 +197,11 @@ def test_what_nobody_foresaw_is_one_line_and_a_file_to_report(
     listing_does, monkeypatch, tmp_path, capsys, error
 ):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    listing_does(fail(error))
+    listing_does(error)
     assert cli.main(["list"]) == 70
     out, err = capsys.readouterr()
-    assert (out, len(err.splitlines())) == ("", 1)
+    assert (out, len(err.splitlines()), "\x1b" in err) == ("", 1, False)
     assert len(err) < 700
-    assert "\x1b" not in err
     assert err.startswith(f"error: dvae list must not end like this; received {type(error).__name__}: ")
     (file,) = tmp_path.iterdir()
     assert f"please report it with the file {file}." in err
@@ -221,21 +226,6 @@ def test_nothing_that_a_file_is_called_moves_the_terminal(listing_does, capsys, 
     assert err.endswith("\x1b[31mbar\x1b[0m")  # bars go on to move
 
 
-@pytest.mark.parametrize(
-    "error", [MemoryError(), RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB")]
-)
-def test_too_little_memory_is_no_fault_of_the_command(listing_does, capsys, error):
-    listing_does(fail(error))
-    assert cli.main(["list"]) == 2
-    assert capsys.readouterr().err.startswith("error: This command must fit this machine's memory")
-
-
-def test_every_error_is_one_line_without_control_characters(listing_does, capsys):
-    listing_does(fail(InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do it.")))
-    assert cli.main(["list"]) == 2
-    assert capsys.readouterr().err == "error: \\x1b]0;x\\x07 must\\nbe; received z. Do it.\n"
-
-
 def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr(sys, "stdout", output)
@@ -243,22 +233,6 @@ def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     assert cli.main(["list"]) == 0
     assert output.buffer.getvalue() == b"\\u03b6, runs/\\udcff\n"
     assert output.errors == "strict"
-
-
-def test_a_full_disk_behind_the_output_is_one_line():
-    if not Path("/dev/full").exists():
-        pytest.skip("this system has no /dev/full")
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    command = [sys.executable, "-m", "discrete_vae", "list"]
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment, check=False
-        )
-    assert done.returncode == 2
-    assert done.stderr.startswith(
-        "error: Standard output, or the disk, must be usable; received No space left"
-    )
-    assert len(done.stderr.splitlines()) == 1
 
 
 def test_closed_streams_are_no_error(monkeypatch):

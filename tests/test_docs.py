@@ -22,9 +22,8 @@ from discrete_vae.config.overrides import settings, slots
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src/discrete_vae"
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")])
-DOCUMENTS = [
-    str(page.relative_to(ROOT)) for page in PAGES if page.name != "CHANGELOG.md"
-]  # names what is gone
+# the history names what is gone
+DOCUMENTS = [str(page.relative_to(ROOT)) for page in PAGES if page.name != "CHANGELOG.md"]
 
 
 def text_of(name: str) -> str:
@@ -52,12 +51,13 @@ def row_problem(row: list[str]) -> str | None:
     if len(row) != 6:
         return "has not six cells"
     *_, code, tests, status = row
+    folders = {"src/discrete_vae": code, "tests": tests}
     paths, tested = (
         [
             ROOT / ("" if path.startswith("reproduction/") else folder) / path
             for path in re.findall("`(.*?)`", cell)
         ]
-        for folder, cell in (("src/discrete_vae", code), ("tests", tests))
+        for folder, cell in folders.items()
     )
     if status not in {"done", "part", "open", "prose"}:
         return f"has the status {status!r}"
@@ -78,21 +78,18 @@ def test_paper_map_is_true_and_complete(table):
         assert len(set(labels)) == len(labels)
 
 
-@pytest.mark.parametrize(
-    "cells",
-    [
+def test_a_false_row_is_found():
+    for cells in (
         "`errors.py` | `test_docs.py` | later",
         "`no_such_file.py` | `test_docs.py` | done",
         "`errors.py` | `test_no_such_file.py` | part",
         "`errors.py` | — | done",
         "`errors.py` | `test_docs.py` | open",
         "`errors.py` | done",
-    ],
-)
-def test_a_false_row_is_found(cells):
-    table = f"\n## Equations\n| No. |\n| --- |\n| 1 | `eq:x` | r(ζ\\|z) | {cells} |\n"
-    ((row,),) = map_rows(table).values()
-    assert row_problem(row)
+    ):
+        table = f"\n## Equations\n| No. |\n| --- |\n| 1 | `eq:x` | r(ζ\\|z) | {cells} |\n"
+        ((row,),) = map_rows(table).values()
+        assert row_problem(row), cells
 
 
 # Names, files, options and targets.
@@ -294,11 +291,15 @@ def test_the_commands_of_the_command_line_run(tmp_path, monkeypatch, capsys):
     for file in ("metrics.jsonl", "evaluation.json"):
         section = text_of("docs/files.md").partition(f"## {file}")[2].partition("\n## ")[0]
         cells = " ".join(re.findall(r"^\| (`.*?) \|", section, re.MULTILINE))
-        assert set(re.findall(r"`(\w+)`", cells)) <= keys_of((run / file).read_text())
+        keys = set(re.findall(r'"(\w+)":', (run / file).read_text()))
+        assert set(re.findall(r"`(\w+)`", cells)) <= keys
 
 
-def keys_of(text: str) -> set[str]:
-    return set(re.findall(r'"(\w+)":', text))
+def test_the_command_line_page_names_every_exit_status(capsys):
+    main(["--help"])
+    statuses = capsys.readouterr().out.partition("Exit status:")[2]
+    listed = re.findall(r"^\| (\d+) \|", text_of("docs/command-line.md"), re.MULTILINE)
+    assert sorted(listed) == sorted(re.findall(r"\b\d+\b", statuses))
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -307,9 +308,8 @@ def test_the_commands_of_guides_run_in_order(name, tmp_path, monkeypatch, capsys
     """Commands run between the Python blocks, with models of size smoke; those of files that no block writes do not."""
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    for language, block in re.findall(
-        r"^```(python|console)\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE
-    ):
+    blocks = re.findall(r"^```(python|console)\n(.*?)^```", text_of(name), re.DOTALL | re.MULTILINE)
+    for language, block in blocks:
         if language == "python":
             exec(compile(block, name, "exec"), names)
             continue
@@ -318,19 +318,12 @@ def test_the_commands_of_guides_run_in_order(name, tmp_path, monkeypatch, capsys
             data = words[words.index("--data") + 1] if "--data" in words else ""
             if program != "dvae" or not Path(data).exists():
                 continue
-            quick = (
-                ["--size", "smoke"] if words[0] in {"train", "validate"} and "--resume" not in words else []
+            is_new = words[0] in {"train", "validate"} and "--resume" not in words
+            assert main([*words, *(["--size", "smoke"] if is_new else [])]) == 0, (
+                line,
+                capsys.readouterr().err,
             )
-            assert main([*words, *quick]) == 0, (line, capsys.readouterr().err)
     assert list(tmp_path.glob("runs/*/best.json"))
-
-
-def test_the_command_line_page_names_every_exit_status(capsys):
-    page = text_of("docs/command-line.md")
-    main(["--help"])
-    statuses = capsys.readouterr().out.partition("Exit status:")[2]
-    listed = re.findall(r"^\| (\d+) \|", page, re.MULTILINE)
-    assert sorted(listed) == sorted(re.findall(r"\b\d+\b", statuses))
 
 
 # The reference.

@@ -47,31 +47,24 @@ def test_config_builds_a_model(name, size):
     assert model.event_shape == config.model.shape
 
 
-@pytest.mark.parametrize(
-    ("name", "repair"),
-    [
-        ("x", "dvae list"),
-        ("digit", "digits?"),
-        ("omniglott", "omniglot?"),
-        ("mine.csv", "--data mine.csv?"),
-        ("", "dvae list"),
-        (None, "dvae list"),
-    ],
-)
-def test_an_unknown_name_is_answered_with_what_was_meant(name, repair):
-    with pytest.raises(InvalidInputError) as caught:
-        load_experiment(name)
-    assert caught.value.argument == "experiment"
-    assert repair in caught.value.repair
+def test_an_unknown_name_is_answered_with_what_was_meant():
+    names = {"digit": "digits?", "omniglott": "omniglot?", "mine.csv": "--data mine.csv?"}
+    for name, repair in (names | dict.fromkeys(("x", "", None), "dvae list")).items():
+        with pytest.raises(InvalidInputError, match=f"^experiment .*{re.escape(repair)}"):
+            load_experiment(name)
 
 
 def test_settings_by_name_are_those_of_the_command_line():
     given = {"training.num_epochs": 7, "model.smoothing": "spike-slab", "model.decoder.hidden": (5, 6)}
-    words = [("training.num-epochs", ["7"]), ("model.smoothing", ["spike-slab"])]
-    words.append(("model.decoder.hidden", ["5", "6"]))
+    words = overrides("training.num-epochs 7, model.smoothing spike-slab, model.decoder.hidden 5 6")
     assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
     with pytest.raises(InvalidInputError, match="num-epochs"):
         load_experiment("digits", settings={"training.epochs": 7})
+
+
+def overrides(words):
+    """Paths and values of settings that commas separate."""
+    return [(path, values) for path, *values in map(str.split, words.split(","))]
 
 
 # The paper's four models: parameter counts by hand, ten steps inside 24 GiB, stable training from 1 to 20 layers.
@@ -113,22 +106,17 @@ def by_hand():
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_parameter_count_is_that_of_a_hand_count(name):
-    with torch.device("meta"):
-        model = DiscreteVAE.from_config(load_experiment(name, "paper").model)
-    assert sum(parameter.numel() for parameter in model.parameters()) == by_hand()[name]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_training_settings_are_the_papers(name):
+def test_parameter_counts_are_those_of_a_hand_count_and_settings_the_papers(name):
     config = load_experiment(name, "paper")
+    with torch.device("meta"):
+        model = DiscreteVAE.from_config(config.model)
+    assert sum(parameter.numel() for parameter in model.parameters()) == by_hand()[name]
     training = config.training
     assert training.sampler.num_chains == 20 * training.batch_size
     assert training.num_sweeps == 100
     assert training.warm_up == WarmUpConfig(strength=20, epochs=5, prior_strength=2, prior_epochs=20)
     assert config.model.smoothing.trainable
-    assert config.evaluation.num_samples == 10_000
-    assert config.evaluation.num_examples is None
+    assert (config.evaluation.num_samples, config.evaluation.num_examples) == (10_000, None)
 
 
 def digits_like(name, size, **hierarchy):
@@ -199,12 +187,17 @@ def test_paper_size_fits_24_gib(name):
 # An experiment for data of one's own.
 
 
+def own(rows, features, size="short", **more):
+    counts = {"num_train": rows, "num_valid": rows, "num_test": rows}
+    return own_data(Path("x.npy"), event_shape=(features,), **counts, size=size, **more)
+
+
 @pytest.mark.parametrize(
     ("rows", "features", "steps"),
     [(48, 12, 200), (4_000, 200, 200), (800_000, 50, 200), (240, 20_000, 100), (80, 10**6, 20)],
 )
 def test_smoke_is_bounded(rows, features, steps):
-    config = own(rows, features, "smoke", num_rest=rows)
+    config = own(rows, features, "smoke")
     training = config.training
     seen = training.num_examples or rows
     assert seen <= rows
@@ -213,11 +206,6 @@ def test_smoke_is_bounded(rows, features, steps):
     assert (training.num_validation_examples or rows) <= 250
     assert (config.evaluation.num_examples or rows) <= 250
     assert 0 < training.validate_every <= taken
-
-
-def own(rows, features, size="short", num_rest=9, **more):
-    sizes = {"num_train": rows, "num_valid": num_rest, "num_test": num_rest}
-    return own_data(Path("x.npy"), event_shape=(features,), size=size, **sizes, **more)
 
 
 @pytest.mark.parametrize("size", ["short", "cpu", "paper"])
@@ -245,17 +233,15 @@ def test_what_own_data_get_grows_with_the_rows(size, features):
     assert max(steps) < 1.1 * min(steps)  # few rows take as many as many do
 
 
-@pytest.mark.parametrize(
-    ("columns", "has_layer"),
-    [
-        ([RealColumnConfig(name="a"), BinaryColumnConfig(name="b")], True),
-        ([CountColumnConfig(name="a")], True),
-        ([BinaryColumnConfig(name="a")], False),
-    ],
-)
-def test_tables_with_numbers_have_a_gaussian_layer(columns, has_layer):
-    config = own(500, len(columns), likelihood=TableLikelihoodConfig(columns=columns))
-    assert (config.model.hierarchy.kind == "gaussian") == has_layer
+def test_tables_with_numbers_have_a_gaussian_layer():
+    real, count, binary = (
+        RealColumnConfig(name="a"),
+        CountColumnConfig(name="a"),
+        BinaryColumnConfig(name="b"),
+    )
+    for columns, kind in (([real, binary], "gaussian"), ([count], "gaussian"), ([binary], "none")):
+        config = own(500, len(columns), likelihood=TableLikelihoodConfig(columns=columns))
+        assert config.model.hierarchy.kind == kind
 
 
 # What is cited follows what is in use.
@@ -269,61 +255,63 @@ def test_every_key_has_its_entry_and_every_entry_is_used():
     assert references().keys() == named | of_settings
 
 
-@pytest.mark.parametrize("key", references())
-def test_entries_are_whole(key):
-    entry = references()[key]
-    assert entry.count("{") == entry.count("}")
-    assert entry.startswith("% ")
-    for field in ("title", "author", "year"):
-        assert re.search(rf"^  {field} +=", entry, re.MULTILINE)
+def test_entries_are_whole():
+    for key, entry in references().items():
+        assert entry.count("{") == entry.count("}"), key
+        assert entry.startswith("% "), key
+        for field in ("title", "author", "year"):
+            assert re.search(rf"^  {field} +=", entry, re.MULTILINE), key
 
 
-REINFORCE = ("training.gradient", ["reinforce"])
-
-
-@pytest.mark.parametrize(
-    ("words", "more", "less"),
-    [
-        ([("model.smoothing", ["overlapping-power"])], {"vahdat2018b"}, set()),
-        ([("model.prior", ["factorial"])], set(), {"bennett1976"}),
-        ([REINFORCE], {"williams1992"}, set()),
-        ([REINFORCE, ("training.gradient.baseline", ["learned"])], {"williams1992", "mnih2014"}, set()),
-        ([("training.averaging.decay", ["0.999"])], {"polyak1992"}, set()),
-        ([("training.optimizer.rate", ["exponential"])], set(), {"loshchilov2017"}),
-        ([("training.sampler", ["parallel-tempering"])], {"swendsen1986"}, {"tieleman2008"}),
-    ],
-)
-def test_keys_follow_the_settings(words, more, less):
+def test_keys_follow_the_settings():
     plain = set(cited_keys(load_experiment("digits")))
-    assert set(cited_keys(apply_overrides(load_experiment("digits"), words))) == (plain | more) - less
+    for words, more, less in (
+        ("model.smoothing overlapping-power", {"vahdat2018b"}, set()),
+        ("model.prior factorial", set(), {"bennett1976"}),
+        ("training.gradient reinforce", {"williams1992"}, set()),
+        (
+            "training.gradient reinforce, training.gradient.baseline learned",
+            {"williams1992", "mnih2014"},
+            set(),
+        ),
+        ("training.averaging.decay 0.999", {"polyak1992"}, set()),
+        ("training.optimizer.rate exponential", set(), {"loshchilov2017"}),
+        ("training.sampler parallel-tempering", {"swendsen1986"}, {"tieleman2008"}),
+    ):
+        config = apply_overrides(load_experiment("digits"), overrides(words))
+        assert set(cited_keys(config)) == (plain | more) - less, words
 
 
 # The names of runs.
 
 
-@pytest.mark.parametrize(
-    ("seed", "words", "name"),
-    [
-        (None, [], "digits-short"),
-        (3, [], "digits-short-seed-3"),
-        (None, [("training.num-epochs", ["3"])], "digits-short-num-epochs-3"),
-        (None, [("model.decoder.hidden", ["20", "30"])], "digits-short-decoder-hidden-20-30"),
-        (None, [("training.optimizer.learning-rate", ["1e-4"])], "digits-short-learning-rate-1e-4"),
-        (None, [("training.num-epochs", ["3"]), ("training.num-epochs", ["4"])], "digits-short-num-epochs-4"),
-    ],
-)
-def test_names(seed, words, name):
-    assert run_name("digits-short", seed, words) == name
-
-
-def test_the_order_does_not_matter():
-    words = [("training.num-epochs", ["3"]), ("model.smoothing", ["spike-slab"])]
+def test_names():
+    for seed, words, name in (
+        (None, "", "digits-short"),
+        (3, "", "digits-short-seed-3"),
+        (None, "training.num-epochs 3", "digits-short-num-epochs-3"),
+        (None, "model.decoder.hidden 20 30", "digits-short-decoder-hidden-20-30"),
+        (None, "training.optimizer.learning-rate 1e-4", "digits-short-learning-rate-1e-4"),
+        (None, "training.num-epochs 3, training.num-epochs 4", "digits-short-num-epochs-4"),
+    ):
+        assert run_name("digits-short", seed, overrides(words) if words else []) == name
+    words = overrides("training.num-epochs 3, model.smoothing spike-slab")
     assert run_name("a", 1, words) == run_name("a", 1, words[::-1])
 
 
 def test_names_are_short_safe_and_differ():
-    values = ["[[0,1],[2]]", "[[0],[1,2]]", "[[0 1] [2]]", "../../etc", "a/b", "-3", "3", "é"]
-    values += [" ".join("7" * 90), " ".join("7" * 91)]
+    values = [
+        "[[0,1],[2]]",
+        "[[0],[1,2]]",
+        "[[0 1] [2]]",
+        "../../etc",
+        "a/b",
+        "-3",
+        "3",
+        "é",
+        "7 " * 90,
+        "7 " * 91,
+    ]
     names = [run_name("digits-short", None, [("model.posterior.groups", [value])]) for value in values]
     assert len(set(names)) == len(values)
     for name in names:

@@ -139,17 +139,11 @@ def measure(folder: Path, jobs: list[dict], script: str, scratch: Path) -> list[
 
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=folder))
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    options = [
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--disable-quic",
-        "--no-first-run",
-        "--disable-sync",
-    ]
-    options += ["--disable-background-networking", "--disable-component-update", "--hide-scrollbars"]
+    options = "headless no-sandbox disable-gpu disable-quic no-first-run disable-sync hide-scrollbars "
+    options += "disable-background-networking disable-component-update remote-debugging-port=0"
     address = f"http://127.0.0.1:{server.server_port}/harness"
-    command = [CHROMIUM, *options, "--remote-debugging-port=0", f"--user-data-dir={scratch}", address]
+    words = [f"--{option}" for option in (*options.split(), f"user-data-dir={scratch}")]
+    command = [CHROMIUM, *words, address]
     browser = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         return received.get(timeout=300)

@@ -10,27 +10,17 @@ from discrete_vae.system import check_device, computing_on, in_words
 from tests.refusals import refused_argument
 
 
-@pytest.mark.parametrize("name", ["cpu", "cpu:0", torch.device("cpu")])
-def test_what_torch_takes_is_taken(name):
-    assert check_device(name) == torch.device(name)
-
-
-def test_auto_is_the_cpu_where_there_is_nothing_else(monkeypatch):
+def test_devices(monkeypatch):
+    for name in ("cpu", "cpu:0", torch.device("cpu")):
+        assert check_device(name) == torch.device(name)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert check_device("auto") == torch.device("cpu")
+    missing = [name for name in ("mps", "xpu") if not getattr(torch, name).is_available()]
+    for name in ("gpu", "", "cuda:-1", "meta", "cpu:x", 3, None, True, "cuda", "cuda:3", *missing):
+        assert refused_argument(check_device, name) == "device"
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert check_device("auto") == torch.device("cuda")
-
-
-@pytest.mark.parametrize(
-    "name", ["gpu", "", "cuda:-1", "meta", "cpu:x", 3, None, True, "cuda", "cuda:3", "mps", "xpu"]
-)
-def test_nonsense_and_devices_that_are_not_there_are_refused(name, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    if name in ("mps", "xpu") and getattr(torch, name).is_available():
-        pytest.skip(f"this machine has {name}")
-    assert refused_argument(check_device, name) == "device"
 
 
 def test_every_function_that_takes_a_device_checks_it_before_all_else(tmp_path):

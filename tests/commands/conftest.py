@@ -43,20 +43,26 @@ def done(cli):
 
 @pytest.fixture
 def refused(cli, tmp_path):
-    """Run a command that must fail: status 2, one line in the house's form, nothing written or lost."""
+    """Run a command that must fail, and writes or loses nothing; returns its error."""
 
-    def run(*words, status=2):
+    def run(*words):
         before = snapshot(tmp_path)
-        got, out, err = cli(*words)
-        assert (got, out) == (status, ""), err
-        assert err.startswith("error: ")
-        assert len(err.splitlines()) == 1
-        assert "; received " in err
-        assert err.rstrip().endswith((".", "?"))
+        error = refusal(cli(*words))
         assert snapshot(tmp_path) == before
-        return err
+        return error
 
     return run
+
+
+def refusal(ended):
+    """The error of a command that ended with status 2 and one line in the house's form."""
+    status, out, err = ended
+    assert (status, out) == (2, ""), err
+    assert err.startswith("error: ")
+    assert len(err.splitlines()) == 1
+    assert "; received " in err
+    assert err.rstrip().endswith((".", "?"))
+    return err
 
 
 def snapshot(folder):

@@ -11,7 +11,6 @@ from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import TINY
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
@@ -21,38 +20,35 @@ FAST = ["--num-samples", "40", "--num-rounds", "2"]
 
 
 def read_csv(path):
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_codes_of_a_file_are_those_of_the_function(done, images_run, tmp_path):
-    file = images_run.parent / "x.npz"
-    out, _ = done("encode", images_run, "--data", file, "--out", tmp_path / "codes.npz")
+    words, picture = ["encode", images_run, "--data", images_run.parent / "x.npz"], tmp_path / "codes.png"
+    out, _ = done(*words, "--out", tmp_path / "codes.npz")
     assert "60 examples" in out
     assert "5 units" in out
-    images = np.load(file)
+    images = np.load(images_run.parent / "x.npz")
     codes = encode_rows(load_run(images_run).model, torch.from_numpy(images["x"].reshape(60, -1)).float())
     with np.load(tmp_path / "codes.npz") as found:
         assert set(found) == {"index", "label", "bits", "packed", "probabilities", "zeta", "continuous"}
         np.testing.assert_array_equal(found["label"], images["y"])
         for name, values in codes.arrays().items():
             np.testing.assert_array_equal(found[name], values)
-    done("encode", images_run, "--data", file, "--out", tmp_path / "bits.npy")
+    done(*words, "--out", tmp_path / "bits.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "bits.npy"), codes.bits)
-    words = ["--what", "probabilities", "--picture", tmp_path / "codes.png"]
-    done("encode", images_run, "--data", file, "--out", tmp_path / "p.csv", *words)
+    done(*words, "--out", tmp_path / "p.csv", "--what", "probabilities", "--picture", picture)
     table = read_csv(tmp_path / "p.csv")
     assert [row["label"] for row in table] == [str(label) for label in images["y"]]
     read = np.array([[float(row[f"probability_{unit}"]) for unit in range(5)] for row in table], np.float32)
     np.testing.assert_array_equal(read, codes.probabilities)
-    assert (tmp_path / "codes.png").read_bytes().startswith(b"\x89PNG")
+    assert picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_a_file_the_test_part_is_encoded(done, trained, tmp_path):
     draws = []
     for seed in (1, 1, 2):
-        words = ["--out", tmp_path / "codes.npz", "--draw", "--seed", seed]
-        out, _ = done("encode", trained, *words)
+        out, _ = done("encode", trained, "--out", tmp_path / "codes.npz", "--draw", "--seed", seed)
         assert "part 'test': 6 examples" in out
         with np.load(tmp_path / "codes.npz") as found:
             draws.append(found["zeta"])
@@ -61,75 +57,32 @@ def test_without_a_file_the_test_part_is_encoded(done, trained, tmp_path):
     assert (draws[0] != draws[2]).any()
 
 
-def test_scores_do_not_depend_on_the_other_rows(done, trained, data_file, tmp_path):
-    words = ["--data", data_file, "--num-samples", "20"]
-    done("score", trained, *words, "--out", tmp_path / "all.npz")
-    out, _ = done("score", trained, *words, "--num-examples", "7", "--out", tmp_path / "some.csv")
-    assert "exact" in out
-    assert "nats per example" in out
-    whole, some = np.load(tmp_path / "all.npz"), read_csv(tmp_path / "some.csv")
-    assert len(some) == 7
-    for row in some:
-        for name in ("log_likelihood", "std_error", "ess"):
-            assert float(row[name]) == whole[name][int(row["index"])]
-
-
 def test_scores_are_those_that_evaluate_averages(done, trained, tmp_path):
-    words = ["--num-samples", "20"]
-    done("evaluate", trained, *words, "--per-example", tmp_path / "e.npz")
-    out, _ = done("score", trained, *words, "--out", tmp_path / "s.npz")
+    done("evaluate", trained, "--num-samples", "20", "--per-example", tmp_path / "e.npz")
+    out, _ = done("score", trained, "--num-samples", "20", "--out", tmp_path / "s.npz")
     assert "kept in evaluation.json" in out
-    np.testing.assert_array_equal(
-        np.load(tmp_path / "s.npz")["log_likelihood"], np.load(tmp_path / "e.npz")["log_likelihood"]
-    )
+    found, wanted = (np.load(tmp_path / f"{name}.npz")["log_likelihood"] for name in "se")
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_p_values_come_from_the_reference(done, trained, data_file, tmp_path):
-    strange = tmp_path / "strange.npy"
+    strange, found, reference = (tmp_path / name for name in ("strange.npy", "p.npz", "r.npz"))
     np.save(strange, np.random.default_rng(1).integers(0, 2, (40, 12)))
-    words = ["--data", strange, "--elbo", "--num-samples", "20", "--picture", tmp_path / "scores.png"]
-    out, _ = done("score", trained, *words, "--threshold-from", data_file, "--out", tmp_path / "p.npz")
-    assert "Area under the ROC curve" in out
-    found = np.load(tmp_path / "p.npz")
+    words = ["score", trained, "--elbo", "--num-samples", "20", "--data"]
+    more = ["--threshold-from", data_file, "--picture", tmp_path / "scores.png"]
+    assert "Area under the ROC curve" in done(*words, strange, *more, "--out", found)[0]
+    done(*words, data_file, "--out", reference)
+    found = np.load(found)
     assert set(found) == {"index", "elbo", "std_error", "p_value"}
-    reference = ["--data", data_file, "--elbo", "--num-samples", "20", "--out", tmp_path / "r.npz"]
-    done("score", trained, *reference)
-    other_noise = p_values(found["elbo"], np.load(tmp_path / "r.npz")["elbo"])
+    other_noise = p_values(found["elbo"], np.load(reference)["elbo"])
     assert np.abs(found["p_value"] - other_noise).max() < 0.25
     assert found["p_value"].min() >= 1 / 61
     done("score", trained, "--elbo", "--threshold-from", "valid")
 
 
-def test_a_table_comes_back_with_its_columns(cli, done, tmp_path):
-    random = np.random.default_rng(0)
-    table = tmp_path / "mine.csv"
-    rows = [[*row, "cat"] for row in random.integers(0, 2, (60, 4)).tolist()]
-    table.write_text(
-        "\n".join(",".join(map(str, row)) for row in [["a", "b", "c", "d", "kind"], *rows]) + "\n"
-    )
-    run = tmp_path / "run"
-    _, err = done("train", "--data", table, "--run-dir", run, *TINY, "--data.label-column", "kind")
-    shuffled = tmp_path / "new.csv"
-    shuffled.write_text("d,a,c,b\n0,1,0,1\n1,1,1,0\n")
-    done("reconstruct", run, "--data", shuffled, "--code", "--out", tmp_path / "back.csv")
-    assert list(read_csv(tmp_path / "back.csv")[0]) == ["a", "b", "c", "d"]
-    in_order = tmp_path / "order.csv"
-    in_order.write_text("a,b,c,d,kind\n1,1,0,0,cat\n1,0,1,1,dog\n")
-    done("reconstruct", run, "--data", in_order, "--code", "--out", tmp_path / "same.csv")
-    assert (tmp_path / "same.csv").read_text() == (tmp_path / "back.csv").read_text()
-    _, err = done(
-        "encode", run, "--data", tmp_path / "back.csv", "--out", tmp_path / "again.csv"
-    )  # probabilities of bits, which training takes too
-    (tmp_path / "lacks.csv").write_text("a,b,c\n1,1,0\n")
-    status, _, err = cli("encode", run, "--data", tmp_path / "lacks.csv", "--out", tmp_path / "x.csv")
-    assert status == 2
-    assert "must have the 4 columns that the run was trained on; received none of the name 'd'." in err
-
-
 def test_reconstructions_of_images(done, images_run, tmp_path):
     words = ["--out", tmp_path / "x.npy", "--picture", tmp_path / "x.png", "--num-draws", "3"]
-    out, _ = done("reconstruct", images_run, *words)
-    assert "% of the values are wrong" in out
+    assert "% of the values are wrong" in done("reconstruct", images_run, *words)[0]
     assert np.load(tmp_path / "x.npy").shape == (6, 1, 4, 3)
     assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
     done("reconstruct", images_run, "--statistic", "sample", "--out", tmp_path / "s.npz")
@@ -173,21 +126,6 @@ def test_one_example_has_no_spread(done, trained, tmp_path):
         assert "nan" not in out
 
 
-def test_signs_of_pandas_and_spreadsheets_are_read(done, trained, tmp_path):
-    """Truth values, gaps by their words, names with line ends and separators, a mark at the start."""
-    names = ['"a; b"', '"two\nlines"', *(f"x{number}" for number in range(10))]
-    rows = [["True", "FALSE", *"0101010101"], ["#N/A", "<NA>", *"1111100000"]]
-    text = "\ufeff" + "\r\n".join(";".join(row) for row in [names, *rows]) + "\r\n"
-    (tmp_path / "x.csv").write_bytes(text.encode())
-    words = ["--data", tmp_path / "x.csv", "--out", tmp_path / "y.csv", "--num-samples", "20"]
-    done("impute", trained, *words)
-    before, after = text.encode().split(b"#N/A;<NA>")
-    filled = (tmp_path / "y.csv").read_bytes()
-    assert filled.startswith(before)
-    assert filled.endswith(after)
-    assert all(0 < float(word) < 1 for word in filled[len(before) : -len(after)].split(b";"))
-
-
 # impute
 
 
@@ -229,67 +167,49 @@ def test_a_mask_and_chains(done, trained, data_file, tmp_path):
     assert len(np.unique(found["filled"][:, 6:])) > 2
 
 
-def test_a_table_comes_back_as_it_was(done, table_run, tmp_path):
-    out = tmp_path / "filled.csv"
-    done("impute", table_run / "run", "--data", table_run / "gaps.csv", "--out", out, *FAST)
-    head, first, blank, second, last = out.read_bytes().split(b"\r\n")
+def test_a_table_comes_back_as_it_was_and_draws_are_tables_of_values(done, table_run, tmp_path):
+    words = ["impute", table_run / "run", "--data", table_run / "gaps.csv", *FAST, "--out"]
+    done(*words, tmp_path / "filled.csv")
+    head, first, blank, second, last = (tmp_path / "filled.csv").read_bytes().split(b"\r\n")
     assert (head, blank, last) == (b"d,kind,a,c,b", b"", b"")
     d, kind, a, c, b = first.split(b",")
     assert (d, kind, c) == (b"1", b"x", b"3.0")
-    assert float(a) > 0
-    assert float(b) > 0
+    assert min(float(a), float(b)) > 0
     d, kind, a, c, b = second.split(b",")
     assert (kind, a, b) == (b"y", b'"2"', b" 4")
-    assert float(c) > 0
-    assert float(d) > 0
-
-
-def test_draws_are_tables_of_values(done, table_run, tmp_path):
-    words = ["--data", table_run / "gaps.csv", "--out", tmp_path / "d.csv", *FAST, "--draws", 2]
-    done("impute", table_run / "run", *words)
+    assert min(float(c), float(d)) > 0
+    done(*words, tmp_path / "d.csv", "--draws", 2)
     for number in (1, 2):
-        cells = (tmp_path / f"d-{number}.csv").read_text().split("\n")[3].split(",")
-        assert cells[0].isdigit()
-        assert cells[3].isdigit()
+        d, _, _, c, _ = (tmp_path / f"d-{number}.csv").read_text().split("\n")[3].split(",")
+        assert (d + c).isdigit()
     assert not (tmp_path / "d.csv").exists()
 
 
 # generate
 
 
-@pytest.fixture
-def labels(tmp_path):
-    """Labels of the 48 training examples of the fixture's run."""
-    np.save(tmp_path / "labels.npy", np.arange(48) % 2)
-    return tmp_path / "labels.npy"
-
-
 def test_examples(done, trained, tmp_path):
     out, again, picture = tmp_path / "new.npz", tmp_path / "again.csv", tmp_path / "p.png"
-    words = ["-n", 7, *["--num-sweeps", "5", "--clamp", "0=1,3=0", "--bias", "1=2.5"]]
+    words = ["-n", 7, "--num-sweeps", "5", "--clamp", "0=1,3=0", "--bias", "1=2.5"]
     said, _ = done("generate", trained, *words, "--picture", picture, "--out", out)
     assert "7 new examples" in said
     found = np.load(out)
     assert found["x"].shape == (7, 12)
     assert set(np.unique(found["x"])) <= {0, 1}
-    assert (found["z"][:, 0] == 1).all()
-    assert (found["z"][:, 3] == 0).all()
+    assert (found["z"][:, [0, 3]] == [1, 0]).all()
     assert picture.stat().st_size > 1000
     done("generate", trained, *words, "--statistic", "mean", "--out", again)
     assert again.read_text().startswith("x_0,x_1,")
     assert len(again.read_text().splitlines()) == 8
-
-
-def test_fields_reach_their_units(done, trained, tmp_path):
     np.save(tmp_path / "field.npy", np.array([60.0, -60, 0, 0, 0]))
-    for bias in (tmp_path / "field.npy", "0=6e1,1=-.6E+2"):
-        words = ["-n", 5, "--num-sweeps", 20, "--bias", bias, "--out", tmp_path / "o.npz"]
-        done("generate", trained, *words)
-        assert (np.load(tmp_path / "o.npz")["z"][:, :2] == [1, 0]).all()
+    for bias in (tmp_path / "field.npy", "0=6e1,1=-.6E+2"):  # a field reaches its unit
+        done("generate", trained, "-n", 5, "--num-sweeps", 20, "--bias", bias, "--out", out)
+        assert (np.load(out)["z"][:, :2] == [1, 0]).all()
 
 
-def test_classes(done, trained, labels, data_file, tmp_path):
-    words = ["-n", 3, "--num-sweeps", 2, "--labels", labels, "--out", tmp_path / "o.npz"]
+def test_classes(done, trained, data_file, tmp_path):
+    np.save(tmp_path / "labels.npy", np.arange(48) % 2)  # of the training examples
+    words = ["-n", 3, "--num-sweeps", 2, "--labels", tmp_path / "labels.npy", "--out", tmp_path / "o.npz"]
     said, _ = done("generate", trained, *words, "--label", "all", "--picture", tmp_path / "p.png")
     assert "6 new examples" in said
     assert "% of labeled examples held out" in said
@@ -319,12 +239,14 @@ def test_labels_are_those_of_the_rows_that_training_took(trained, data_file, tmp
 
 
 def test_neighbors(done, trained, data_file, tmp_path):
-    x = np.load(data_file)
-    np.savez(tmp_path / "some.npz", x=x[:5], y=np.arange(5) % 2)
-    np.savez(tmp_path / "all.npz", x=x, y=np.arange(60) % 2)
-    words = ["--data", tmp_path / "some.npz", "--among", tmp_path / "all.npz", "-k", 4]
-    picture = tmp_path / "p.png"
-    said, _ = done("neighbors", trained, *words, "--out", tmp_path / "o.npz", "--picture", picture)
+    x, some, among = np.load(data_file), tmp_path / "some.npz", tmp_path / "all.npz"
+    np.savez(some, x=x[:5], y=np.arange(5) % 2)
+    np.savez(among, x=x, y=np.arange(60) % 2)
+    words, picture = (
+        ["neighbors", trained, "--data", some, "--among", among, "-k", 4, "--out"],
+        tmp_path / "p.png",
+    )
+    said, _ = done(*words, tmp_path / "o.npz", "--picture", picture)
     found = np.load(tmp_path / "o.npz")
     assert found["neighbors"].shape == found["distances"].shape == (5, 4)
     assert (found["distances"][:, 0] == 0).all()
@@ -332,7 +254,7 @@ def test_neighbors(done, trained, data_file, tmp_path):
     share = (found["neighbors"] % 2 == (np.arange(5) % 2)[:, None]).mean()
     assert f"{100 * share:.1f} % of the neighbors have the label" in said
     assert picture.stat().st_size > 1000
-    done("neighbors", trained, *words, "--others", "--out", tmp_path / "o.csv")
+    done(*words, tmp_path / "o.csv", "--others")
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)
     assert rows.dtype.names[:3] == ("index", "label", "neighbor_1")
     assert (rows["neighbor_1"] != rows["index"]).all()

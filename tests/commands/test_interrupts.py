@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from discrete_vae.cli import ended_by_interrupts, stop_on_signals
+from discrete_vae.cli import ended_by_interrupts, main, stop_on_signals
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
@@ -22,12 +22,18 @@ from tests.training.tiny import without_times
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
 
 WORDS = [*TINY, "--training.num-epochs", "12", "--training.validate-every", "5", "--training.log-every", "4"]
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+@pytest.fixture(autouse=True)
+def handlers_are_put_back():
+    before = [signal.getsignal(each) for each in SIGNALS]
+    yield
+    assert [signal.getsignal(each) for each in SIGNALS] == before
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory, data_file):
-    from discrete_vae.cli import main
-
     run = tmp_path_factory.mktemp("unbroken") / "run"
     assert main(["train", "--data", str(data_file), "--run-dir", str(run), *WORDS]) == 0
     return run
@@ -47,11 +53,8 @@ def signal_at(monkeypatch, *signals):
 
 def files(run):
     """Every byte of a run, its log without the times."""
-    checkpoints = {
-        f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.glob("checkpoints/*/*")
-    }
-    log = without_times(MetricsLog(run / "metrics.jsonl").read())
-    return checkpoints, log, (run / "best.json").read_bytes()
+    saved = {f"{path.parent.name}/{path.name}": path.read_bytes() for path in run.glob("checkpoints/*/*")}
+    return saved, without_times(MetricsLog(run / "metrics.jsonl").read()), (run / "best.json").read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -59,17 +62,14 @@ def files(run):
     [(signal.SIGINT, 130, 3), (signal.SIGTERM, 143, 5), (signal.SIGINT, 130, 6), (signal.SIGTERM, 143, 11)],
 )
 def test_the_step_in_progress_is_saved_and_resuming_equals_not_stopping(
-    cli, tmp_path, data_file, unbroken, monkeypatch, number, status, step
+    cli, done, tmp_path, data_file, unbroken, monkeypatch, number, status, step
 ):
-    run, handlers = tmp_path / "run", [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    run = tmp_path / "run"
     signal_at(monkeypatch, (step, [number]))
     got, out, err = cli("train", "--data", data_file, "--run-dir", run, *WORDS)
     assert (got, out) == (status, "")
     assert err.endswith(f"Interrupted; step {step} is saved. Continue: dvae train --resume --run-dir {run}\n")
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
-    got, _, err = cli("train", "--resume", "--run-dir", run)
-    assert got == 0
-    assert f"from step {step} to 12" in err
+    assert f"from step {step} to 12" in done("train", "--resume", "--run-dir", run)[1]
     assert files(run) == files(unbroken)
 
 
@@ -77,8 +77,7 @@ def test_many_interrupts_leave_what_none_leaves(cli, tmp_path, data_file, unbrok
     run = tmp_path / "run"
     signal_at(monkeypatch, *((step, [signal.SIGINT]) for step in (1, 2, 6, 7)))
     assert cli("train", "--data", data_file, "--run-dir", run, *WORDS)[0] == 130
-    statuses = [cli("train", "--resume", "--run-dir", run)[0] for _ in range(4)]
-    assert statuses == [130] * 3 + [0]
+    assert [cli("train", "--resume", "--run-dir", run)[0] for _ in range(4)] == [130] * 3 + [0]
     assert files(run) == files(unbroken)
 
 
@@ -100,9 +99,7 @@ def test_an_interim_checkpoint_can_be_evaluated_once_there_is_a_best_one(
     signal_at(monkeypatch, (3, [signal.SIGINT]), (7, [signal.SIGINT]))
     cli("train", "--data", data_file, "--run-dir", run, *WORDS)
     status, _, err = cli("evaluate", run)
-    assert status == 2
-    assert "received 'best'" in err
-    assert "There are: 3." in err
+    assert (status, "received 'best'" in err, "There are: 3." in err) == (2, True, True)
     cli("train", "--resume", "--run-dir", run)
     assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["step-5", "step-7"]
     assert "checkpoint of step 5" in cli("evaluate", run)[1]
@@ -132,8 +129,6 @@ def test_handlers_are_put_back_and_ignored_signals_stay_ignored():
 def test_other_verbs_end_with_nothing_half_written(
     cli, tmp_path, unbroken, data_file, monkeypatch, number, status, said, moment
 ):
-    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
-
     def half(file, **arrays):
         file.write(b"PK")
         os.kill(os.getpid(), number)
@@ -147,7 +142,6 @@ def test_other_verbs_end_with_nothing_half_written(
     assert (got, err.splitlines()[-1]) == (status, said)
     assert list(tmp_path.iterdir()) == []
     assert snapshot(unbroken) == before
-    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == handlers
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -172,10 +166,8 @@ def test_a_signal_while_torch_is_imported_ends_at_once(number, status):
 
 
 def test_ctrl_c_raises_where_torch_is_there():
-    before = signal.getsignal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt), ended_by_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
-    assert signal.getsignal(signal.SIGINT) is before
 
 
 def train(cli, data_file, run, *more):
@@ -230,15 +222,14 @@ def test_a_huge_step_size_never_saves_a_bad_checkpoint(cli, tmp_path, data_file,
 def test_ten_kills_of_the_command_at_random_times(data_file, tmp_path):
     """Threads included; each kill comes up to a second after training began."""
     choose, run, unbroken, hits = random.Random(1), tmp_path / "run", tmp_path / "unbroken", 0
-    dvae = [sys.executable, "-m", "discrete_vae"]
-    subprocess.run([*dvae, *train_words(data_file, unbroken)], capture_output=True, check=True)
+
+    def command(folder):
+        words = [sys.executable, "-m", "discrete_vae", *train_words(data_file, folder)]
+        return subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+    command(unbroken).communicate()
     for _ in range(10):
-        process = subprocess.Popen(
-            [*dvae, *train_words(data_file, run)],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = command(run)
         while "training examples" not in process.stderr.readline():  # training begins
             pass
         time.sleep(choose.uniform(0.0, 1.0))
@@ -246,6 +237,6 @@ def test_ten_kills_of_the_command_at_random_times(data_file, tmp_path):
         process.stderr.close()
         hits += process.wait() == -9
     assert hits >= 3
-    done = subprocess.run([*dvae, *train_words(data_file, run)], capture_output=True, check=False)
-    assert done.returncode == 0
+    (last := command(run)).communicate()
+    assert last.returncode == 0
     assert difference(run, unbroken) is None

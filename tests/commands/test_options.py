@@ -18,18 +18,17 @@ def command(verb):
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_that_computes_takes_a_device(verb):
-    options = {name: option for option in command(verb).params for name in option.opts}
-    assert ("--device" in options) == (verb not in ("list", "cite"))
-    if "--device" in options:
-        assert options["--device"].default == "auto"
-
-
-@pytest.mark.parametrize("verb", VERBS)
-def test_the_examples_of_every_verb_can_be_typed(verb):
-    lines = examples(verb)
-    assert len(lines) == 2
-    for program, name, *words in map(shlex.split, lines):
+def test_every_verb_has_helps_that_fit_examples_that_can_be_typed_and_a_device_if_it_computes(done, verb):
+    out, err = done(verb, "--help")
+    assert err == ""
+    assert out.startswith(f"Usage: dvae {verb}")
+    assert max(map(len, out.splitlines())) <= 80
+    options = [option for option in command(verb).params if isinstance(option, click.Option)]
+    assert all(option.help for option in options)
+    devices = [option.default for option in options if "--device" in option.opts]
+    assert devices == ([] if verb in ("list", "cite") else ["auto"])
+    assert len(examples(verb)) == 2
+    for program, name, *words in map(shlex.split, examples(verb)):
         assert (program, name) == ("dvae", verb)
         command(verb).make_context(verb, words)
 
@@ -41,47 +40,24 @@ def test_a_verbs_own_options_come_before_those_that_verbs_share(done):
     assert places[0] < out.index("  --elbo") < places[1] < out.index("  --checkpoint") < places[2]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_every_option_has_a_help_that_fits(cli, verb):
-    status, out, err = cli(verb, "--help")
-    assert (status, err) == (0, "")
-    assert out.startswith(f"Usage: dvae {verb}")
-    assert max(map(len, out.splitlines())) <= 80
-    assert all(option.help for option in command(verb).params if isinstance(option, click.Option))
-
-
 def test_an_error_of_click_that_nobody_foresaw_is_in_the_houses_form(refused, monkeypatch):
     def fail(*_):
         raise click.UsageError("odd")
 
     monkeypatch.setattr(click.Argument, "handle_parse_result", fail)
-    error = refused("sample", "RUN")
-    assert (
-        error == "error: dvae sample must be used as its help says; received odd. See dvae sample --help.\n"
-    )
-
-
-@pytest.fixture
-def times_read(monkeypatch):
-    """How often a file of data is read."""
-    read, paths = files.read_npy, []
-
-    def count(path):
-        paths.append(path)
-        return read(path)
-
-    monkeypatch.setattr(files, "read_npy", count)
-    return paths
+    wanted = "error: dvae sample must be used as its help says; received odd. See dvae sample --help.\n"
+    assert refused("sample", "RUN") == wanted
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("validate",), ("train", "--run-dir", "run"), ("train", "--settings"), ("validate", "--settings")],
+    "words", ["validate", "train --run-dir run", "train --settings", "validate --settings"]
 )
-def test_a_file_is_read_once(done, times_read, tmp_path, monkeypatch, data_file, words):
+def test_a_file_is_read_once(done, tmp_path, monkeypatch, data_file, words):
+    read, paths = files.read_npy, []
+    monkeypatch.setattr(files, "read_npy", lambda path: paths.append(path) or read(path))
     monkeypatch.chdir(tmp_path)
-    done(*words, "--data", data_file, *TINY, "--data.split-seed", "5", "--device", "cpu")
-    assert times_read == [data_file]
+    done(*words.split(), "--data", data_file, *TINY, "--data.split-seed", "5", "--device", "cpu")
+    assert paths == [data_file]
 
 
 def test_validate_works_where_the_system_does_not_count_memory(done, monkeypatch, data_file):
@@ -94,30 +70,29 @@ def test_validate_works_where_the_system_does_not_count_memory(done, monkeypatch
 # Suggestions.
 
 
-@pytest.mark.parametrize(
-    ("word", "settings"),
-    [
-        ("epoch", ["training.num-epochs"]),
-        ("steps", ["training.num-epochs"]),
-        ("batch_size", ["training.batch-size"]),
-        ("lr", ["training.optimizer.learning-rate"]),
-        ("training.lr", ["training.optimizer.learning-rate"]),
-        ("layers", ["model.hierarchy.num-layers"]),
-        ("hiden", ["model.decoder.hidden", "model.posterior.hidden"]),
-        ("beta", ["model.smoothing.beta"]),
-        ("chains", ["training.sampler.num-chains"]),
-        ("units", ["model.hierarchy.num-units", "model.prior.num-units"]),
-        ("smoothing", ["model.smoothing"]),
-        ("examples", ["evaluation.num-examples", "training.num-examples"]),
-        ("train.num-epochs", ["training.num-epochs"]),
-        ("model.prior.num-lefts", ["model.prior.num-left"]),
-        ("qqq.zzz", []),
-    ],
-)
-def test_the_likeliest_setting_is_named(word, settings):
-    assert [each.rstrip("?") for each in suggest_setting(word).split() if "." in each[2:-1]] == [
-        f"--{name}" for name in settings
-    ]
+SUGGESTED = """
+epoch: training.num-epochs
+steps: training.num-epochs
+batch_size: training.batch-size
+lr: training.optimizer.learning-rate
+training.lr: training.optimizer.learning-rate
+layers: model.hierarchy.num-layers
+hiden: model.decoder.hidden model.posterior.hidden
+beta: model.smoothing.beta
+chains: training.sampler.num-chains
+units: model.hierarchy.num-units model.prior.num-units
+smoothing: model.smoothing
+examples: evaluation.num-examples training.num-examples
+train.num-epochs: training.num-epochs
+model.prior.num-lefts: model.prior.num-left
+qqq.zzz:
+"""
+
+
+def test_the_likeliest_setting_is_named():
+    for word, *settings in (line.replace(":", "").split() for line in SUGGESTED.strip().splitlines()):
+        found = [each.rstrip("?") for each in suggest_setting(word).split() if "." in each[2:-1]]
+        assert found == [f"--{name}" for name in settings], word
 
 
 @pytest.mark.parametrize(
@@ -135,6 +110,7 @@ def test_the_likeliest_setting_is_named(word, settings):
         ("evaluate runs/digits-smok", "Did you mean runs/digits-smoke?"),
         ("sample mnist-static", "Did you mean --pretrained mnist-static?"),
         ("log-partition nothing-like-it", "Check the path"),
+        ("train digits --run-dir runs/digits-smoke", "dvae train --resume --run-dir runs/digits-smoke."),
         ("train --resume", "--run-dir DIR"),
         ("train --resume --run-dir .", "config.json"),
         ("evaluate --run-dir runs/digits-smoke", "Name the run without an option: dvae evaluate RUN."),

@@ -77,27 +77,23 @@ def test_processes_give_the_result_of_one(carried_out, verb, number):
         assert found[name] == content, name
 
 
-@pytest.mark.parametrize(
-    ("environment", "named"),
-    [
-        ({"WORLD_SIZE": ""}, "WORLD_SIZE"),
-        ({"WORLD_SIZE": "two"}, "WORLD_SIZE"),
-        ({"WORLD_SIZE": "0"}, "WORLD_SIZE"),
-        ({"WORLD_SIZE": "2"}, "RANK"),
-        ({"WORLD_SIZE": "2", "RANK": "2"}, "RANK"),
-        ({"WORLD_SIZE": "2", "RANK": "0"}, "MASTER_ADDR"),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}, "MASTER_PORT"),
-        ({"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost", "MASTER_PORT": "65536"}, "MASTER_PORT"),
-    ],
-)
-def test_an_environment_that_does_not_fit(refused, monkeypatch, tmp_path, environment, named):
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert refused("encode", "--pretrained", "digits", "--out", tmp_path / "x.npz").startswith(
-        f"error: {named} must"
-    )
-    if "MASTER" not in named:
-        assert refused("cite").startswith(f"error: {named} must")
+def test_an_environment_that_does_not_fit(refused, monkeypatch, tmp_path):
+    two = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "localhost"}
+    for named, environment in (
+        *(("WORLD_SIZE", {"WORLD_SIZE": size}) for size in ("", "two", "0")),
+        ("RANK", {"WORLD_SIZE": "2"}),
+        ("RANK", two | {"RANK": "2"}),
+        ("MASTER_ADDR", {"WORLD_SIZE": "2", "RANK": "0"}),
+        ("MASTER_PORT", two),
+        ("MASTER_PORT", two | {"MASTER_PORT": "65536"}),
+    ):
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            error = refused("encode", "--pretrained", "digits", "--out", tmp_path / "x.npz")
+            assert error.startswith(f"error: {named} must")
+            if "MASTER" not in named:
+                assert refused("cite").startswith(f"error: {named} must")
 
 
 @pytest.mark.parametrize(

@@ -41,26 +41,18 @@ def test_values_are_set_and_the_rest_stays():
     )
     assert (config.training.num_epochs, config.training.optimizer.learning_rate) == (7, 1e-4)
     assert config.model.smoothing.trainable is False
-    back = apply_overrides(config, split_overrides(["--training.num-epochs", "300"])[1])
+    back = apply_overrides(config, [("training.num-epochs", ["300"])])
     assert back.training.warm_up == DIGITS.training.warm_up
-
-
-@pytest.mark.parametrize(
-    ("words", "hidden"), [("20 30", (20, 30)), ("20", (20,)), ("", ()), ("[20,30]", (20, 30))]
-)
-def test_lists(words, hidden):
-    assert changed(f"--model.posterior.hidden {words}").model.posterior.hidden == hidden
-
-
-def test_a_number_or_a_list_of_lists():
-    assert changed("--model.posterior.groups 2").model.posterior.groups == 2
-    assert changed("--model.posterior.groups [[0,2],[1]]").model.posterior.groups == ((0, 2), (1,))
-
-
-def test_none():
     config = changed("--evaluation.num-examples 5")
     assert config.evaluation.num_examples == 5
     assert apply_overrides(config, [("evaluation.num-examples", ["none"])]).evaluation.num_examples is None
+
+
+def test_lists_and_lists_of_lists():
+    for words, hidden in (("20 30", (20, 30)), ("20", (20,)), ("", ()), ("[20,30]", (20, 30))):
+        assert changed(f"--model.posterior.hidden {words}").model.posterior.hidden == hidden
+    for words, groups in (("2", 2), ("[[0,2],[1]]", ((0, 2), (1,)))):
+        assert changed(f"--model.posterior.groups {words}").model.posterior.groups == groups
 
 
 def test_a_component_is_swapped_whatever_the_order():
@@ -70,28 +62,29 @@ def test_a_component_is_swapped_whatever_the_order():
     assert config.model.posterior == DIGITS.model.posterior
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        "--training.num-epochs abc",
-        "--training.num-epochs 0",
-        "--training.num-epochs 1.5",
-        "--training.num-epochs",
-        "--training.optimizer.learning-rate inf",
-        "--training.optimizer.learning-rate nan",
-        "--training.optimizer.learning-rate -1",
-        "--model.smoothing.trainable maybe",
-        "--model.smoothing.beta 0",
-        "--model.posterior.hidden 4 x",
-        "--model.posterior.hidden [4,",
-        "--training.num-epohs 3",
-        "--trainin.qqq.zzz 3",
-        "--model.smoothing ramp-up",
-        "--model.smoothing",
-        "--model.prior.num-units 3",  # of no RBM
-        "--model.hierarchy.sharing complete",  # of layers, which are not there
-    ],
-)
+WRONG = """
+--training.num-epochs abc
+--training.num-epochs 0
+--training.num-epochs 1.5
+--training.num-epochs
+--training.optimizer.learning-rate inf
+--training.optimizer.learning-rate nan
+--training.optimizer.learning-rate -1
+--model.smoothing.trainable maybe
+--model.smoothing.beta 0
+--model.posterior.hidden 4 x
+--model.posterior.hidden [4,
+--training.num-epohs 3
+--trainin.qqq.zzz 3
+--model.smoothing ramp-up
+--model.smoothing
+--model.prior.num-units 3
+--model.hierarchy.sharing complete
+"""
+"""The last two are of no RBM, and of layers, which are not there."""
+
+
+@pytest.mark.parametrize("words", WRONG.strip().splitlines())
 def test_wrong_settings_are_named(words):
     with pytest.raises(InvalidInputError) as caught:
         changed(words)
@@ -129,22 +122,17 @@ def test_components_of_one_slot_may_share_a_settings_name():
     assert {"digits", "omniglot"} <= owners
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        [("model.hierarchy", ["none"])],
-        [("training.num-epochs", ["1"])],
-        [("training.gradient", ["reinforce"])],
-    ],
-)
-def test_importance_samples_of_the_experiment_give_way(changes):
+def test_importance_samples_of_the_experiment_give_way():
     base = load_experiment("mnist-dynamic", "cpu")
-    with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
-        changed = apply_overrides(base, changes)
-    assert changed.training.num_importance_samples == 1
-    asked = [*changes, ("training.num-importance-samples", ["5"])]
-    with pytest.raises(InvalidInputError, match="must be"):
-        apply_overrides(base, asked)
+    for change in (
+        ("model.hierarchy", ["none"]),
+        ("training.num-epochs", ["1"]),
+        ("training.gradient", ["reinforce"]),
+    ):
+        with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
+            assert apply_overrides(base, [change]).training.num_importance_samples == 1
+        with pytest.raises(InvalidInputError, match="must be"):
+            apply_overrides(base, [change, ("training.num-importance-samples", ["5"])])
 
 
 # A component that is swapped in takes sizes that fit the experiment.
@@ -180,15 +168,13 @@ def small(tmp_path_factory):
 @pytest.mark.parametrize(("path", "name"), SWAPS)
 def test_every_swap_trains_at_smoke(small, path, name, tmp_path):
     if name == "convolutional":  # which wants images
-        small = small.model_copy(
-            update={"model": small.model.model_copy(update={"num_features": None, "event_shape": (1, 3, 4)})}
-        )
+        model = small.model.model_copy(update={"num_features": None, "event_shape": (1, 3, 4)})
+        small = small.model_copy(update={"model": model})
     config = swapped(small, path, name)
     assert num_parameters(config) <= MAX_GROWTH * num_parameters(small)
-    dataset = instantiate(config.data, data_dir=None)
     run = RunDirectory.create(tmp_path / "run")
     quiet = TrainingProgress(0, 3, Console(file=io.StringIO()))
-    result = run_steps(config, dataset, run, progress=quiet)
+    result = run_steps(config, instantiate(config.data, data_dir=None), run, progress=quiet)
     assert math.isfinite(result.best_elbo)
     assert result.best_elbo > -3 * 12 * math.log(2)  # three times fair coins, after three steps
 
@@ -218,24 +204,19 @@ def counts(annotation):
 
 
 def test_what_the_user_sets_wins_in_any_order():
-    words = [
-        ("model.hierarchy.sharing", ["groups"]),
-        ("model.hierarchy.num-layers", ["9"]),
-        ("model.hierarchy.prior-hidden", ["7", "8"]),
-        ("model.hierarchy", ["gaussian"]),
+    words = "model.hierarchy.sharing groups, model.hierarchy.num-layers 9, model.hierarchy.prior-hidden 7 8, "
+    given = [
+        (path, values) for path, *values in map(str.split, (words + "model.hierarchy gaussian").split(","))
     ]
-    for given in (words, words[::-1]):
-        hierarchy = apply_overrides(load_experiment("digits", "smoke"), given).model.hierarchy
+    for order in (given, given[::-1]):
+        hierarchy = apply_overrides(load_experiment("digits", "smoke"), order).model.hierarchy
         assert (hierarchy.num_layers, hierarchy.num_units, hierarchy.prior_hidden) == (9, 16, (7, 8))
         assert hierarchy.sharing.num_groups == 3  # the smallest that divides the layers
 
 
-def test_latents_and_chains_are_kept():
-    assert changed("--model.prior factorial").model.prior.num_units == 32
-    assert changed("--model.prior graph").model.prior.num_units == 32
+def test_swaps_keep_latents_and_chains_and_take_networks_without_hidden_layers():
+    for kind in ("factorial", "graph"):
+        assert changed(f"--model.prior {kind}").model.prior.num_units == 32
     assert changed("--training.sampler parallel-tempering").training.sampler.num_chains == 50
-
-
-def test_networks_without_hidden_layers_do_not_stand_in_the_way_of_a_swap():
     config = apply_overrides(changed("--model.posterior.hidden"), [("model.encoder", ["convolutional"])])
     assert config.model.encoder.num_features == 256

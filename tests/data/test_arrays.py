@@ -4,7 +4,6 @@ import os
 import pickle
 import struct
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -37,23 +36,6 @@ def read_or_refused(read, path):
     return None
 
 
-def test_arrays_come_back(tmp_path):
-    np.save(tmp_path / "a.npy", np.arange(3))
-    np.savez(tmp_path / "a.npz", one=np.arange(3), two=np.eye(2))
-    assert read_npy(tmp_path / "a.npy").tolist() == [0, 1, 2]
-    assert list(read_npz(tmp_path / "a.npz")) == ["one", "two"]
-    assert list(read_npz(tmp_path / "a.npz", keys=("two", "three"))) == ["two"]
-
-
-@pytest.mark.parametrize("dtype", [">f4", ">i2", "f2", "g"])
-def test_every_width_and_byte_order_of_numbers_is_read(tmp_path, dtype):
-    np.save(tmp_path / "x.npy", BITS.astype(dtype))
-    data = load_file(path=tmp_path / "x.npy")
-    assert sum(float(part.sum()) for part in (data.train, data.valid, data.test)) == BITS.sum()
-    np.save(tmp_path / "x.npy", np.asfortranarray(BITS.astype(dtype)))
-    np.testing.assert_array_equal(read_npy(tmp_path / "x.npy"), BITS)
-
-
 def test_every_truncation_is_refused(tmp_path):
     np.save(tmp_path / "a.npy", np.arange(20, dtype=np.uint8))
     np.savez_compressed(tmp_path / "a.npz", one=np.arange(20, dtype=np.uint8))
@@ -83,61 +65,54 @@ def test_what_is_no_plain_file_is_refused_and_never_waited_for(tmp_path):
             assert read_or_refused(read, tmp_path / path) is None
 
 
-@pytest.mark.parametrize(("dtype", "step"), [(bool, 2), (">f4", 5)])
-def test_no_changed_bit_of_a_header_is_taken(tmp_path, dtype, step):
-    array = BITS.astype(dtype)
-    np.save(tmp_path / "x.npy", array)
-    content = (tmp_path / "x.npy").read_bytes()
-    refused, bits = 0, range(0, 8 * content.index(b"}"), step)
-    for bit in bits:
-        path = changed(tmp_path / "x.npy", content, bit // 8, content[bit // 8] ^ 1 << bit % 8)
-        data = read_or_refused(lambda path: load_file(path=path), path)
-        if data is None:
-            refused += 1
-        else:  # quotes of another kind, say
-            rows = np.concatenate([data.train, data.valid, data.test])
-            assert sorted(rows.tolist()) == sorted(array.astype(np.float32).tolist()), bit
-    assert refused > 0.9 * len(bits)
+def test_no_changed_bit_of_a_header_is_taken(tmp_path):
+    path = tmp_path / "x.npy"
+    for dtype in (bool, ">f4"):
+        np.save(path, BITS.astype(dtype))
+        content = path.read_bytes()
+        refused, bits = 0, range(0, 8 * content.index(b"}"), 5)
+        for bit in bits:
+            changed(path, content, bit // 8, content[bit // 8] ^ 1 << bit % 8)
+            data = read_or_refused(lambda path: load_file(path=path), path)
+            if data is None:
+                refused += 1
+            else:  # quotes of another kind, say
+                rows = np.concatenate([data.train, data.valid, data.test])
+                assert sorted(rows.tolist()) == sorted(BITS.tolist()), bit
+        assert refused > 0.9 * len(bits)
 
 
-def test_a_header_cut_into_its_padding_is_refused(tmp_path):
-    np.save(tmp_path / "x.npy", np.zeros((60, 12), bool))
-    content = (tmp_path / "x.npy").read_bytes()
-    path = changed(tmp_path / "x.npy", content, 8, content[8] - 16)
-    assert np.load(path).any()  # NumPy takes spaces of the header for data
-    assert read_or_refused(read_npy, path) is None
+SHAPES = ("(True, True)", f"({10**30}, 2)", "(2, -1)", "(9223372036854775807, 8)", "[2, 2]", "{[]: 1}")
 
 
-@pytest.mark.parametrize(
-    "shape", ["(True, True)", f"({10**30}, 2)", "(2, -1)", "(9223372036854775807, 8)", "[2, 2]", "{[]: 1}"]
-)
-def test_impossible_shapes_are_refused(tmp_path, shape):
+def of_shape(shape):
+    """A file whose header names a shape."""
     header = f"{{'descr': '|b1', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
-    content = b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + b"\1\0\1\0"
-    (tmp_path / "x.npy").write_bytes(content)
-    assert read_or_refused(read_npy, tmp_path / "x.npy") is None
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + b"\1\0\1\0"
 
 
-def test_a_boolean_that_is_none_and_further_bytes_are_refused(tmp_path):
+def test_forged_headers_and_values_are_refused(tmp_path):
     np.save(tmp_path / "x.npy", BITS.astype(bool))
     content = (tmp_path / "x.npy").read_bytes()
-    assert read_or_refused(read_npy, changed(tmp_path / "x.npy", content, len(content) - 3, 0x20)) is None
-    (tmp_path / "x.npy").write_bytes(content + content)
-    assert read_or_refused(read_npy, tmp_path / "x.npy") is None
+    padding_as_data = content[:8] + bytes([content[8] - 16]) + content[9:]
+    (tmp_path / "x.npy").write_bytes(padding_as_data)
+    assert np.load(tmp_path / "x.npy").any()  # NumPy takes spaces of the header for data
+    no_boolean = content[:-3] + b" " + content[-2:]
+    for damaged in (padding_as_data, no_boolean, content + content, *map(of_shape, SHAPES)):
+        (tmp_path / "x.npy").write_bytes(damaged)
+        assert read_or_refused(read_npy, tmp_path / "x.npy") is None, damaged[:150]
 
 
-@pytest.mark.parametrize(
-    "array",
-    [
-        BITS.astype("<f4").view(">f4"),
-        (BITS + 0.5).astype("<f8").view(">f8"),
-        BITS.astype("<i2").view(">i2"),
-        (7 * BITS).astype(">i8").view("<i8"),
-    ],
-)
-def test_values_in_the_wrong_byte_order_are_refused(array):
-    with pytest.raises(InvalidInputError, match="byte order"):
-        as_float32("x", array)
+def test_values_in_the_wrong_byte_order_are_refused():
+    for array, wrong in (
+        (BITS, "<f4 >f4"),
+        (BITS + 0.5, "<f8 >f8"),
+        (BITS, "<i2 >i2"),
+        (7 * BITS, ">i8 <i8"),
+    ):
+        stored, read_as = wrong.split()
+        with pytest.raises(InvalidInputError, match="byte order"):
+            as_float32("x", array.astype(stored).view(read_as))
 
 
 def test_an_altered_member_is_refused_by_its_name(tmp_path):
@@ -170,7 +145,7 @@ def test_no_changed_bit_of_a_directory_hides_or_changes_a_member(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, train=BITS[:40].astype(bool), valid=BITS[40:50].astype(bool), test=BITS[50:].astype(bool))
     content, before = path.read_bytes(), read_npz(path)
-    for bit in range(8 * content.index(b"PK\x01\x02"), 8 * len(content), 5):
+    for bit in range(8 * content.index(b"PK\x01\x02"), 8 * len(content), 11):
         found = read_or_refused(read_npz, changed(path, content, bit // 8, content[bit // 8] ^ 1 << bit % 8))
         if found is not None:
             assert list(found) == list(before), bit
@@ -190,17 +165,9 @@ def test_a_directory_that_swallows_members_is_refused(tmp_path):
     assert read_or_refused(read_npz, path) is None
 
 
-def test_keys_are_listed_briefly_and_without_control_characters(tmp_path):
-    np.savez(tmp_path / "x.npz", **{f"\x1b[31m{i}" + "k" * 90: BITS for i in range(30)})
-    with pytest.raises(InvalidInputError) as caught:
-        load_file(path=tmp_path / "x.npz")
-    assert "\x1b" not in str(caught.value)
-    assert len(str(caught.value)) < 600
-
-
-@pytest.mark.parametrize("free", [200_000, 20_000])
-def test_too_little_memory_is_no_damage(tmp_path, monkeypatch, free):
+def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((100, 1000), bool))
-    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: free)
-    with pytest.raises(InvalidInputError, match="memory"):
-        load_file(path=Path(tmp_path / "x.npy"))
+    for free in (200_000, 20_000):
+        monkeypatch.setattr("discrete_vae.system.available_memory", lambda free=free: free)
+        with pytest.raises(InvalidInputError, match="memory"):
+            load_file(path=tmp_path / "x.npy")

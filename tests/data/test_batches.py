@@ -14,8 +14,8 @@ from discrete_vae.data.batches import (
     systematic_resample,
 )
 from discrete_vae.data.splits import DatasetDescription, DataSplits
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.rng import keyed_generator
+from tests.refusals import refused_argument
 
 
 def dataset(train: torch.Tensor, *, dynamic: bool) -> DataSplits:
@@ -23,25 +23,22 @@ def dataset(train: torch.Tensor, *, dynamic: bool) -> DataSplits:
     return DataSplits("made", train, train[:1], train[:1], (train.shape[1],), dynamic, about)
 
 
-def test_an_epoch_sees_each_example_at_most_once_and_drops_the_rest():
-    epoch = torch.cat([batch_indices(11, 3, seed=5, step=step) for step in range(3)])
-    assert epoch.unique().numel() == 9
-    assert set(epoch.tolist()) <= set(range(11))
-
-
-def test_other_examples_are_left_out_in_each_epoch():
+def test_an_epoch_sees_each_example_at_most_once_and_leaves_others_out_than_the_next():
     left_out = set()
     for epoch in range(30):
         seen = torch.cat([batch_indices(11, 5, seed=0, step=2 * epoch + part) for part in (0, 1)])
+        assert seen.unique().numel() == 10
         left_out |= set(range(11)) - set(seen.tolist())
-    assert len(left_out) == 11
+    assert left_out == set(range(11))
 
 
 def test_epochs_and_seeds_have_orders_of_their_own():
-    first = batch_indices(100, 100, seed=0, step=0)
-    assert not torch.equal(batch_indices(100, 100, seed=0, step=1), first)
-    assert not torch.equal(batch_indices(100, 100, seed=1, step=0), first)
-    assert torch.equal(batch_indices(100, 100, seed=0, step=0), first)
+    first, again, next_epoch, other_seed = (
+        batch_indices(100, 100, seed=seed, step=step) for seed, step in ((0, 0), (0, 0), (0, 1), (1, 0))
+    )
+    assert torch.equal(first, again)
+    assert not torch.equal(first, next_epoch)
+    assert not torch.equal(first, other_seed)
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -59,22 +56,17 @@ def test_any_step_can_be_had_without_those_before_it(dynamic):
     assert [unbroken.epoch(step) for step in (0, 4, 5, 16)] == [0, 0, 1, 3]
 
 
-def test_probabilities_are_binarized_afresh_in_each_step():
-    train = torch.full((4, 500), 0.5)
-    batches = TrainingBatches(dataset(train, dynamic=True), 4, seed=0)
-    first, second = batches.batch(0), batches.batch(1)
+def test_probabilities_are_binarized_afresh_in_each_step_with_noise_that_the_model_does_not_see():
+    data = dataset(torch.full((4, 500), 0.5), dynamic=True)
+    batches = TrainingBatches(data, 4, seed=3)
+    first, second = batches.batch(8), batches.batch(9)
     assert first.dtype == torch.float32
     assert set(first.unique().tolist()) == {0.0, 1.0}
     assert not torch.equal(first, second)
-    assert torch.equal(dataset(train, dynamic=True).train, torch.full((4, 500), 0.5))
-
-
-def test_the_binarization_shares_no_noise_with_the_model():
+    assert bool((data.train == 0.5).all())
     # Were the stream keyed by (seed, step) alone, these bits would be the model's first draws.
-    train = torch.full((4, 500), 0.5)
-    bits = TrainingBatches(dataset(train, dynamic=True), 4, seed=3).batch(8)
     model_noise = torch.rand(4, 500, generator=keyed_generator(3, 8))
-    agreement = (bits == (model_noise < 0.5)).float().mean().item()
+    agreement = (first == (model_noise < 0.5)).float().mean().item()
     assert abs(agreement - 0.5) < 5 * (0.25 / 2000) ** 0.5  # shared noise would give 1
 
 
@@ -89,20 +81,17 @@ def test_bits_follow_their_probabilities(dtype):
     assert bool(((wrong - p.double()).abs() > 5.2 * spread)[2:].all())  # the bound has the power to tell
 
 
-@pytest.mark.parametrize(
-    ("argument", "size", "step"),
-    [
+def test_sizes_and_steps_that_make_no_sense_are_refused():
+    data = dataset(torch.zeros(5, 2), dynamic=False)
+    for argument, size, step in (
         *(("batch_size", size, 0) for size in (6, 0, -1, 2.0)),
         *(("step", 2, step) for step in (-1, 1.5, True)),
-    ],
-)
-def test_sizes_and_steps_that_make_no_sense_are_refused(argument, size, step):
-    for call in (
-        lambda: batch_indices(5, size, seed=0, step=step),
-        lambda: TrainingBatches(dataset(torch.zeros(5, 2), dynamic=False), size, seed=0).batch(step),
     ):
-        with pytest.raises(InvalidInputError, match=argument):
-            call()
+        assert refused_argument(batch_indices, 5, size, seed=0, step=step) == argument
+        assert (
+            refused_argument(lambda size, step: TrainingBatches(data, size, seed=0).batch(step), size, step)
+            == argument
+        )
 
 
 WEIGHTS = np.array([3.0, 1.0, 0.0, 6.0, 2.0])
@@ -168,7 +157,5 @@ def test_weighted_batches_can_be_had_at_any_step_and_leave_weightless_examples_o
     "weights", [np.full(10, 0.0), np.ones(9), np.eye(10)[0] - 0.1, np.eye(10)[0] * np.nan, ["a"] * 10]
 )
 def test_wrong_weights_are_refused_by_name(weights):
-    with pytest.raises(InvalidInputError) as caught:
-        replace(dataset(torch.zeros(10, 2), dynamic=False), weights={"train": weights})
-    assert "weights" in caught.value.argument
-    assert "train" in caught.value.argument
+    data = dataset(torch.zeros(10, 2), dynamic=False)
+    assert refused_argument(replace, data, weights={"train": weights}) == "weights of the part 'train'"

@@ -10,7 +10,13 @@ from scipy.io import mmwrite
 
 from discrete_vae import load_run, train
 from discrete_vae.cli import main
-from discrete_vae.config import CategoricalLikelihoodConfig, GaussianLikelihoodConfig, instantiate
+from discrete_vae.config import (
+    BernoulliLikelihoodConfig,
+    CategoricalLikelihoodConfig,
+    GaussianLikelihoodConfig,
+    NegativeBinomialLikelihoodConfig,
+    instantiate,
+)
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import load_file, read_rows, rows_of_part
 from discrete_vae.data.splits import PARTS, summarize
@@ -39,10 +45,6 @@ def twins(folder, values):
     sp.save_npz(folder / "sparse.npz", sp.csr_array(values))
     np.savez(folder / "dense.npz", x=values)
     return folder / "sparse.npz", folder / "dense.npz"
-
-
-def sparse_rows(values):
-    return SparseRows(sp.csr_array(values.astype(np.float32)))
 
 
 def write(path, layout):
@@ -80,64 +82,53 @@ def test_training_evaluation_and_use_have_the_digits_of_the_dense_twin(tmp_path,
         overrides = [("model.likelihood", [kind]), ("training.num-epochs", ["2"])]
         config, dataset = read_own_experiment(path, overrides, size="smoke")
         train(config, dataset, tmp_path / path.stem)
-        loaded = load_run(tmp_path / path.stem)
-        rows = rows_of_part(dataset, "train")
+        loaded, rows = load_run(tmp_path / path.stem), rows_of_part(dataset, "train")
         result = evaluate_run(loaded, dataset, indices=np.arange(4)).result
-        found.append(
-            [
-                *loaded.model.state_dict().values(),
-                torch.tensor(
-                    [result.log_likelihood.value, result.elbo.elbo, result.independent_features.value]
-                ),
-                torch.tensor(encode_rows(loaded.model, rows.x).probabilities),
-                torch.tensor(score_rows(loaded.model, rows.x[:5], log_partition=0.0, num_samples=3).value),
-            ]
-        )
-    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+        scores = score_rows(loaded.model, rows.x[:5], log_partition=0.0, num_samples=3)
+        found.append([result.log_likelihood.value, result.elbo.elbo, result.independent_features.value])
+        found[-1] += [encode_rows(loaded.model, rows.x).probabilities, scores.value]
+        found[-1] += list(loaded.model.state_dict().values())
+    assert all(np.array_equal(one, other) for one, other in zip(*found, strict=True))
+
+
+def with_gaps(values, gaps):
+    """The values as dense and as sparse rows, with a gap in some of them if asked."""
+    values = values.astype(np.float32)
+    if gaps:
+        values[3:9, 2] = np.nan
+    return torch.from_numpy(values), SparseRows(sp.csr_array(values))
+
+
+def start(likelihood, x):
+    return [likelihood.initialize_(x), *likelihood.state_dict().values(), likelihood.fit_marginals_(x)]
 
 
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize("gaps", [False, True])
-def test_statistics_of_a_likelihood_are_those_of_dense_values(tmp_path, kind, gaps):
-    values = VALUES[kind].astype(np.float32)
-    if gaps:
-        values[3:9, 2] = np.nan
-    dense, sparse = torch.from_numpy(values), sparse_rows(values)
+def test_statistics_of_a_likelihood_are_those_of_dense_values(kind, gaps):
+    dense, sparse = with_gaps(VALUES[kind], gaps)
     config = {
+        "bernoulli": BernoulliLikelihoodConfig(),
         "categorical": CategoricalLikelihoodConfig(num_categories=3),
+        "negative-binomial": NegativeBinomialLikelihoodConfig(),
         "gaussian": GaussianLikelihoodConfig(shorten_tails=True),
-    }.get(kind)
-    config = (
-        config
-        or read_own_experiment(twins(tmp_path, VALUES[kind])[1], [("model.likelihood", [kind])])[
-            0
-        ].model.likelihood
-    )
-    starts = []
-    for x in (dense, sparse):
-        likelihood = instantiate(config, event_shape=(7,))
-        start = likelihood.initialize_(x)
-        starts.append([start, *likelihood.state_dict().values(), likelihood.fit_marginals_(x)])
-    assert all(torch.equal(one, other) for one, other in zip(*starts, strict=True))
+    }[kind]
+    one, other = (start(instantiate(config, event_shape=(7,)), x) for x in (dense, sparse))
+    assert all(map(torch.equal, one, other))
     likelihood = instantiate(config, event_shape=(7,))
-    found = [independent_features(likelihood, *each) for each in ((dense, dense), (sparse, sparse))]
-    assert found[0] == found[1]
+    assert independent_features(likelihood, dense, dense) == independent_features(likelihood, sparse, sparse)
     assert summarize(dense) == summarize(sparse)
 
 
 @pytest.mark.parametrize("gaps", [False, True])
 @pytest.mark.parametrize("zero_inflated", [False, True])
 def test_counts_with_an_exposure_start_as_those_of_dense_values(gaps, zero_inflated):
-    values = VALUES["negative-binomial"].astype(np.float32)
-    if gaps:
-        values[3:9, 2] = np.nan
-    states = []
-    for x in (torch.from_numpy(values), sparse_rows(values)):
-        likelihood = NegativeBinomialLikelihood((7,), zero_inflated=zero_inflated, exposure="total")
-        start = likelihood.initialize_(x)
-        states.append([start, *likelihood.state_dict().values(), likelihood.fit_marginals_(x)])
-    for one, other in zip(*states, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
+    one, other = (
+        start(NegativeBinomialLikelihood((7,), zero_inflated=zero_inflated, exposure="total"), x)
+        for x in with_gaps(VALUES["negative-binomial"], gaps)
+    )
+    for dense, sparse in zip(one, other, strict=True):
+        torch.testing.assert_close(dense, sparse, rtol=1e-6, atol=1e-6)
 
 
 def test_cells_are_read_as_counts_given_their_total(tmp_path):
@@ -152,7 +143,7 @@ def test_cells_are_read_as_counts_given_their_total(tmp_path):
 def test_moments_of_many_features_are_those_of_numpy():
     """Of blocks of fewer rows than those of narrow data."""
     sparse = sp.random_array((300, 70_000), density=0.01, rng=np.random.default_rng(2), dtype=np.float32)
-    x, found = sparse.toarray(), feature_moments(sparse_rows(sparse.tocsr()))
+    x, found = sparse.toarray(), feature_moments(SparseRows(sparse.tocsr()))
     assert np.allclose(found.mean, x.mean(0, dtype=np.float64), rtol=1e-12)
     assert np.allclose(found.variance, x.astype(np.float64).var(0), rtol=1e-12)
 
@@ -246,13 +237,11 @@ def annotated(tmp_path):
     """A .h5ad file: logarithms as X, counts as a layer, a column of kinds."""
     why = "it is not installed: pip install 'discrete-vae[formats]'"
     anndata, pandas = pytest.importorskip("anndata", reason=why), pytest.importorskip("pandas", reason=why)
-    path = tmp_path / "mine.h5ad"
+    path, names = tmp_path / "mine.h5ad", [f"cell{row}" for row in range(90)]
     with anndata.settings.override(allow_write_nullable_strings=True):
         anndata.AnnData(
             X=np.log1p(COUNTS).astype(np.float32),
-            obs=pandas.DataFrame(
-                {"kind": pandas.Categorical(KINDS)}, index=[f"cell{row}" for row in range(90)]
-            ),
+            obs=pandas.DataFrame({"kind": pandas.Categorical(KINDS)}, index=names),
             var=pandas.DataFrame(index=GENES),
             layers={"counts": sp.csc_matrix(COUNTS)},
         ).write_h5ad(path)
@@ -282,29 +271,30 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
 
 @pytest.mark.filterwarnings("ignore")  # of anndata about the version of pandas
 def test_codes_and_scores_come_back_in_the_annotated_matrix(tmp_path, annotated):
-    anndata, run, out = pytest.importorskip("anndata"), str(tmp_path / "run"), tmp_path / "out.h5ad"
+    anndata = pytest.importorskip("anndata")
+    run, out, codes, both = (tmp_path / name for name in ("run", "out.h5ad", "codes.npz", "both.h5ad"))
+
+    def status(*words):
+        return main([str(word) for word in words])
+
     words = ["--data.layer", "counts", "--data.label-column", "kind", "--training.num-epochs", "1"]
     words += ["--model.likelihood", "negative-binomial", "--size", "smoke", "--run-dir", run]
-    assert main(["train", "--data", str(annotated), *words]) == 0
-    assert main(["encode", run, "--data", str(annotated), "--out", str(tmp_path / "codes.npz")]) == 0
-    assert main(["encode", run, "--data", str(annotated), "--out", str(out)]) == 0
-    assert (
-        main(["score", run, "--data", str(out), "--num-samples", "3", "--out", str(tmp_path / "both.h5ad")])
-        == 0
-    )
-    found, before = anndata.read_h5ad(tmp_path / "both.h5ad"), anndata.read_h5ad(annotated)
-    with np.load(tmp_path / "codes.npz") as codes:
-        np.testing.assert_array_equal(found.obsm["X_dvae"], codes["bits"])
+    assert status("train", "--data", annotated, *words) == 0
+    assert status("encode", run, "--data", annotated, "--out", codes) == 0
+    assert status("encode", run, "--data", annotated, "--out", out) == 0
+    assert status("score", run, "--data", out, "--num-samples", "3", "--out", both) == 0
+    found, before = anndata.read_h5ad(both), anndata.read_h5ad(annotated)
+    np.testing.assert_array_equal(found.obsm["X_dvae"], np.load(codes)["bits"])
     assert next(iter(found.obs)) == "kind"
     assert found.obs["dvae_log_likelihood"].dtype == np.float64
     assert (found.obs_names == before.obs_names).all()
     assert (found.layers["counts"] != before.layers["counts"]).nnz == 0
-    assert main(["encode", run, "--out", str(out)]) == 2
-    assert main(["encode", run, "--data", str(annotated), "--num-examples", "3", "--out", str(out)]) == 2
+    assert status("encode", run, "--out", out) == 2
+    assert status("encode", run, "--data", annotated, "--num-examples", "3", "--out", out) == 2
 
 
-@pytest.mark.parametrize(("setting", "value"), [("layer", "counts"), ("alphabet", "dna")])
-def test_settings_of_other_formats_are_refused(tmp_path, setting, value):
+def test_settings_of_other_formats_are_refused(tmp_path):
     np.save(tmp_path / "mine.npy", COUNTS)
-    with pytest.raises(InvalidInputError, match=setting):
-        load_file(path=tmp_path / "mine.npy", **{setting: value})
+    for setting, value in (("layer", "counts"), ("alphabet", "dna")):
+        with pytest.raises(InvalidInputError, match=setting):
+            load_file(path=tmp_path / "mine.npy", **{setting: value})

@@ -34,20 +34,17 @@ from discrete_vae.data.splits import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import EnvironmentSchema, check_fields
+from tests.refusals import refused_argument
 
 
-def test_a_permutation_holds_every_number_once():
-    assert sorted(fixed_permutation(1000, 3, 1)) == list(range(1000))
-    assert fixed_permutation(0, 3).shape == (0,)
-    with pytest.raises(InvalidInputError, match="seed"):
-        fixed_permutation(3, -1)
-
-
-def test_permutations_depend_on_seed_and_key_alone():
+def test_permutations_hold_every_number_once_and_depend_on_seed_and_key_alone():
     first = fixed_permutation(100, 3, 1)
+    assert sorted(first) == list(range(100))
     np.testing.assert_array_equal(fixed_permutation(100, 3, 1), first)
     for other in (fixed_permutation(100, 3, 2), fixed_permutation(100, 4, 1), fixed_permutation(100, 3)):
         assert (other != first).any()
+    assert fixed_permutation(0, 3).shape == (0,)
+    assert refused_argument(fixed_permutation, 3, -1) == "seed"
 
 
 def test_each_place_is_as_likely():
@@ -74,17 +71,11 @@ def test_bits_follow_their_probabilities():
     np.testing.assert_array_equal(fixed_bits(values, 0, 1), values)
 
 
-@pytest.fixture
-def numbered():
-    """Digits whose first feature is the number of the example."""
-    digits = load_dataset("digits")
-    train = torch.arange(1000.0)[:, None].expand(-1, 64)
-    return dataclasses.replace(digits, train=train)
-
-
-def test_the_choice_is_fixed_in_order_without_repeats_and_spread_over_the_part(numbered):
-    few = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
-    again = training_subset(numbered, TrainingConfig(num_examples=100, num_validation_examples=7))
+def test_a_choice_of_examples_is_fixed_in_order_without_repeats_and_spread_over_the_part():
+    numbers = torch.arange(1000.0)[:, None].expand(-1, 64)
+    numbered = dataclasses.replace(load_dataset("digits"), train=numbers)
+    training = TrainingConfig(num_examples=100, num_validation_examples=7)
+    few, again = training_subset(numbered, training), training_subset(numbered, training)
     rows = few.train[:, 0]
     assert torch.equal(rows, again.train[:, 0])
     assert torch.equal(rows, rows.unique())  # sorted, each once
@@ -92,18 +83,10 @@ def test_the_choice_is_fixed_in_order_without_repeats_and_spread_over_the_part(n
     assert 400 < rows.mean() < 600
     assert len(few.valid) == 7
     assert torch.equal(few.test, numbered.test)
-
-
-def test_choosing_again_changes_nothing(numbered):
-    training = TrainingConfig(num_examples=100)
-    few = training_subset(numbered, training)
     assert torch.equal(training_subset(few, training).train, few.train)
     assert training_subset(numbered, TrainingConfig()).train is numbered.train
-
-
-def test_more_than_there_are_is_refused(numbered):
-    with pytest.raises(InvalidInputError, match=r"training\.num_examples"):
-        training_subset(numbered, TrainingConfig(num_examples=1001))
+    wanted = "training.num_examples"
+    assert refused_argument(training_subset, numbered, TrainingConfig(num_examples=1001)) == wanted
 
 
 def dataset(test, shape=(4,)):
@@ -111,40 +94,26 @@ def dataset(test, shape=(4,)):
     return DataSplits("mine", x, x, test, shape, False, DatasetDescription("s", "v", "c", "w", None))
 
 
-@pytest.mark.parametrize(
-    ("test", "low", "high"),
-    [(torch.tensor([[-3.0, 0.5, torch.nan, 7.25]]), -3.0, 7.25), (torch.full((1, 4), torch.nan), 0.0, 1.0)],
-)
-def test_the_range_is_that_of_the_test_part(test, low, high):
-    assert DataMetadata.of(dataset(test)) == DataMetadata((4,), low, high)
-
-
-@pytest.mark.parametrize("data", [dataset(torch.ones(1, 4), (1, 2, 2)), load_dataset("digits")])
-def test_it_comes_back_from_json(data):
-    environment = {"data": json.loads(json.dumps(describe_data(data)))}
-    found = DataMetadata.read(environment)
-    assert found == DataMetadata.of(data)
-    assert found is not None
-    assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
-
-
-def test_a_run_of_before_keeps_nothing():
-    assert DataMetadata.read({}) is DataMetadata.read({"data": {"name": "x"}}) is None
-
-
-@pytest.mark.parametrize(
-    "picture",
-    [
-        5,
-        {},
-        *({"event_shape": shape, "low": 0, "high": 1} for shape in ([2, 2], [0], [True], "4")),
-        {"event_shape": [4], "low": None, "high": 1},
-        {"event_shape": [4], "low": "nan", "high": 1},
-    ],
-)
-def test_another_form_is_refused_by_name(picture):
-    with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
-        check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, "Restore it.")
+def test_what_a_run_keeps_of_its_data():
+    """The range is that of the test part."""
+    for test, low, high in (([-3.0, 0.5, torch.nan, 7.25], -3.0, 7.25), ([torch.nan] * 4, 0.0, 1.0)):
+        assert DataMetadata.of(dataset(torch.tensor([test]))) == DataMetadata((4,), low, high)
+    for data in (dataset(torch.ones(1, 4), (1, 2, 2)), load_dataset("digits")):
+        found = DataMetadata.read({"data": json.loads(json.dumps(describe_data(data)))})
+        assert found == DataMetadata.of(data)
+        assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
+    assert (
+        DataMetadata.read({}) is DataMetadata.read({"data": {"name": "x"}}) is None
+    )  # of an earlier version
+    right = {"event_shape": [4], "low": 0, "high": 1}
+    for picture in (5, {}, *(right | {"event_shape": shape} for shape in ([2, 2], [0], [True], "4"))):
+        with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
+            check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, "Restore it.")
+    for low in (None, "nan"):
+        with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
+            check_fields(
+                "e.json", {"data": {"picture": right | {"low": low}}}, EnvironmentSchema, "Restore it."
+            )
 
 
 # Likelihoods that read the values.
@@ -203,12 +172,9 @@ def test_the_likelihoods_that_can_read_data_are_named_where_one_cannot(tmp_path,
         assert {word for word in KINDS if word in named} == readers
 
 
-def test_the_number_of_categories_is_that_of_the_data(tmp_path):
+def test_categories_are_those_of_the_data_and_probabilities_are_read_as_bits_or_counts(tmp_path):
     assert likelihood_for("categorical", from_file(tmp_path, CODES)).num_categories == 5
     assert likelihood_for("categorical", from_file(tmp_path, BITS)).num_categories == 2
-
-
-def test_probabilities_are_read_as_bits_and_bits_as_counts(tmp_path):
     drawn = from_file(tmp_path, UNIT, binarize=True)
     for likelihood in (BernoulliLikelihoodConfig(), NegativeBinomialLikelihoodConfig()):
         check_compatible(model(likelihood), drawn)

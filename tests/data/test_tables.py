@@ -13,6 +13,7 @@ from discrete_vae.data.rows import read_label_file, read_rows
 from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, read_table
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.results import OutputFile
+from tests.refusals import refused_argument
 
 
 def write(tmp_path, text, encoding="utf-8"):
@@ -71,38 +72,42 @@ def test_a_table_longer_than_a_block_is_whole(tmp_path):
         read_table(path, ColumnRoles("kind")).numbers("x.csv")
 
 
-def test_names_may_hold_separators_and_lines_quotes(tmp_path):
-    table = read_table(write(tmp_path, '"a, b",c\n1,2\n'))
-    assert table.names == ("a, b", "c")
-    table = read_table(write(tmp_path, '"a, b";"two\nlines"\n1;2\n'))
-    assert table.names == ("a, b", "two\nlines")
+def test_names_may_hold_separators_and_lines(tmp_path):
+    for text, names in (
+        ('"a, b",c\n1,2\n', ("a, b", "c")),
+        ('"a, b";"two\nlines"\n1;2\n', ("a, b", "two\nlines")),
+    ):
+        assert read_table(write(tmp_path, text)).names == names
     with pytest.raises(InvalidInputError, match="in line 4"):
         read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
 
 
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("1,2\n3,4\n", "x.csv"),
-        ("", "x.csv"),
-        ("1,1\n3,4\n", "x.csv"),
-        ("made today\na,b\n1,2\n", "line 2,"),
-        (",a\n0,1\n", "x.csv"),
-        ("a,b,a\n1,2,3\n", "x.csv"),
-        ("a,b\n1,2\n3\n", "line 3,"),
-        ("a,b\n1,2\n\n3,4,5\n", "line 4,"),
-        ("a,kind\n1,red\n", "column 'kind',"),
-        ("a;b\n1;2,5\n", "column 'b',"),
-        ("a,b\n1,1_000\n", "column 'b',"),
-        ('a,b\n1,"2\n', "x.csv"),
-        ('a,b\n"1"5,2\n', "x.csv"),
-        ("größe,b\n1,2\n", "x.csv"),
+NO_TABLES = {
+    "x.csv": [
+        "1,2\n3,4\n",
+        "",
+        "1,1\n3,4\n",
+        ",a\n0,1\n",
+        "a,b,a\n1,2,3\n",
+        'a,b\n1,"2\n',
+        'a,b\n"1"5,2\n',
+        "größe,b\n1,2\n",
     ],
-)
-def test_what_is_no_table_is_refused_by_place(tmp_path, text, place):
-    with pytest.raises(InvalidInputError) as caught:
-        read_table(write(tmp_path, text, "latin-1")).numbers("x.csv")
-    assert caught.value.argument.endswith(place)
+    "line 2,": ["made today\na,b\n1,2\n"],
+    "line 3,": ["a,b\n1,2\n3\n"],
+    "line 4,": ["a,b\n1,2\n\n3,4,5\n"],
+    "column 'kind',": ["a,kind\n1,red\n"],
+    "column 'b',": ["a;b\n1;2,5\n", "a,b\n1,1_000\n"],
+}
+
+
+def test_what_is_no_table_is_refused_by_place(tmp_path):
+    for place, texts in NO_TABLES.items():
+        for text in texts:
+            path = write(tmp_path, text, "latin-1")
+            assert refused_argument(lambda path: read_table(path).numbers("x.csv"), path).endswith(place), (
+                text
+            )
 
 
 COLUMNS = {
@@ -125,23 +130,16 @@ def parquet(tmp_path):
     return write
 
 
-def test_parquet(parquet):
-    table = read_table(parquet(COLUMNS))
+def test_parquet(parquet, monkeypatch):
+    table = read_table(path := parquet(COLUMNS))
     assert table.names == ("a", "b", "c")
     np.testing.assert_array_equal(table.numbers("x"), [[1, 0.5, 1], [2, np.nan, np.nan], [3, 2, 0]])
-
-
-def test_words_and_dates_in_parquet_are_refused_by_column(parquet):
     for column in (np.array(["red", "1", None], dtype=object), np.zeros(3, "M8[s]")):
         with pytest.raises(InvalidInputError, match="column 'kind'"):
             read_table(parquet(COLUMNS | {"kind": column})).numbers("x.parquet")
-
-
-def test_parquet_without_its_library_names_the_extra(tmp_path, monkeypatch):
-    (tmp_path / "x.parquet").write_bytes(b"PAR1")
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(InvalidInputError, match=r"discrete-vae\[tables\]"):
-        read_table(tmp_path / "x.parquet")
+        read_table(path)
 
 
 def test_damaged_parquet_is_refused(parquet):
@@ -156,29 +154,16 @@ def test_damaged_parquet_is_refused(parquet):
             read_table(path)
 
 
-@pytest.mark.parametrize(
-    ("words", "labels"),
-    [
+def test_labels_and_columns_that_are_ignored_are_no_features(tmp_path):
+    for words, labels in (
         (("3", "1"), [3, 1]),
-        (("cat", "3"), ["cat", "3"]),
-        (("", "dog"), ["", "dog"]),
-        (("1.5", "2"), ["1.5", "2"]),
-    ],
-)
-def test_a_column_of_labels_is_no_feature(tmp_path, words, labels):
-    path = write(tmp_path, f"a,kind,b\n1,{words[0]},2\n3,{words[1]},\n")
-    table = read_table(path, ColumnRoles("kind"))
-    assert table.names == ("a", "b")
-    np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
-    assert table.labels.tolist() == labels
-
-
-def test_columns_that_are_ignored_are_not_read(tmp_path):
-    path = write(tmp_path, "id,a,day,kind,b\nx1,1,May 3,cat,2\nx2,3,,dog,\n")
-    table = read_table(path, ColumnRoles("kind", ("day", "id")))
-    assert table.names == ("a", "b")
-    np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
-    assert table.labels.tolist() == ["cat", "dog"]
+        *((words, [*words]) for words in (("cat", "3"), ("", "dog"), ("1.5", "2"))),
+    ):
+        path = write(tmp_path, f"id,a,day,kind,b\nx1,1,May 3,{words[0]},2\nx2,3,,{words[1]},\n")
+        table = read_table(path, ColumnRoles("kind", ("day", "id")))
+        assert table.names == ("a", "b")
+        np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
+        assert table.labels.tolist() == labels
     with pytest.raises(InvalidInputError, match="ignored_columns .*'no'"):
         read_table(path, ColumnRoles(ignored=("id", "no")))
     with pytest.raises(InvalidInputError, match="column 'day'"):
@@ -188,14 +173,6 @@ def test_columns_that_are_ignored_are_not_read(tmp_path):
 @pytest.fixture
 def pandas():
     return pytest.importorskip("pandas", reason="pandas is in the extra 'tables'")
-
-
-def test_what_pandas_writes_as_csv_is_read(tmp_path, pandas):
-    frame = pandas.DataFrame({"a": [1.5, None, 3.0], "b": [True, False, True], "kind": ["x", "y", "x"]})
-    frame.to_csv(tmp_path / "x.csv", index=False)
-    table = read_table(tmp_path / "x.csv", ColumnRoles("kind"))
-    np.testing.assert_array_equal(table.numbers("x"), frame[["a", "b"]].to_numpy(float))
-    assert table.labels.tolist() == ["x", "y", "x"]
 
 
 def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas):
@@ -246,13 +223,12 @@ GAPS = np.array([[False, True, False], [True, False, True]])
 
 @pytest.mark.parametrize("name", TABLES)
 def test_only_gaps_change(name, tmp_path):
-    path = tmp_path / "x.csv"
+    path, again = tmp_path / "x.csv", tmp_path / "y.csv"
     path.write_bytes(TABLES[name].encode())
     table = read_table(path)
     assert (np.isnan(table.numbers("x")) == GAPS).all()
     words = np.array([["", "0.25", ""], ["7", "", "8"]], dtype=object)
     filled = filled_text(path, table.names, GAPS, words)
-    again = tmp_path / "y.csv"
     again.write_bytes(filled.encode())
     assert (read_table(again).numbers("x") == [[1, 0.25, table.numbers("x")[0, 2]], [7, 2, 8]]).all()
     assert filled_text(path, table.names, np.zeros_like(GAPS), words).encode() == path.read_bytes()
@@ -266,8 +242,7 @@ def test_only_gaps_change(name, tmp_path):
 
 
 def test_columns_in_another_order_and_labels(tmp_path):
-    path = tmp_path / "x.csv"
-    path.write_text('kind,b,a\n"one, two",,1\nx,2,\n')
+    path = write(tmp_path, 'kind,b,a\n"one, two",,1\nx,2,\n')
     gaps, words = np.array([[False, True], [True, False]]), np.array([["", "5"], ["6", ""]])
     assert filled_text(path, ["a", "b"], gaps, words) == 'kind,b,a\n"one, two",5,1\nx,2,6\n'
 
@@ -284,44 +259,21 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
 # Text that is written in other ways, and words.
 
 
-def test_numbers_in_the_ways_of_other_countries(tmp_path):
-    path = write(tmp_path, 'größe;b;c\n1.234,5;"-7";x\n1.000.000;,5;?\n-999;1;y\n', "latin-1")
-    form = TextFormat(decimal=",", thousands=".", encoding="latin-1", missing=("?", "-999"))
-    a, b, c = read_table(path, form=form).columns
-    np.testing.assert_array_equal(a.numbers, [1234.5, 1e6, np.nan])
-    assert (a.name, b.numbers.tolist(), a.codes) == ("größe", [-7, 0.5, 1], None)
-    assert (c.words, c.codes.tolist(), c.missing.tolist()) == (("x", "y"), [0, -1, 1], [False, True, False])
-    assert c.where(2) == "line 4"
-
-
-@pytest.mark.parametrize(
-    ("form", "word"),
-    [
-        ({}, "1,000"),
-        ({}, "1,5"),
-        ({}, "1_000"),
-        ({"decimal": ","}, "1.5"),
-        ({"thousands": ","}, "1,00"),
-        ({"thousands": ",", "decimal": "."}, "1,0000"),
-    ],
-)
-def test_what_is_not_written_as_said_is_a_word(form, word):
-    assert TextFormat(**form).number(word) is None
-
-
-@pytest.mark.parametrize(
-    ("form", "argument"),
-    [
-        ({"delimiter": "ab"}, "delimiter"),
-        ({"decimal": ",", "thousands": ","}, "decimal"),
-        ({"decimal": ""}, "decimal"),
-        ({"encoding": "no such"}, "encoding"),
-    ],
-)
-def test_a_format_that_contradicts_itself_is_refused(form, argument):
-    with pytest.raises(InvalidInputError) as caught:
-        TextFormat(**form)
-    assert caught.value.argument == argument
+def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
+    for form, words in (
+        ({}, ["1,000", "1,5", "1_000"]),
+        ({"decimal": ","}, ["1.5"]),
+        ({"thousands": ","}, ["1,00"]),
+        ({"thousands": ",", "decimal": "."}, ["1,0000"]),
+    ):
+        assert [TextFormat(**form).number(word) for word in words] == [None] * len(words)
+    for argument, form in (
+        ("delimiter", {"delimiter": "ab"}),
+        ("decimal", {"decimal": ",", "thousands": ","}),
+        ("decimal", {"decimal": ""}),
+        ("encoding", {"encoding": "no such"}),
+    ):
+        assert refused_argument(TextFormat, **form) == argument
 
 
 def test_compressed_and_tab_separated_files(tmp_path):
@@ -387,15 +339,8 @@ def test_pandas_reads_the_same(tmp_path, pandas, seed):
     """Numbers, words and gaps of random tables in text are those that pandas finds."""
     text, form = random_table(np.random.default_rng(seed))
     path = write(tmp_path, text, form["encoding"])
-    wanted = pandas.read_csv(
-        path,
-        sep=form["delimiter"],
-        decimal=form["decimal"],
-        thousands=form["thousands"] or None,
-        encoding=form["encoding"],
-        na_values=["?"],
-        skip_blank_lines=True,
-    )
+    how = {"sep": form["delimiter"], "decimal": form["decimal"], "thousands": form["thousands"] or None}
+    wanted = pandas.read_csv(path, **how, encoding=form["encoding"], na_values=["?"], skip_blank_lines=True)
     if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, quoted or not to one of them
         wanted = wanted.dropna(how="all")
     table = read_table(path, form=TextFormat(**form, missing=("?",)))
@@ -417,13 +362,10 @@ class Terminal(io.StringIO):
 
 
 def test_a_bar_moves_on_a_terminal_alone_while_a_large_file_is_read(tmp_path, monkeypatch):
-    rows = [f"{number},{'x' * 100_000}" for number in range(350)]
-    for name, content, is_large in (
-        ("x.csv", "\n".join(["a,b", *rows]), True),
-        ("y.csv", "a,b\n1,2\n", False),
-    ):
-        (tmp_path / name).write_text(content)
+    large = "\n".join(["a,b", *(f"{number},{'x' * 100_000}" for number in range(350))])
+    for text, is_large in ((large, True), ("a,b\n1,2\n", False)):
+        path = write(tmp_path, text)
         for screen in (Terminal(), io.StringIO()):
             monkeypatch.setattr(sys, "stderr", screen)
-            assert read_table(tmp_path / name).names == ("a", "b")
+            assert read_table(path).names == ("a", "b")
             assert bool(screen.getvalue()) == (is_large and screen.isatty())

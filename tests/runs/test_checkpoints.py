@@ -38,12 +38,11 @@ def as_bytes(tensor: torch.Tensor) -> torch.Tensor:
 
 @pytest.fixture
 def folder(tmp_path):
-    tensors = {"weight": torch.arange(6.0).reshape(2, 3)}
-    write_checkpoint(tmp_path, CheckpointRecord(5, META), tensors)
+    write_checkpoint(tmp_path, CheckpointRecord(5, META), {"weight": torch.arange(6.0).reshape(2, 3)})
     return tmp_path
 
 
-def test_every_kind_of_tensor_comes_back_bit_for_bit(tmp_path):
+def test_every_kind_of_tensor_and_plain_values_come_back_bit_for_bit(tmp_path):
     base = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
     tensors = {
         "whole": base,
@@ -59,22 +58,15 @@ def test_every_kind_of_tensor_comes_back_bit_for_bit(tmp_path):
         "special": torch.tensor([float("nan"), float("inf"), -0.0]),
         "parameter": torch.nn.Parameter(base.clone()),
     }
-    write_checkpoint(tmp_path, CheckpointRecord(1, {}), tensors)
-    loaded = read_checkpoint(tmp_path, 1).tensors
-    assert loaded.keys() == tensors.keys()
+    write_checkpoint(tmp_path, CheckpointRecord(5, META), tensors)
+    assert verify_checkpoint(tmp_path, 5) == CheckpointRecord(5, META)
+    loaded = read_checkpoint(tmp_path, 5)
+    assert loaded.meta == META
+    assert loaded.tensors.keys() == tensors.keys()
     for name, tensor in tensors.items():
-        assert loaded[name].dtype == tensor.dtype
-        assert loaded[name].shape == tensor.shape
-        assert torch.equal(as_bytes(loaded[name]), as_bytes(tensor))
-        assert not loaded[name].requires_grad
-
-
-def test_plain_values_come_back_exactly(folder, tmp_path):
-    assert read_checkpoint(folder, 5).meta == META
-    assert verify_checkpoint(folder, 5) == CheckpointRecord(5, META)
-    (tmp_path / "other").mkdir()
-    write_checkpoint(tmp_path / "other", CheckpointRecord(0, {"only": "values"}), {})
-    assert read_checkpoint(tmp_path / "other", 0).meta == {"only": "values"}
+        found = loaded.tensors[name]
+        assert (found.dtype, found.shape, found.requires_grad) == (tensor.dtype, tensor.shape, False)
+        assert torch.equal(as_bytes(found), as_bytes(tensor))
 
 
 def test_every_flipped_byte_of_the_state_is_noticed(folder):
@@ -82,41 +74,38 @@ def test_every_flipped_byte_of_the_state_is_noticed(folder):
     whole = path.read_bytes()
     for at in range(len(whole)):
         path.write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
-        with pytest.raises(DamagedCheckpointError) as caught:
-            read_checkpoint(folder, 5)
-        assert caught.value.argument == str(path)
+        assert damaged_file(read_checkpoint, folder, 5) == str(path)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"meta": {**META, "epoch": 3}},
-        {"meta": [1]},
-        {"format": FORMAT + 1},  # all but that digit as it was saved
-        {"format": "2"},
+def damaged_file(read, *arguments):
+    """The file that reading a checkpoint finds damaged."""
+    with pytest.raises(DamagedCheckpointError) as caught:
+        read(*arguments)
+    return caught.value.argument
+
+
+def test_changed_records_are_noticed(folder):
+    path = folder / RECORD_FILE
+    right = json.loads(path.read_text())
+    for change in (
+        *({"meta": meta} for meta in ({**META, "epoch": 3}, [1])),
+        *({"format": form} for form in (FORMAT + 1, "2")),  # all but that as it was saved
         {"sha256": None},
         {"step": 6},
         {"best": {"step": 1}},
         {"interim": True},
-    ],
-)
-def test_changed_records_are_noticed(folder, change):
-    path = folder / RECORD_FILE
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(DamagedCheckpointError) as caught:
-        verify_checkpoint(folder, 5)
-    assert caught.value.argument == str(path)
+    ):
+        path.write_text(json.dumps(right | change))
+        assert damaged_file(verify_checkpoint, folder, 5) == str(path)
 
 
 @pytest.mark.parametrize("name", [RECORD_FILE, STATE_FILE])
 def test_missing_and_truncated_files_are_noticed(folder, name):
     content = (folder / name).read_bytes()
     (folder / name).write_bytes(content[: len(content) // 2])
-    for _ in range(2):
-        with pytest.raises(DamagedCheckpointError) as caught:
-            read_checkpoint(folder, 5)
-        assert caught.value.argument == str(folder / name)
-        (folder / name).unlink(missing_ok=True)
+    assert damaged_file(read_checkpoint, folder, 5) == str(folder / name)
+    (folder / name).unlink()
+    assert damaged_file(read_checkpoint, folder, 5) == str(folder / name)
 
 
 # The store of a run.
@@ -127,15 +116,23 @@ def state(step: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.fixture
-def store(tmp_path):
-    return CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=3)
+def make(tmp_path):
+    """Make a store, with checkpoints of 10, 20 and 30 steps if asked."""
+
+    def store(keep_last, *, filled=False, best=None):
+        made = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=keep_last)
+        for step in (10, 20, 30) if filled else ():
+            made.save(
+                step, state(step), {"epoch": step // 10}, best={"elbo": -80.0} if step == best else None
+            )
+        return made
+
+    return store
 
 
 @pytest.fixture
-def filled(store):
-    for step in (10, 20, 30):
-        store.save(step, state(step), {"epoch": step // 10})
-    return store
+def filled(make):
+    return make(3, filled=True)
 
 
 def damage(store, step):
@@ -149,11 +146,10 @@ def names(store):
     return sorted(entry.name for entry in store.path.iterdir())
 
 
-def test_a_new_run_has_no_checkpoint(store):
-    assert store.steps() == ()
-    assert store.best() is None
-    with pytest.raises(InvalidInputError, match="checkpoint"):
-        store.load("last")
+def test_a_new_run_has_no_checkpoint(make):
+    store = make(3)
+    assert (store.steps(), store.best()) == ((), None)
+    assert refused_argument(store.load, "last") == "checkpoint"
     assert not store.path.exists()
 
 
@@ -163,18 +159,15 @@ def test_checkpoints_are_loaded_by_step_and_as_the_last(filled):
     assert filled.load(20).meta == {"epoch": 2}
     assert torch.equal(filled.load(20).tensors["bias"], state(20)["bias"])
     assert sorted(entry.name for entry in filled.folder(20).iterdir()) == [RECORD_FILE, STATE_FILE]
+    for step in (15, -1, True, "first", "best"):
+        with pytest.raises(InvalidInputError, match="checkpoint .*10, 20, 30"):
+            filled.load(step)
 
 
-@pytest.mark.parametrize("step", [15, -1, True, "first", "best"])
-def test_a_checkpoint_that_is_not_there_is_refused_with_a_list(filled, step):
-    with pytest.raises(InvalidInputError, match="checkpoint .*10, 20, 30"):
-        filled.load(step)
-
-
-def test_the_newest_and_the_best_stay(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=2)
-    for step in range(10, 70, 10):
-        store.save(step, state(step), {}, best={"elbo": -80.0} if step == 20 else None)
+def test_the_newest_and_the_best_stay(make):
+    store = make(2, filled=True, best=20)
+    for step in (40, 50, 60):
+        store.save(step, state(step), {})
     assert store.steps() == (20, 50, 60)
     assert store.best() == {"step": 20, "elbo": -80.0}
     assert store.load("best").step == 20
@@ -186,17 +179,12 @@ def test_the_newest_and_the_best_stay(tmp_path):
 @pytest.mark.parametrize(
     "content", [None, '{"step": 3', "{}", '{"step": NaN}', '{"step": "x"}', '{"step": 30, "elbo": -80.0}']
 )
-def test_the_best_is_what_the_newest_checkpoint_says_whatever_best_json_says(tmp_path, content):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=2)
-    for step in (10, 20, 30):
-        store.save(step, state(step), {}, best={"elbo": -80.0} if step == 10 else None)
+def test_the_best_is_what_the_newest_checkpoint_says_whatever_best_json_says(make, content):
+    store = make(2, filled=True, best=10)
     whole = store.best_path.read_text()
-    if content is None:
-        store.best_path.unlink()
-    else:
-        store.best_path.write_text(content)
+    store.best_path.unlink() if content is None else store.best_path.write_text(content)
     assert store.load("best").step == 10
-    assert not store.best_path.exists() if content is None else store.best_path.read_text() == content
+    assert (store.best_path.read_text() if store.best_path.exists() else None) == content
     store.save(40, state(40), {})
     store.save(50, state(50), {})
     assert store.steps() == (10, 40, 50)
@@ -204,34 +192,21 @@ def test_the_best_is_what_the_newest_checkpoint_says_whatever_best_json_says(tmp
     assert store.load("best").step == 10
 
 
-def test_best_json_is_repaired(filled):
+def test_the_best_without_its_folder_is_named_and_a_damaged_newest_record_told(filled):
     filled.save(40, state(40), {}, best={"elbo": -1.0})
-    before = filled.best_path.stat()
-    filled.repair_best()
-    assert filled.best_path.stat().st_ino == before.st_ino
-    filled.best_path.write_text('{"step": 20, "elbo": -1.0}')
-    filled.repair_best()
-    assert filled.best_path.read_text() == '{\n  "step": 40,\n  "elbo": -1.0\n}\n'
-
-
-def test_the_best_without_its_folder_is_named(filled):
-    filled.save(40, state(40), {}, best={"elbo": -1.0})
+    filled.save(50, state(50), {}, best={"elbo": -0.5})
+    (filled.folder(50) / RECORD_FILE).write_text("{}")
+    with pytest.warns(UserWarning, match="step-50"):
+        assert filled.load("best").step == 40
+    shutil.rmtree(filled.folder(50))
     filled.save(50, state(50), {})
     filled.folder(40).rename(filled.path / "elsewhere")
     with pytest.raises(InvalidInputError, match="step 40.* 30, 50"):
         filled.load("best")
 
 
-def test_a_damaged_newest_record_is_told_when_the_best_is_loaded(filled):
-    filled.save(40, state(40), {}, best={"elbo": -1.0})
-    filled.save(50, state(50), {}, best={"elbo": -0.5})
-    (filled.folder(50) / RECORD_FILE).write_text("{}")
-    with pytest.warns(UserWarning, match="step-50"):
-        assert filled.load("best").step == 40
-
-
-def test_what_may_be_the_best_is_never_removed(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+def test_what_may_be_the_best_is_never_removed(make):
+    store = make(1)
     store.save(10, state(10), {}, best={"elbo": -80.0})
     store.save(20, state(20), {}, best={"elbo": -70.0})
     (store.folder(20) / RECORD_FILE).write_text("{}")
@@ -251,8 +226,8 @@ def test_checkpoints_without_an_intact_record_are_kept(filled):
     assert filled.steps() == (10, 20, 30, 40)
 
 
-def test_an_interim_checkpoint_is_removed_by_the_next_and_takes_no_ones_place(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=2)
+def test_an_interim_checkpoint_is_removed_by_the_next_and_takes_no_ones_place(make):
+    store = make(2)
     store.save(3, state(3), {}, interim=True)
     store.save(10, state(10), {}, best={"elbo": -80.0})
     assert store.steps() == (10,)
@@ -268,8 +243,8 @@ def test_an_interim_checkpoint_is_removed_by_the_next_and_takes_no_ones_place(tm
 
 
 @pytest.mark.parametrize("which", ["best", "last"])
-def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch, which):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(make, monkeypatch, which):
+    store = make(1)
     store.save(10, state(10), {}, best={"elbo": -80.0})
     original, calls = checkpoints.read_checkpoint, []
 
@@ -286,8 +261,8 @@ def test_a_checkpoint_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, 
         store.load(10)
 
 
-def test_a_record_that_is_removed_while_it_is_read_is_chosen_anew(tmp_path, monkeypatch):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+def test_a_record_that_is_removed_while_it_is_read_is_chosen_anew(make, monkeypatch):
+    store = make(1)
     store.save(10, state(10), {}, best={"elbo": -80.0})
     original = checkpoints.read_record
 
@@ -310,8 +285,8 @@ def test_a_damaged_checkpoint_is_refused_by_name_and_the_one_before_is_offered(f
             assert [step for step in (10, 20) if str(step) in caught.value.repair] == [good] * bool(good)
         if good:
             damage(filled, good)
-    shutil.rmtree(filled.folder(30))
-    shutil.rmtree(filled.folder(20))
+    for step in (20, 30):
+        shutil.rmtree(filled.folder(step))
     filled.save(20, state(20), {})
     assert filled.load("last").step == 20
 
@@ -326,16 +301,18 @@ def test_leftovers_are_ignored_and_removed_by_the_next_save(filled):
 
 
 def test_saving_a_step_again(filled):
-    filled.save(30, state(31), {"epoch": 3})
-    assert torch.equal(filled.load(30).tensors["bias"], state(31)["bias"])
-    filled.save(30, state(31), {"epoch": 4})
-    assert filled.load(30).meta == {"epoch": 4}
-    filled.save(30, {**state(31), "more": torch.zeros(1)}, {"epoch": 4})
-    assert set(filled.load(30).tensors) == {"bias", "more"}
-    assert names(filled) == ["step-10", "step-20", "step-30"]
-    damage(filled, 30)
-    filled.save(30, state(30), {"epoch": 3})
-    assert filled.load("last").step == 30
+    for tensors, epoch in (
+        (state(31), 3),
+        (state(31), 4),
+        ({**state(31), "more": torch.zeros(1)}, 4),
+        (state(30), 3),
+    ):
+        filled.save(30, tensors, {"epoch": epoch})
+        found = filled.load("last")
+        assert (found.step, found.meta, found.tensors.keys()) == (30, {"epoch": epoch}, tensors.keys())
+        assert torch.equal(found.tensors["bias"], tensors["bias"])
+        assert names(filled) == ["step-10", "step-20", "step-30"]
+        damage(filled, 30)
 
 
 @pytest.mark.parametrize(
@@ -346,50 +323,39 @@ def test_saving_a_step_again(filled):
         (KeyboardInterrupt(), KeyboardInterrupt),
     ],
 )
-def test_a_save_that_fails_leaves_the_checkpoints_before_intact(store, monkeypatch, error, raised):
+def test_a_save_that_fails_leaves_the_checkpoints_before_intact(make, monkeypatch, error, raised):
     def full(tensors, path):
         path.write_bytes(b"half a file")
         raise error
 
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
-        with pytest.raises(raised):
-            store.save(1, state(1), {})
-        assert store.steps() == ()
-    store.save(30, state(30), {})
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
-        with pytest.raises(raised) as caught:
-            store.save(40, state(40), {})
-    assert raised is KeyboardInterrupt or "step 30 is intact" in caught.value.repair
-    assert names(store) == ["step-30"]
-    assert store.load("last").step == 30
-    store.save(40, state(40), {})
-    assert store.load("last").step == 40
+    store = make(3)
+    for step, left in ((30, ()), (40, (30,))):
+        with monkeypatch.context() as patch:
+            patch.setattr(checkpoints, "save_file", full)
+            with pytest.raises(raised) as caught:
+                store.save(step, state(step), {})
+        assert store.steps() == left
+        assert names(store) == [f"step-{each}" for each in left]
+        assert raised is KeyboardInterrupt or not left or "step 30 is intact" in caught.value.repair
+        store.save(step, state(step), {})
+        assert store.load("last").step == step
 
 
-@pytest.mark.parametrize(
-    ("step", "tensors", "meta", "best", "argument"),
-    [
-        (-1, {}, {}, None, "step"),
-        (29, {}, {}, None, "step"),  # the newest is of step 30
-        (31.0, {}, {}, None, "step"),
-        (True, {}, {}, None, "step"),
-        (31, {"step": 3}, {}, None, "tensors['step']"),
-        (31, {}, {"elbo": float("inf")}, None, "meta"),
-        (31, {}, {}, {"elbo": float("nan")}, "best"),
-    ],
-)
-def test_bad_values_are_refused_and_nothing_is_written(filled, step, tensors, meta, best, argument):
-    assert refused_argument(filled.save, step, tensors, meta, best=best) == argument
+def test_bad_values_are_refused_and_nothing_is_written(filled):
+    for argument, step, tensors, meta, best in (
+        *(("step", step, {}, {}, None) for step in (-1, 29, 31.0, True)),  # the newest is of step 30
+        ("tensors['step']", 31, {"step": 3}, {}, None),
+        ("meta", 31, {}, {"elbo": float("inf")}, None),
+        ("best", 31, {}, {}, {"elbo": float("nan")}),
+    ):
+        assert refused_argument(filled.save, step, tensors, meta, best=best) == argument
     assert names(filled) == ["step-10", "step-20", "step-30"]
     assert not filled.best_path.exists()
-    with pytest.raises(InvalidInputError, match="keep_last"):
-        CheckpointStore(filled.path, filled.best_path, keep_last=0)
+    assert refused_argument(CheckpointStore, filled.path, filled.best_path, keep_last=0) == "keep_last"
 
 
-def test_a_reader_beside_the_writer_always_finds_a_whole_checkpoint(tmp_path):
-    store = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=1)
+def test_a_reader_beside_the_writer_always_finds_a_whole_checkpoint(make):
+    store = make(1)
     store.save(1, state(1), {}, best={"elbo": 0.0})
 
     def write():
@@ -416,14 +382,10 @@ LAYER = torch.nn.Linear(70, 30)
 TENSORS = {name: value.detach() for name, value in LAYER.state_dict().items()}
 
 
-def written(folder, names, **meta):
-    tensors, rounded = rounded_weights(TENSORS, names)
-    write_checkpoint(folder, CheckpointRecord(3, {**rounded, **meta}), tensors)
-    return read_checkpoint(folder, 3).tensors
-
-
 def test_what_is_rounded_comes_back_as_float32_and_all_else_bit_for_bit(tmp_path):
-    found = written(tmp_path, ["weight"])
+    tensors, rounded = rounded_weights(TENSORS, ["weight"])
+    write_checkpoint(tmp_path, CheckpointRecord(3, rounded), tensors)
+    found = read_checkpoint(tmp_path, 3).tensors
     assert found["bias"].equal(TENSORS["bias"])
     assert found["weight"].dtype == torch.float32
     error = (found["weight"] / TENSORS["weight"] - 1).abs().max()
@@ -433,12 +395,12 @@ def test_what_is_rounded_comes_back_as_float32_and_all_else_bit_for_bit(tmp_path
     assert rounded_weights(TENSORS, [])[1] == {}
 
 
-@pytest.mark.parametrize("meta", [{}, {"rounded": "weight"}, {"rounded": ["other"]}, {"rounded": None}])
-def test_half_precision_that_no_record_names_stays_what_it_is(meta):
+def test_half_precision_that_no_record_names_stays_what_it_is():
     tensors = TENSORS | {"weight": TENSORS["weight"].to(torch.bfloat16)}
-    found = widened_weights(tensors, meta)
-    assert found["weight"].dtype == torch.bfloat16
-    with pytest.raises(InvalidInputError, match="weight"):
-        check_weights(LAYER, found)
+    for meta in ({}, {"rounded": "weight"}, {"rounded": ["other"]}, {"rounded": None}):
+        found = widened_weights(tensors, meta)
+        assert found["weight"].dtype == torch.bfloat16
+        with pytest.raises(InvalidInputError, match="weight"):
+            check_weights(LAYER, found)
     tensors = TENSORS | {"weight": TENSORS["weight"].half()}
     assert widened_weights(tensors, {"rounded": ["weight"]})["weight"].dtype == torch.float16

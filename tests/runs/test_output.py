@@ -16,21 +16,16 @@ COLUMNS = {"first": ARRAYS["bits"][:, 0], 'se"cond, ζ': np.array([0.1, 1e-10], 
 
 
 def test_each_ending_has_its_form(tmp_path):
-    for ending in (".npz", ".npy", ".csv", ".parquet", ".CSV"):
-        if ending == ".parquet":
-            pytest.importorskip("pyarrow", reason="pyarrow is in the extra 'tables'")
-        path = OutputFile(tmp_path / "new" / f"a{ending}").write(
-            ARRAYS, array=ARRAYS["bits"], columns=COLUMNS
-        )
-        assert path.exists()
+    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is in the extra 'tables'")
     folder = tmp_path / "new"
+    for ending in (".npz", ".npy", ".csv", ".parquet", ".CSV"):
+        OutputFile(folder / f"a{ending}").write(ARRAYS, array=ARRAYS["bits"], columns=COLUMNS)
     with np.load(folder / "a.npz") as found:
         assert {name: found[name].dtype for name in found} == {n: a.dtype for n, a in ARRAYS.items()}
         np.testing.assert_array_equal(found["bits"], ARRAYS["bits"])
     np.testing.assert_array_equal(np.load(folder / "a.npy"), ARRAYS["bits"])
-    assert (folder / "a.csv").read_text() == (folder / "a.CSV").read_text()
-    assert (folder / "a.csv").read_text() == 'first,"se""cond, ζ"\n0,0.1\n1,1e-10\n'
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is in the extra 'tables'")
+    for name in ("a.csv", "a.CSV"):
+        assert (folder / name).read_text() == 'first,"se""cond, ζ"\n0,0.1\n1,1e-10\n'
     assert parquet.read_table(folder / "a.parquet").to_pydict()["first"] == [0, 1]
 
 
@@ -103,7 +98,8 @@ def test_a_loop_of_links_is_refused(tmp_path):
     (tmp_path / "a.csv").symlink_to("b.csv")
     (tmp_path / "b.csv").symlink_to("a.csv")
     (tmp_path / "folder").symlink_to("folder")
-    for name in ("a.csv", "folder/a.csv"):
+    (tmp_path / "file").touch()
+    for name in ("a.csv", "folder/a.csv", "file/a.csv"):
         with pytest.raises(InvalidInputError, match=r"a\.csv"):
             OutputFile(tmp_path / name)
 
@@ -115,9 +111,6 @@ def test_a_failure_leaves_the_old_file(tmp_path):
         file.write({"a": np.arange(2), "b": np.arange(3)})
     assert file.path.read_text() == "a\n0\n1\n"
     assert [path.name for path in tmp_path.iterdir()] == ["a.csv"]
-    (tmp_path / "file").touch()
-    with pytest.raises(InvalidInputError, match=r"a\.csv"):
-        OutputFile(tmp_path / "file" / "a.csv")
 
 
 def test_a_missing_library_is_named(tmp_path, monkeypatch):

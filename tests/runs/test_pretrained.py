@@ -21,7 +21,7 @@ from discrete_vae.config import (
     RBMConfig,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.io import sha256_fields, sha256_file
+from discrete_vae.runs.io import read_json, sha256_fields, sha256_file, write_json
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.refusals import refused_argument
 from tests.training.tiny import CONFIG as TINY
@@ -31,22 +31,20 @@ SMALL = {
     "posterior": HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
     "prior": RBMConfig(num_left=3, num_right=2),
 }
+LAYERS = {"hierarchy": GaussianHierarchyConfig(num_layers=2, num_units=2)}
+IMAGES = {
+    "encoder": ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
+    "decoder": ConvolutionalDecoderConfig(widths=(2, 2)),
+}
 CONFIGS = {
     "plain": ModelConfig(num_features=6, **SMALL),
-    "layers": ModelConfig(
-        num_features=6, hierarchy=GaussianHierarchyConfig(num_layers=2, num_units=2), **SMALL
-    ),
+    "layers": ModelConfig(num_features=6, **SMALL, **LAYERS),
     "graph": ModelConfig(
         num_features=6, **SMALL | {"prior": GraphBoltzmannConfig(num_units=4, edges="complete")}
     ),
     "independent": ModelConfig(num_features=6, **SMALL | {"prior": FactorialBernoulliConfig(num_units=4)}),
     "gaps": ModelConfig(num_features=6, missing=True, likelihood=GaussianLikelihoodConfig(), **SMALL),
-    "images": ModelConfig(
-        event_shape=(1, 28, 28),
-        encoder=ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
-        decoder=ConvolutionalDecoderConfig(widths=(2, 2)),
-        **SMALL,
-    ),
+    "images": ModelConfig(event_shape=(1, 28, 28), **IMAGES, **SMALL),
 }
 
 
@@ -154,15 +152,15 @@ def test_forged_weights_are_named(saved, change, name):
 
 def test_forged_configs_are_refused(saved):
     file = saved / "config.json"
-    text = file.read_text()
-    for fields in (
-        {"format": 2},
-        {"dtype": "int64"},
-        {"own": 3},
-        {"model": {"num_features": -1}},
-        {"model": 3},
+    right = read_json(file)
+    for name, value in (
+        ("format", 2),
+        ("dtype", "int64"),
+        ("own", 3),
+        ("model", {"num_features": -1}),
+        ("model", 3),
     ):
-        file.write_text(json.dumps(json.loads(text) | fields))
+        file.write_text(json.dumps(right | {name: value}))
         seal(saved)
         with pytest.raises(InvalidInputError):
             DiscreteVAE.from_pretrained(saved)
@@ -172,10 +170,9 @@ def test_files_that_do_not_say_what_the_mask_is_are_of_models_that_read_what_is_
     wanted = CONFIGS["gaps"].model_copy(update={"mask": "observed"})
     model = DiscreteVAE.from_config(wanted).eval()
     folder = model.save_pretrained(tmp_path / "old")
-    file = folder / "config.json"
-    fields = json.loads(file.read_text())
+    fields = read_json(folder / "config.json")
     del fields["model"]["mask"]
-    file.write_text(json.dumps(fields))
+    write_json(folder / "config.json", fields)
     seal(folder)
     loaded = DiscreteVAE.from_pretrained(folder)
     x = torch.tensor([[1.0, torch.nan, 0.0, 2.0, torch.nan, 1.0]])
@@ -254,18 +251,14 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path, make, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_gives_its_best_checkpoint(run):
+def test_a_run_gives_its_best_checkpoint_and_folders_of_something_else_are_refused(run, tmp_path):
     best = load_run(run.path)
     for source in (run, run.path, str(run.path)):
         assert same(DiscreteVAE.from_pretrained(source), best.model)
-
-
-def test_folders_of_something_else_are_refused(run, tmp_path):
-    changed_run = shutil.copytree(run.path, tmp_path / "run")
-    file = changed_run / "config.json"
+    file = shutil.copytree(run.path, tmp_path / "run") / "config.json"
     file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
     with pytest.raises(InvalidInputError, match=r"config\.json"):
-        DiscreteVAE.from_pretrained(changed_run)
+        DiscreteVAE.from_pretrained(file.parent)
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     for source in (tmp_path, tmp_path / "none"):

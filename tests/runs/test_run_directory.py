@@ -15,6 +15,7 @@ import discrete_vae
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs import run_directory
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory, describe_environment, sole_writer
+from tests.refusals import refused_argument
 
 
 def test_a_new_run_takes_an_empty_folder(tmp_path):
@@ -114,12 +115,10 @@ def test_damage_before_a_kept_line_is_refused_by_its_number(log):
     assert steps(log) == [10]
 
 
-@pytest.mark.parametrize(
-    "record", [{}, {"step": -1}, {"step": True}, {"step": 1.5}, {"step": 4, "x": float("nan")}]
-)
-def test_a_record_needs_its_step_and_finite_numbers(log, record):
-    with pytest.raises(InvalidInputError, match=f"record, field '{'x' if 'x' in record else 'step'}'"):
-        log.append(record)
+def test_a_record_needs_its_step_and_finite_numbers(log):
+    for record in ({}, {"step": -1}, {"step": True}, {"step": 1.5}, {"step": 4, "x": float("nan")}):
+        wanted = f"record, field '{'x' if 'x' in record else 'step'}',"
+        assert refused_argument(log.append, record) == wanted
     assert steps(log) == [10, 20, 30]
 
 
@@ -183,15 +182,16 @@ def test_where_nothing_can_be_locked_nothing_is_held(tmp_path, monkeypatch, numb
 # environment.json.
 
 
-def test_it_holds_versions_seed_and_device():
+def test_it_holds_versions_seed_and_device(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))  # without git there is no commit
     described = describe_environment(seed=11, device="cpu")
-    assert described["discrete_vae"] == discrete_vae.__version__
+    platform = described["platform"]
+    assert (described["discrete_vae"], described["seed"]) == (discrete_vae.__version__, 11)
+    assert (described["device"], described["commit"]) == ({"type": "cpu"}, None)
     assert described["packages"]["torch"] == version("torch")
-    assert described["seed"] == 11
-    assert described["platform"]["processor"]
-    assert described["device"] == {"type": "cpu"}
-    assert described["platform"]["torch_threads"] == torch.get_num_threads()
-    assert described["platform"]["vector_instructions"] == torch.backends.cpu.get_cpu_capability()
+    assert platform["processor"]
+    assert platform["torch_threads"] == torch.get_num_threads()
+    assert platform["vector_instructions"] == torch.backends.cpu.get_cpu_capability()
     assert json.loads(json.dumps(described, allow_nan=False)) == described
 
 
@@ -212,8 +212,3 @@ def test_the_commit_is_that_of_the_checkout_that_tracks_the_package(tmp_path):
     assert run_directory._commit(tmp_path) == {"hash": head, "modified": False}
     file.write_text("2")
     assert run_directory._commit(tmp_path) == {"hash": head, "modified": True}
-
-
-def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert describe_environment(seed=0, device="cpu")["commit"] is None
