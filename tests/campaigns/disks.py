@@ -105,7 +105,7 @@ def _limit_file_size(size):
 @Campaign(
     "disks",
     "a disk that is full, cut short, broken or read-only during a command",
-    bounded=6,
+    bounded=10,
     long=240,
     prepare=prepare,
 )
