@@ -23,7 +23,7 @@ from tests.campaigns.tiny_runs import (
 )
 
 _ERRORS = (errno.ENOSPC, errno.EIO, errno.EACCES, errno.EROFS)
-_MAX_OPERATIONS = 180  # of a run that changes something on the disk
+_MAX_OPERATIONS = 130  # of a run that changes something on the disk
 _MAX_BYTES = 16_000  # a little more than the largest file of a run
 
 
@@ -105,7 +105,7 @@ def _limit_file_size(size):
 @Campaign(
     "disks",
     "a disk that is full, cut short, broken or read-only during a command",
-    bounded=10,
+    bounded=8,
     long=240,
     prepare=prepare,
 )
