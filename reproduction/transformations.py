@@ -352,7 +352,7 @@ def draw_shifted_spike_gaussian(table: pd.DataFrame) -> Picture:
     first, second = grid[0]
     notes: list[tuple[Axes, float, float, str, str]] = [
         (first, 0.5, 0.15, "shifted: biased", VERMILION),
-        (first, 0.5, -0.02, "unshifted, on the exact line (black)", BLUE),
+        (first, 0.5, -0.02, "unshifted, on the exact line", BLUE),
         (second, 0.67, -0.3, "shifted", VERMILION),
         (second, 0.46, -0.08, "unshifted", BLUE),
         (grid[1][0], 0.5, -12, "gray: within 3 standard errors", "0.3"),

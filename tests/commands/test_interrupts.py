@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from discrete_vae.cli import ended_by_interrupts, main, stop_on_signals
+from discrete_vae.cli import ended_by_interrupts, main, signals_first, stop_on_signals
 from discrete_vae.likelihoods.families import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
@@ -168,6 +168,19 @@ def test_a_signal_while_torch_is_imported_ends_at_once(number, status):
 def test_ctrl_c_raises_where_torch_is_there():
     with pytest.raises(KeyboardInterrupt), ended_by_interrupts():
         os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.parametrize(("number", "expected"), [(signal.SIGINT, KeyboardInterrupt), (None, ValueError)])
+def test_a_signal_wins_over_what_other_code_makes_of_it(number, expected):
+    def damaged():
+        try:
+            if number is not None:
+                os.kill(os.getpid(), number)
+        finally:
+            raise ValueError("damaged")
+
+    with pytest.raises(expected), ended_by_interrupts(), signals_first():
+        damaged()
 
 
 def train(cli, data_file, run, *more):

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
         warnings.showwarning = _show_warning
         try:
-            with ended_by_sigterm():
+            with ended_by_sigterm(), signals_first():
                 status = _run(words)
             if sys.stdout is not None:  # as it is where the shell has closed it
                 sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
@@ -243,6 +243,7 @@ def _raised(error: type[BaseException], number: int, words: bytes, *, instead_of
     """Let a signal raise an error inside the block, once, if what handled it before was this, in the main thread."""
 
     def receive(*_: object) -> None:
+        _received.append(error)
         signal.signal(number, instead_of)
         if torch_is_loading():
             with suppress(OSError):
@@ -258,6 +259,21 @@ def _raised(error: type[BaseException], number: int, words: bytes, *, instead_of
     finally:
         if is_ours:
             signal.signal(number, instead_of)
+
+
+_received: list[type[BaseException]] = []  # errors of signals
+
+
+@contextmanager
+def signals_first() -> Iterator[None]:
+    """Raise the error of a signal where other code has made another of it: torch turns some into a ValueError."""
+    _received.clear()
+    try:
+        yield
+    except Exception:
+        if _received:
+            raise _received[0] from None
+        raise
 
 
 class StopRequest:
