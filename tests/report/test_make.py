@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from matplotlib.image import imread
 from discrete_vae.cli import main
 from discrete_vae.report import SECTIONS, make_report
 from tests.refusals import refused_argument
-from tests.report.conftest import STRANGE, page_of, trained
+from tests.report.conftest import STRANGE, Page, page_of, trained
 
 ALL = shlex.split(
     "summary training-curves bound samples reconstructions traversals active-units modes chains log-partition "
@@ -51,6 +52,14 @@ def test_a_run_with_everything_has_every_section_with_the_numbers_of_the_files(i
     seconds = [json.loads(line)["seconds"] for line in (images / "metrics.jsonl").read_text().splitlines()]
     assert {repr(value) for value in [*wanted, max(seconds)]} <= set(image_page.values)
     assert f"{np.mean([each['value'] for each in repeats['estimates']]):.4f}" in image_page.said
+
+
+def test_the_example_on_the_site_is_todays_page(image_page):
+    """Else run docs/images/example_report.py."""
+    example = Page((Path(__file__).parents[2] / "docs/_static/example-report.html").read_text("utf-8"))
+    assert example.sections == image_page.sections
+    styles = [re.search("<style>.*?</style>", page.text, re.DOTALL)[0] for page in (example, image_page)]
+    assert styles[0] == styles[1]
 
 
 def test_its_command_lines_make_the_run_again(images, image_page, tmp_path):
