@@ -15,14 +15,22 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_parameters
 from discrete_vae.boltzmann.graph import GraphBoltzmann
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import check_binary, values_are_known, values_are_readable
+from discrete_vae.checks import (
+    check_binary,
+    check_number,
+    check_tensor,
+    values_are_known,
+    values_are_readable,
+)
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.codegen import LOW, MULTIPLIERS, ROUNDS, WEYL
 from discrete_vae.kernels.loops import threads_for
 from discrete_vae.kernels.registry import Kernel
+from discrete_vae.nets.weights import described
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import keyed_generator
 
-LARGEST_INVERSE_TEMPERATURE = 1e6
+_LARGEST_INVERSE_TEMPERATURE = 1e6
 _LARGEST_LOGIT = 1e37  # sums of scaled float32 weights stay finite below this
 
 
@@ -44,8 +52,8 @@ def run_sweeps(
     A unit becomes 1 where u < sigmoid(l), with l its logit times the chain's inverse temperature and u, on the CPU and
     where `gibbs_triton` runs, the uniform of (key, sweep, chain, unit) as `unit_words` defines it. The answer therefore
     depends neither on the number of threads nor on how sweeps and chains are divided among calls. Elsewhere the
-    uniforms are the device's own, see `run_on_device`. Who calls answers for ranges and shapes; on the CPU the values
-    of parameters and states are looked at.
+    uniforms are the device's own, see `run_on_device`. Who calls answers for other ranges and shapes; on the CPU the
+    values of parameters and states are looked at.
 
     Args:
         energy: The machine, on the device of z.
@@ -54,7 +62,7 @@ def run_sweeps(
         key: Philox key, an integer from 0 to 2^64 - 1.
         first_sweep: Number of the first sweep, at least 1 (0 belongs to the initial state); the last is below 2^64.
         first_chain: Number of the first chain; that of the last one is below 2^32.
-        inverse_temperature: (chain,), below `LARGEST_INVERSE_TEMPERATURE`, multiplies all logits of a chain; None is 1.
+        inverse_temperature: (chain,), below 10^6, multiplies all logits of a chain; None is 1.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps its value; None means nowhere.
         kernel: The kernel to use; None chooses one by energy and device.
 
@@ -63,13 +71,39 @@ def run_sweeps(
     """
     if values_are_readable(energy.bias):
         check_logits(energy)
+    # a kernel would read beyond their ends
     if inverse_temperature is not None:
-        inverse_temperature = inverse_temperature.to(z.device)
+        scale = check_inverse_temperature(inverse_temperature, len(z))
+        inverse_temperature = None if scale is None else scale.to(z.device)
     if clamped is not None:
-        clamped = clamped.reshape(-1, energy.num_units).to(z.device)
+        clamped = check_clamped(clamped, (len(z), energy.num_units)).to(z.device)
     threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
     call = SweepCall(num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped, threads)
     return (kernel or kernel_for(energy, parallel=threads > 1))(energy, z.float(), call)
+
+
+def check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor | None:
+    """The inverse temperatures as (chain,) float32; None for 1."""
+    repair = "Give a number near 1, or a tensor (chain,)."
+    if isinstance(value, Tensor):
+        scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
+        largest = float(scale.abs().max()) if values_are_known(scale) else 0.0
+    else:
+        largest = abs(check_number("inverse_temperature", value, repair=repair))
+        scale = None if value == 1 else torch.full((num_chains,), float(value))
+    if not largest < _LARGEST_INVERSE_TEMPERATURE:
+        rule = f"must be finite and below {_LARGEST_INVERSE_TEMPERATURE:g}"
+        raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
+    return scale
+
+
+def check_clamped(clamped: object, shape: tuple[int, int]) -> Tensor:
+    """A mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
+    shapes = {shape, shape[1:], (1, shape[1])}
+    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
+        rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
+        raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
+    return clamped.reshape(-1, shape[1])
 
 
 def check_logits(energy: BoltzmannMachine) -> None:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode
+from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
 
 from discrete_vae.errors import KernelWarning
 
@@ -162,13 +162,13 @@ P = ParamSpec("P")
 
 
 def _recorder() -> Recorder | None:
-    """The recorder that sees torch's operations on this thread before anything else does."""
+    """The recorder that sees torch's operations on this thread."""
     if not torch._C._len_torch_dispatch_stack():
         return None
     from discrete_vae.kernels.capture import Recorder
 
-    mode = _get_current_dispatch_mode()
-    return mode if isinstance(mode, Recorder) else None
+    modes = reversed(_get_current_dispatch_mode_stack())
+    return next((mode for mode in modes if isinstance(mode, Recorder)), None)
 
 
 def is_recording() -> bool:

@@ -23,6 +23,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 from discrete_vae.runs.io import (
+    RESTORE,
     TEMPORARY_PREFIX,
     Schema,
     parse_json,
@@ -130,12 +131,12 @@ class Checkpoint(ShowsShapes):
 
     @property
     def step(self) -> int:
-        """That of the record."""
+        """Number of steps done when it was saved."""
         return self.record.step
 
     @property
     def meta(self) -> dict[str, Any]:
-        """That of the record."""
+        """The plain values that were saved with the tensors."""
         return self.record.meta
 
 
@@ -185,9 +186,12 @@ def read_summed(file: Path, number: int, part: str, schema: type[Form]) -> Form:
     """Read values that were saved with the number of their format and, as the sum of a part, their own SHA-256."""
     with damage_in(file):
         fields: Any = parse_json(read_regular(file))
-        sums, said = fields.pop("sha256", {}), fields.get("format")
+        if not isinstance(fields, dict):
+            raise ValueError("no JSON object")
+        sums, said = fields.pop("sha256", None), fields.get("format")
+        sums = sums if isinstance(sums, dict) else {}
         fits = sha256_fields(part, fields | {"format": number}) == sums.get(part)
-        if said == number and fits:
+        if type(said) is int and said == number and fits:
             return schema.model_validate(fields | {"sha256": sums})
         # a damaged digit looks like another format, but for the sum
         if fits or said in (0, number) or type(said) is not int:
@@ -228,8 +232,7 @@ def damage_in(file: Path) -> Iterator[None]:
         raise unreadable(file, error) from None
     except Exception as error:  # whatever a forged file makes its reader raise
         received = getattr(error, "strerror", None) or str(error).partition(";")[0][:200]
-        repair = "Restore it from a copy, or use another checkpoint."
-        raise DamagedCheckpointError(str(file), "must hold what was saved", received, repair) from None
+        raise DamagedCheckpointError(str(file), "must hold what was saved", received, RESTORE) from None
 
 
 # The checkpoints of a run.
@@ -373,10 +376,11 @@ class CheckpointStore:
     def _with_advice(self, error: DamagedCheckpointError, chosen: int) -> DamagedCheckpointError:
         """The same error with the checkpoint that can be used instead."""
         repair = "No checkpoint before it is intact: restore it from a copy, or start a new run elsewhere."
-        for step in (other for other in self.steps() if other < chosen):
+        for step in reversed([other for other in self.steps() if other < chosen]):
             with suppress(InvalidInputError):
                 verify_checkpoint(self.folder(step), step)
                 repair = f"Step {step} is intact: name it, or move the damaged folder away to go on from it."
+                break
         return DamagedCheckpointError(error.argument, error.rule, error.received, repair)
 
     def _prune(self, newest: CheckpointRecord) -> None:

@@ -34,7 +34,13 @@ from discrete_vae.runs.checkpoints import (
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
 from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file
 from discrete_vae.runs.results import CHECKPOINT_SUM
-from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config, held_names
+from discrete_vae.runs.run_directory import (
+    ConfigChange,
+    RunDirectory,
+    check_config,
+    held_names,
+    named_entries,
+)
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
 
@@ -213,8 +219,12 @@ def write_model(
 ) -> Path:
     """Write a model's folder, whole or not at all, and return it; one that holds a saved model gives way."""
     folder = without_links("path", unicode_path("path", path)).resolve()
-    if held_names(folder) != {WEIGHTS_FILE, CONFIG_FILE}:  # nothing but a saved model gives way
-        RunDirectory.check_new(folder, argument="path")
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
+    if (names := held_names(folder)) and names != {WEIGHTS_FILE, CONFIG_FILE}:
+        rule = "must be a new or empty folder, or that of a saved model"
+        received = f"{folder}, which holds {named_entries(names)}"
+        raise InvalidInputError("path", rule, received, "Give another folder.")
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
             repair = "Bring the model to one dtype, by model.float() say."

@@ -214,7 +214,7 @@ class MetricsLog:
         kept is an error. Nothing is written if there is nothing to drop.
         """
         self._check_own()
-        content, damage = b"", None
+        kept, damage = list[bytes](), None
         for number, line in enumerate(self._complete_lines(), start=1):
             try:
                 record = self._parse(line, number)
@@ -224,7 +224,8 @@ class MetricsLog:
             if record["step"] <= step:
                 if damage is not None:
                     raise damage
-                content += line + b"\n"
+                kept.append(line + b"\n")
+        content = b"".join(kept)
         if content != self._content():
             write_bytes(self.path, content)
 
@@ -271,7 +272,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     Where the file system knows no such locks, or lets nothing be written, nothing is held.
     """
-    lock = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
+    lock: FileLock | None = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -279,6 +280,8 @@ def sole_writer(folder: Path) -> Iterator[None]:
         repair = "Wait for it or stop it, or give another --run-dir."
         raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
     except OSError:  # some network file systems; a folder that is read only
+        lock = None
+    if lock is None:
         yield
         return
     try:

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
-from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor, values_are_known
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.kernels.gibbs import LARGEST_INVERSE_TEMPERATURE, fair_coins, run_sweeps
-from discrete_vae.nets.weights import described
+from discrete_vae.kernels.gibbs import check_clamped, check_inverse_temperature, fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.moments import REPAIR, RunningMoments, check_entry
 from discrete_vae.system import check_memory
@@ -247,8 +246,8 @@ class BlockGibbs(MarkovChains):
             if start is None:
                 repair = "Give states whose clamped units have the values that they are to keep."
                 raise InvalidInputError("start", "must be given where units are clamped", "None", repair)
-            clamped = _check_clamped(clamped, shape).to(device, copy=True)
-        scale = _check_inverse_temperature(inverse_temperature, num_chains)
+            clamped = check_clamped(clamped, shape).to(device, copy=True)
+        scale = check_inverse_temperature(inverse_temperature, num_chains)
         for name, value in {
             "_packed": pack_bits(z),
             "clamped": clamped,
@@ -305,30 +304,6 @@ class BlockGibbs(MarkovChains):
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         self._packed = state["z"].to(self._packed.device, copy=True)
-
-
-def _check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor | None:
-    """The inverse temperatures as (chain,) float32; None for 1."""
-    repair = "Give a number near 1, or a tensor (chain,)."
-    if isinstance(value, Tensor):
-        scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
-        largest = float(scale.abs().max()) if values_are_known(scale) else 0.0
-    else:
-        largest = abs(check_number("inverse_temperature", value, repair=repair))
-        scale = None if value == 1 else torch.full((num_chains,), float(value))
-    if not largest < LARGEST_INVERSE_TEMPERATURE:
-        rule = f"must be finite and below {LARGEST_INVERSE_TEMPERATURE:g}"
-        raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)
-    return scale
-
-
-def _check_clamped(clamped: object, shape: tuple[int, int]) -> Tensor:
-    """A mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
-    shapes = {shape, shape[1:], (1, shape[1])}
-    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
-        rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
-        raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
-    return clamped.reshape(-1, shape[1])
 
 
 # Binary states as bytes, eight units to one.
