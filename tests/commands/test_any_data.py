@@ -294,3 +294,12 @@ def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_p
     without = write("without.csv", gaps)
     assert "column 'days'" in refused("score", run, "--out", tmp_path / "s.csv", "--data", without)
     assert "column 'days'" in refused("train", *kinds, *TINY, "--data", without)
+
+
+@pytest.mark.parametrize("verb", ["train", "validate"])
+def test_settings_of_a_table_of_mixed_columns_are_listed(done, tmp_path, verb):
+    rows = [("town", "age"), *(("Ulm" if row % 3 else "Kiel", f"{row % 7 + 0.25 * (row % 3)}") for row in range(60))]
+    (tmp_path / "people.csv").write_text("\n".join(map(",".join, rows)))
+    out, _ = done(verb, "--data", tmp_path / "people.csv", "--settings")
+    assert "--model.likelihood " in out
+    assert "--training.optimizer.learning-rate " in out

@@ -558,7 +558,7 @@ def print_settings(config: ExperimentConfig) -> None:
         if isinstance(entry, Slot):
             present = "none" if value is None else value.kind
             others = [name for name in entry.members if name != present]
-            words = _about(entry.members[present]) + (f" Or: {', '.join(others)}." if others else "")
+            words = _about(value and type(value)) + (f" Or: {', '.join(others)}." if others else "")
             if entry.path != "data":  # --data takes a file
                 _print_setting(entry.path, present, words)
         else:

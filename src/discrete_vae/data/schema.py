@@ -122,7 +122,7 @@ class TableSchema:
         Raises:
             InvalidInputError: If a column is missing, or holds a value that is not of its kind; names it.
         """
-        given = dict(_items(table))
+        given = dict(_items(table, self.names))
         for column in self.columns:
             if column.name not in given:
                 rule = "must have the columns of the schema"
@@ -197,13 +197,15 @@ def infer_columns(columns: Sequence[RawColumn], kinds: Mapping[str, str]) -> Tab
     return TableSchema(tuple(found.values()))
 
 
-def _items(table: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _items(table: Mapping[str, Any], names: Sequence[str] | None = None) -> Iterator[tuple[str, Any]]:
     items = getattr(table, "items", None)
     if items is None or not hasattr(table, "keys"):
         repair = "Give a dictionary of columns by name, or a pandas DataFrame."
         raise InvalidInputError("table", "must have named columns", f"a {type(table).__name__}", repair)
     sizes = {}
     for name, values in items():
+        if names is not None and str(name) not in names:
+            continue
         if name in sizes:
             rule = "must have different names of columns"
             raise InvalidInputError("table", rule, repr(name), "Rename one.")

@@ -190,7 +190,7 @@ def _nats(value: float) -> str:
 
 def epoch_in_words(epoch: float) -> str:
     """An epoch with three digits at least, and all that it has before the point."""
-    return f"{epoch:.0f}" if epoch >= 100 else f"{epoch:.3g}"
+    return f"{epoch:,.0f}" if epoch >= 100 else f"{epoch:.3g}"
 
 
 def _epochs_shown(epochs: np.ndarray) -> tuple[float, float]:

@@ -123,10 +123,11 @@ _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
 def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | None = None) -> Picture:
     """Draw examples with gaps, filled, and below them a few draws if there are some.
 
-    Of x, (example, feature) with NaN in the gaps, those with gaps are shown, from the first on.
+    Of x, (example, feature) with NaN in the gaps, those with gaps are shown, from the first on; without any, the first.
     """
     most = _IMPUTED_STRIPS if image_shape is None else _IMPUTED_IMAGES
     chosen = x.isnan().any(1).nonzero().flatten()[:most]
+    chosen = chosen if len(chosen) else torch.arange(min(1, len(x)))
     shown, filled = x[chosen], torch.from_numpy(imputed.filled)[chosen].flatten(1)
     draws = np.zeros((len(x), 0)) if imputed.draws is None else imputed.draws[:, :_DRAWS]
     drawn = torch.from_numpy(draws)[chosen].reshape(len(chosen), -1, x.shape[1])

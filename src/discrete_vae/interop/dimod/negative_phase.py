@@ -315,7 +315,7 @@ class Solver:
         share of broken chains, None where the solver does not tell.
         """
         parts, broken = [], []
-        most = int(self.sampler.properties.get("num_reads_range", (num_reads,))[-1])
+        most = int((self.sampler.properties.get("num_reads_range") or (num_reads,))[-1])
         for index, start in enumerate(range(0, num_reads, most)):
             # solvers take 31 bits of a seed at least
             ours = {"num_sweeps": num_sweeps, "seed": key_to_seed(seed, index) >> 33}

@@ -156,7 +156,7 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
 def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps: int) -> LogPartition:
     bits, last = num_enumerated_units(machine), time.monotonic()
-    seconds = machine.num_units * 2**bits / _STATES_A_SECOND
+    seconds = machine.num_units * 2.0 ** min(bits, MAX_ENUMERATED_UNITS) / _STATES_A_SECOND
     if bits <= MAX_ENUMERATED_UNITS and seconds > _SILENT_SECONDS:
         _say(f"log Z: 2^{bits} states of the smaller side are enumerated once, about {in_words(seconds)}")
     exact = quick_exact_log_partition(machine, MAX_ENUMERATED_UNITS)
