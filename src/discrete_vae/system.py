@@ -262,6 +262,7 @@ _PERIOD = 0.25  # seconds between two looks
 _CONTENDED, _FREE = 0.15, 0.02  # seconds that threads waited for a core, per second
 _FIRST_HOLD, _LONGEST_HOLD = 1.0, 30.0  # seconds without contention before threads spin again
 _MAX_HOLDERS = 64
+_LONGEST_END = 5.0  # seconds that the end waits for a thread
 
 _lock = threading.Lock()
 _users = 0
@@ -326,7 +327,9 @@ class _Watch(threading.Thread):
         self._holders.free()
 
     def end(self) -> None:
+        """Wait for all threads to end: one inside torch while the interpreter ends would abort the process."""
         self._over.set()
+        self.join(_LONGEST_END)
 
 
 class _Judge:
@@ -357,6 +360,7 @@ class _Holders:
 
     def __init__(self) -> None:
         self._release: threading.Event | None = None
+        self._threads: list[threading.Thread] = []
 
     def hold(self) -> None:
         """Make the teams, unless they are there, or there is no torch yet whose threads could spin."""
@@ -369,12 +373,15 @@ class _Holders:
             return
         self._release = threading.Event()
         for _ in range(min(_MAX_HOLDERS, max(1, -(-(cores + 1 - team) // team)))):
-            threading.Thread(target=_hold_a_team, args=(self._release,), daemon=True).start()
+            self._threads.append(threading.Thread(target=_hold_a_team, args=(self._release,), daemon=True))
+            self._threads[-1].start()
 
     def free(self) -> None:
         if self._release is not None:
             self._release.set()
             self._release = None
+        while self._threads:
+            self._threads.pop().join(_LONGEST_END)
 
 
 def _hold_a_team(release: threading.Event) -> None:
