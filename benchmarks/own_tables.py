@@ -221,7 +221,7 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
         try:
             config, data = split(kind, rows, seed, Path(folder))
         except InvalidInputError as error:
-            return {"refused": str(error)}
+            return {"refused": str(error).replace(f"{folder}/", "")}
         config, start = apply_overrides(config, overrides), time.process_time()
         result = train(
             config, data, f"{folder}/run", progress=TrainingProgress(0, 1, Console(file=io.StringIO()))

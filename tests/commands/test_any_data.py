@@ -298,7 +298,10 @@ def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_p
 
 @pytest.mark.parametrize("verb", ["train", "validate"])
 def test_settings_of_a_table_of_mixed_columns_are_listed(done, tmp_path, verb):
-    rows = [("town", "age"), *(("Ulm" if row % 3 else "Kiel", f"{row % 7 + 0.25 * (row % 3)}") for row in range(60))]
+    rows = [
+        ("town", "age"),
+        *(("Ulm" if row % 3 else "Kiel", f"{row % 7 + 0.25 * (row % 3)}") for row in range(60)),
+    ]
     (tmp_path / "people.csv").write_text("\n".join(map(",".join, rows)))
     out, _ = done(verb, "--data", tmp_path / "people.csv", "--settings")
     assert "--model.likelihood " in out

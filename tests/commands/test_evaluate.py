@@ -55,7 +55,7 @@ def test_digits_smoke(done, tmp_path):
     assert f"ELBO {elbo['elbo']:25.3f} ± {elbo['elbo_std_error']:.3f}" in out
     assert "KL continuous" not in out  # of a model without continuous layers
     assert f"Written to {run / 'evaluation.json'}" in out.splitlines()
-    assert out.splitlines()[-1] == f"Next: dvae sample {run}"
+    assert out.splitlines()[-1] == f"Next: dvae report {run}"
     # within 5 standard errors of the Monte-Carlo noise, the bound lies below
     assert likelihood["value"] > elbo["elbo"] - 5 * likelihood["monte_carlo_std_error"]
     split = elbo["reconstruction"] - elbo["kl_discrete"] - elbo["kl_continuous"]

@@ -119,7 +119,7 @@ def run_evaluate(
         if rows is not None:
             say_written(rows.write(found.result.columns()))
     print(_worth(found.result))
-    print(f"Next: dvae sample {run.words}")
+    print(f"Next: dvae report {run.words}")
     return record
 
 
