@@ -188,6 +188,14 @@ def test_what_does_not_fit_is_named(given, argument):
     assert refused_argument(infer_schema, *given) == argument
 
 
+def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
+    ages = [*range(20, 80), *(["n.b."] * 25)]
+    assert refused_argument(infer_schema, {"age": ages}) == "column 'age'"
+    assert infer_schema({"age": ages}, {"age": "category"}).columns[0].kind == "category"
+    rooms = [*range(1, 9), *(["studio"] * 4)]  # few numbers may be names
+    assert infer_schema({"rooms": rooms}).columns[0].kind == "category"
+
+
 def test_other_tables_than_the_schemas_are_refused():
     schema = infer_schema(mixed())
     assert refused_argument(schema.encode, {"age": [1.0]}) == "table"

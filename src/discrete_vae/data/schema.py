@@ -31,6 +31,7 @@ _GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
 _GAP_MARKS = frozenset(
     {"?", "-", "--", ".", "*", "none", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
 )
+_MOST_MARKS = 3  # different words that may be marks in a column of numbers
 _MOST_ODD = 0.1  # share of words in a column of numbers up to which they are slips, or stand for gaps
 
 
@@ -306,10 +307,12 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
     are_odd = num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words)
+    # one mark among many numbers, however often, is no word either
+    are_odd |= len(column.words) <= _MOST_MARKS and num_words < num_numbers and len(counts) > 2 * FEW
     if not column.declared and num_numbers and are_odd:
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
         repair = (
-            "If they mean missing values: --data.missing-values WORD, None in Python; if all are codes: "
+            "If they mean missing values: --data.missing-values WORD, in Python None in their place; if all are codes: "
             f"--data.kinds {column.name}=category."
         )
         rule = "must hold numbers or words, not numbers and a few words"
