@@ -103,7 +103,7 @@ FOREIGN = set(
     save_npz dvae_log_likelihood chains_share networks_share optimizer_share validation_elbo_std_error
     OMP_WAIT_POLICY NUMBA_CACHE_DIR CUDA_VISIBLE_DEVICES NUMBA_THREADING_LAYER THREADING_LAYER
     --case --cases --upgrade --help --version --error-unmatch --untracked-files --porcelain --logdir --nproc-per-node
-    zsh_source fish_source
+    zsh_source fish_source --repository-url --extra-index-url
     --nnodes --rdzv-backend --rdzv-endpoint --minutes --measures --seeds --steps --threads""".split()  # noqa: SIM905
 )
 

@@ -55,7 +55,7 @@ def test_a_run_with_everything_has_every_section_with_the_numbers_of_the_files(i
 
 
 def test_the_example_on_the_site_is_todays_page(image_page):
-    """Else run docs/images/example_report.py."""
+    """Else run docs/example_report.py."""
     example = Page((Path(__file__).parents[2] / "docs/_static/example-report.html").read_text("utf-8"))
     assert example.sections == image_page.sections
     styles = [re.search("<style>.*?</style>", page.text, re.DOTALL)[0] for page in (example, image_page)]

@@ -1,7 +1,7 @@
 """The report that the site opens, and its picture.
 
-python docs/images/example_report.py trains the digits in a folder that it forgets. It writes the page into ../_static
-and its picture beside this file, and needs Chromium.
+python docs/example_report.py trains the digits in a folder that it forgets. It writes the page into _static and the
+picture into images, and needs Chromium.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from PIL import Image
 from discrete_vae.cli import main
 
 HERE = Path(__file__).parent
-PAGE = HERE.parent / "_static" / "example-report.html"
+PAGE = HERE / "_static" / "example-report.html"
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 SIZE = 800, 850  # of the part that the picture shows, at two dots per pixel
 
@@ -45,7 +45,7 @@ def make() -> None:
         subprocess.run(
             [str(CHROMIUM), *words, f"--user-data-dir={folder}/browser", PAGE.as_uri()], check=True
         )
-        Image.open(shot).convert("RGB").quantize(64).save(HERE / "report.png", optimize=True)
+        Image.open(shot).convert("RGB").quantize(64).save(HERE / "images" / "report.png", optimize=True)
 
 
 if __name__ == "__main__":
