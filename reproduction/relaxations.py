@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 
 from discrete_vae import load_run
-from discrete_vae.config import instantiate
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION
-from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.runs.io import read_json, write_json
+from discrete_vae.runs.load import initial_gradient
 from reproduction.display import (
     Cell,
     Column,
@@ -247,12 +246,7 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
 def _measure(planned: PlannedRun, sweep: Sweep) -> GradientVariance:
     loaded = load_run(sweep.folder(planned), device=sweep.places.device)
     model, settings = loaded.model, loaded.config.training
-    estimator: GradientEstimator = instantiate(
-        settings.gradient,
-        group_of_unit=model.posterior.group_of_unit,
-        num_features=model.posterior.num_features,
-    )
-    estimator.to(model.prior.bias)
+    estimator = initial_gradient(loaded.config, model)
     valid = sweep.dataset(planned).valid
     assert isinstance(valid, Tensor)
     valid = valid.to(model.prior.bias)

@@ -9,6 +9,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 import pytest
+import torch
 
 from discrete_vae import system
 from discrete_vae.system import _Holders, _Judge, _Watch, yielding_threads
@@ -87,6 +88,17 @@ def test_blocks_may_be_nested():
         assert system._watch is not None
     assert system._watch is None
     assert inside <= before + 1
+    assert len(watches()) <= before  # it has ended, and does not only end soon
+
+
+def test_no_thread_is_left_inside_torch(monkeypatch):
+    """One that runs while the interpreter ends can abort the process."""
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    before, holders = threading.active_count(), _Holders()
+    holders.hold()
+    assert threading.active_count() > before
+    holders.free()
+    assert threading.active_count() == before
 
 
 @pytest.mark.parametrize("state", ["not imported", "half imported"])
