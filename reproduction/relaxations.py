@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import product
 from pathlib import Path
 
@@ -20,7 +21,6 @@ from torch import Tensor
 from discrete_vae import load_run
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION
 from discrete_vae.runs.io import read_json, write_json
-from discrete_vae.runs.load import initial_gradient
 from reproduction.display import (
     Cell,
     Column,
@@ -32,6 +32,7 @@ from reproduction.display import (
     draw_rows,
     notes_of,
 )
+from reproduction.gradient_study import study_estimator
 from reproduction.gradient_variance import GradientVariance, gradient_variance
 from reproduction.records import (
     PlannedRun,
@@ -89,6 +90,7 @@ for _kind, _k in product(("overlapping-exponential", "overlapping-power"), (1, 5
     }
 _FIRST = next(iter(_WAYS))
 _RATES = (1e-3, 3e-3, 9e-3)
+_BASELINE_STEPS = 200  # as in the gradient study
 _SCREEN = 6  # a screen is that many times shorter
 _NUM_DRAWS = {"smoke": 4}  # of a gradient; else 40
 
@@ -244,34 +246,19 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
 
 
 def _measure(planned: PlannedRun, sweep: Sweep) -> GradientVariance:
-    loaded = load_run(sweep.folder(planned), device=sweep.places.device)
-    model, settings = loaded.model, loaded.config.training
-    estimator = initial_gradient(loaded.config, model)
-    valid = sweep.dataset(planned).valid
+    """Of bits drawn once of validation images; a baseline first learns at the trained model."""
+    loaded, dataset = load_run(sweep.folder(planned), device=sweep.places.device), sweep.dataset(planned)
+    model, settings, seed = loaded.model, loaded.config.training, planned.config.seed
+    estimator = study_estimator(model, settings.gradient, dataset, _BASELINE_STEPS, seed)
+    valid = dataset.valid
     assert isinstance(valid, Tensor)
-    valid = valid.to(model.prior.bias)
-    generator = torch.Generator().manual_seed(planned.config.seed)
-    if parameters := list(estimator.parameters()):  # of a baseline, which learns at this model
-        optimizer = torch.optim.Adam(parameters, lr=settings.optimizer.learning_rate)
-        for _ in range(200):
-            x = torch.bernoulli(
-                valid[torch.randint(len(valid), (100,), generator=generator)], generator=generator
-            )
-            optimizer.zero_grad()
-            model.estimate_gradient(estimator, x, log_partition=0.0, generator=generator).loss.backward()
-            optimizer.step()
-        model.zero_grad()
-    estimator.eval()
-    x = torch.bernoulli(valid[:100], generator=generator)
-
-    def loss(noise: torch.Generator) -> Tensor:
-        count = settings.num_importance_samples
-        return model.estimate_gradient(
-            estimator, x, log_partition=0.0, num_importance_samples=count, generator=noise
-        ).loss
-
+    x = torch.bernoulli(valid[:100].to(model.prior.bias), generator=torch.Generator().manual_seed(seed))
+    count = settings.num_importance_samples
+    draw = partial(model.estimate_gradient, estimator, x, log_partition=0.0, num_importance_samples=count)
     return gradient_variance(
-        loss, list(model.posterior.parameters()), num_draws=_NUM_DRAWS.get(planned.size, 40)
+        lambda noise: draw(generator=noise).loss,
+        list(model.posterior.parameters()),
+        num_draws=_NUM_DRAWS.get(planned.size, 40),
     )
 
 
