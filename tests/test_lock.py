@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatchling.metadata.core import ProjectMetadata
+from hatchling.plugin.manager import PluginManager
 from packaging.requirements import Requirement
 
 import discrete_vae
@@ -43,6 +45,19 @@ def test_the_conda_recipe_is_of_this_version_and_needs_the_same_packages():
     wanted = {each.name: each.specifier for each in map(Requirement, project["dependencies"])}
     assert found == wanted | {"python": Requirement(f"python{project['requires-python']}").specifier}
     assert recipe["context"]["version"] == discrete_vae.__version__
+
+
+def test_the_readme_of_a_package_has_only_links_that_lead_somewhere_without_a_checkout():
+    """As the build writes it, which takes out what leads into the checkout; badges name the versions declared."""
+    text = ProjectMetadata(str(ROOT), PluginManager()).core.readme
+    links = re.findall(r"\]\(([^)\s]+)\)|\bsrc=\"([^\"]+)", text)
+    assert len(links) >= 5
+    assert all("".join(each).startswith("https://") for each in links)
+    assert "Prior**: a restricted Boltzmann machine" in text
+    assert "( " not in text
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
+    versions = [each.rsplit(" ", 1)[1] for each in classifiers if "Python ::" in each]
+    assert f"badge/python-{'%20|%20'.join(versions)}-" in text
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
