@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
 from typing import NamedTuple
@@ -45,12 +45,14 @@ class Options:
         num_seeds: Runs of each kind, with seeds from 0.
         budget: Minutes of training per run; None is the experiments' lengths.
         seed: Of the noise of a study.
+        only: Names of the parts that are asked for; of a kind of which none is named, all.
     """
 
     size: Size
     num_seeds: int = 1
     budget: float | None = None
     seed: int = 0
+    only: tuple[str, ...] = ()
 
     def run(
         self,
@@ -129,6 +131,7 @@ class Reproduction:
         needs_model: Whether a run's record is not enough for it.
         sizes: Sizes that it has, the default first; empty where size changes nothing.
         has_noise: Whether it has noise of its own.
+        parts: Names of what may be asked for alone, by kind.
     """
 
     about: str
@@ -139,6 +142,7 @@ class Reproduction:
     needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False
     sizes: tuple[Size, ...] = ("cpu", "smoke", "short", "paper")
     has_noise: bool = False
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 # Tables.
@@ -263,7 +267,8 @@ def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xl
     """
     figure = Picture((7.2, _FRAME_HEIGHT + _ROW_HEIGHT * len(labels)), layout="constrained")
     axes = figure.subplots()
-    shift = np.linspace(-0.14, 0.14, len(series)) if len(series) > 1 else [0.0]
+    reach = 0.14 if len(series) < 4 else 0.3
+    shift = np.linspace(-reach, reach, len(series)) if len(series) > 1 else [0.0]
     for each, up in zip(series, shift, strict=True):
         each.draw(axes, np.arange(len(labels)) + up, horizontal=True)
     axes.set_yticks(range(len(labels)), [textwrap.fill(label, _LABEL_WIDTH) for label in labels])

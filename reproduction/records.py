@@ -366,19 +366,23 @@ def mean_log_likelihood(runs: Sequence[StoredRun]) -> Value:
 
     All seeds are evaluated on the same examples, so their errors over examples do not average out.
     """
-    records = [run.record for run in runs]
-    over_examples = fmean(_or_nan(record.log_likelihood.std_error) for record in records)
-    return Value(
-        fmean(record.log_likelihood.value for record in records),
-        math.hypot(over_examples, _error_of_log_partition(runs) / len(runs)),
-    )
+    found = [run.record.log_likelihood for run in runs]
+    return _mean_likelihood(runs, [each.value for each in found], [each.std_error for each in found])
 
 
-def mean_limit(runs: Sequence[StoredRun]) -> float | None:
-    """Mean over seeds of the log-likelihood in the limit zeta = z; None where there is none."""
+def mean_limit(runs: Sequence[StoredRun]) -> Value | None:
+    """The same in the limit zeta = z; None where there is none."""
     limits = [run.record.log_likelihood_limit for run in runs]
     known = [limit for limit in limits if limit is not None]
-    return fmean(known) if len(known) == len(limits) else None
+    errors = [run.record.log_likelihood_limit_std_error for run in runs]
+    return _mean_likelihood(runs, known, errors) if len(known) == len(limits) else None
+
+
+def _mean_likelihood(
+    runs: Sequence[StoredRun], values: Sequence[float], errors: Sequence[float | None]
+) -> Value:
+    over_examples = fmean(_or_nan(error) for error in errors)
+    return Value(fmean(values), math.hypot(over_examples, _error_of_log_partition(runs) / len(runs)))
 
 
 def mean_elbo(runs: Sequence[StoredRun]) -> Value:

@@ -3,24 +3,27 @@
 Models have bits alone, no Gaussian layers. All ways share the prior, the four groups of the posterior, the networks and
 the batches; differences are from spike-and-exponential, the default. Score functions and the straight-through estimator
 train zeta = z. Each way first trains with three step sizes for a sixth of the length, and then with the one whose
-validation bound is best. With a budget all take the same time, without one the same steps.
+validation bound is best. With a budget all take the same time, without one the same steps. A part of the grid may be
+made first; the table has every row whose runs are complete.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION
 from discrete_vae.runs.io import read_json, write_json
+from discrete_vae.system import in_words
 from reproduction.display import (
     Cell,
     Column,
@@ -56,17 +59,36 @@ _PRIORS: dict[str, Settings] = {
     "rbm": {"model.prior": ["rbm"], "model.prior.num-left": [100], "model.prior.num-right": [100]},
     "independent": {"model.prior": ["factorial"], "model.prior.num-units": [200]},
 }
+_WIDTHS: dict[str, Settings] = {
+    f"width-{width}": {"model.posterior.hidden": [width, width], "model.decoder.hidden": [width]}
+    for width in (200, 400)
+}
 _SAME: Settings = {
     "model.hierarchy": ["none"],
     "model.posterior.groups": [4],
-    "model.posterior.hidden": [200, 200],
-    "model.decoder.hidden": [200],
     "training.batch-size": [100],
     "training.num-sweeps": [10],
     "training.num-importance-samples": [1],
     "training.optimizer.rise": [0.01],
     "evaluation.num-samples": [1000],
     "evaluation.num-examples": [1000],
+}
+_SMOKE: Settings = {  # seconds a run
+    "training.num-examples": [500],
+    "training.num-validation-examples": [100],
+    "training.sampler.num-chains": [100],
+    "training.log-every": [5],
+    "training.validate-every": [5],
+    "evaluation.num-samples": [50],
+    "evaluation.num-examples": [50],
+}
+_OF_A_SCREEN: Settings = {  # only its validations count
+    "evaluation.num-samples": [10],
+    "evaluation.num-examples": [20],
+    "evaluation.log-partition-std-error": [0.5],
+    "evaluation.num-annealed-chains": [20],
+    "evaluation.num-temperatures": [100],
+    "evaluation.num-chain-sweeps": [50],
 }
 _WAYS: dict[str, Settings] = {
     "spike-exponential": {},
@@ -92,7 +114,12 @@ _FIRST = next(iter(_WAYS))
 _RATES = (1e-3, 3e-3, 9e-3)
 _BASELINE_STEPS = 200  # as in the gradient study
 _SCREEN = 6  # a screen is that many times shorter
+_STRETCH = (
+    100  # no budget reaches a run that many times longer: it shortens all, and the warm-up in proportion
+)
 _NUM_DRAWS = {"smoke": 4}  # of a gradient; else 40
+_COLORS = dict(zip(product(_DATA, _PRIORS), (BLUE, VERMILION, GREEN, "0.35"), strict=True))
+_MARKERS = dict(zip(_WIDTHS, "os", strict=True))
 
 
 @dataclass(frozen=True)
@@ -102,95 +129,139 @@ class Case:
     Attributes:
         data: Name of the data set.
         prior: rbm or independent, 200 units.
+        width: Of the hidden layers of posterior and decoder.
     """
 
     data: str
     prior: str
+    width: str
 
     def __str__(self) -> str:
-        return f"{self.data}, {self.prior}"
+        return f"{self.data}, {self.prior}, {self.width}"
 
-    def run(self, options: Options, way: str, rate: float, *, seed: int = 0, part: int = 1) -> PlannedRun:
+    def runs(self, options: Options, way: str, rate: float) -> list[PlannedRun]:
+        """The runs of a way, a seed each."""
+        return [self._run(options, way, rate, seed=seed) for seed in options.seeds]
+
+    def screens(self, options: Options, way: str) -> list[PlannedRun]:
+        """The short runs of a way, a step size each."""
+        return [self._run(options, way, rate, part=_SCREEN) for rate in _RATES]
+
+    def _run(self, options: Options, way: str, rate: float, *, seed: int = 0, part: int = 1) -> PlannedRun:
         """Plan one run, or a part of its length."""
         experiment = _DATA[self.data]
-        epochs = max(1, load_sized(experiment, options.size).training.num_epochs // part)
+        usual = load_sized(experiment, options.size).training
+        stretch = 1 if options.budget is None else _STRETCH
+        epochs = stretch * max(1, (6 if options.size == "smoke" else usual.num_epochs) // part)
         rise, start = (5.0, 3.0) if self.prior == "rbm" else (2.0, 1.5)
         length = {
             "training.num-epochs": [epochs],
             "training.beta-bound.start": [start],
             "training.beta-bound.slope": [rise / epochs],
-            "training.warm-up.epochs": [0.05 * epochs],
-            "training.warm-up.prior-epochs": [0.2 * epochs],
+            "training.warm-up.epochs": [0.25 * epochs],
+            "training.warm-up.prior-epochs": [0.25 * epochs],
+            "training.validate-every": [stretch * usual.validate_every],
         }
-        same = as_changes({**_SAME, **_PRIORS[self.prior], **length, **_WAYS[way]})
-        name = f"bits-{self.prior}-{way}" + (f"-part-{part}" if part > 1 else "")
+        same = {**_SAME, **_PRIORS[self.prior], **_WIDTHS[self.width], **length, **_WAYS[way]}
+        if options.size == "smoke":
+            same |= _SMOKE
+        if part > 1:
+            same |= _OF_A_SCREEN
+        name = f"bits-{self.prior}-{self.width}-{way}" + (f"-part-{part}" if part > 1 else "")
         return plan_run(
             experiment,
             options.size,
             seed=seed,
             changes={"training.optimizer.learning-rate": [rate]},
             budget=None if options.budget is None else options.budget / part,
-            scale=Scale(name, same),
+            scale=Scale(name, as_changes(same)),
         )
 
-    def screens(self, options: Options, way: str) -> list[PlannedRun]:
-        """The short runs of a way, a step size each."""
-        return [self.run(options, way, rate, part=_SCREEN) for rate in _RATES]
 
-    def best_rate(self, options: Options, sweep: Sweep, way: str) -> float:
-        """The step size whose short run has the best bound of validation examples."""
-        found = [run.record.validation_elbo for run in sweep.of(self.screens(options, way))]
-        return max(
-            zip(found, _RATES, strict=True), key=lambda pair: -math.inf if pair[0] is None else pair[0]
-        )[1]
+_PARTS = {
+    "data sets": tuple(_DATA),
+    "priors": tuple(_PRIORS),
+    "widths": tuple(_WIDTHS),
+    "ways": tuple(_WAYS),
+}
+Grid = list[tuple[Case, str]]
 
 
-_CASES = [Case(data, prior) for data in _DATA for prior in _PRIORS]
+def _grid(options: Options) -> Grid:
+    """Cases and ways, those that are asked for alone."""
+    chosen = [[name for name in names if name in options.only] or names for names in _PARTS.values()]
+    return [(Case(data, prior, width), way) for data, prior, width, way in product(*chosen)]
 
 
 def _plan(options: Options) -> list[PlannedRun]:
-    return [run for case in _CASES for way in _WAYS for run in case.screens(options, way)]
+    return [run for case, way in _grid(options) for run in case.screens(options, way)]
+
+
+def _chosen(options: Options, sweep: Sweep, case: Case, way: str) -> list[PlannedRun]:
+    """The runs with the step size whose short run has the best bound of validation examples."""
+    bounds = [run.history.validation_score.max() for run in sweep.of(case.screens(options, way))]
+    return case.runs(options, way, _RATES[int(np.argmax(bounds))])
+
+
+def _complete(options: Options, sweep: Sweep) -> dict[Case, dict[str, list[PlannedRun]]]:
+    """Complete the runs that are asked for; returns them with those that are there besides, by case and way."""
+    asked = {key: _chosen(options, sweep, *key) for key in _grid(options)}
+    sweep.extend([run for runs in asked.values() for run in runs], needs_model=_lacks_variance)
+    for runs in asked.values():
+        _variance(sweep.of(runs)[0], sweep)
+    found: dict[Case, dict[str, list[PlannedRun]]] = {}
+    for case, way in _grid(replace(options, only=())):
+        runs = asked.get((case, way))
+        if runs is None and sweep.find(case.screens(options, way)):
+            others = _chosen(options, sweep, case, way)
+            if sweep.find(others) and not _lacks_variance(others[0], sweep):
+                runs = others
+        if runs is not None:
+            found.setdefault(case, {})[way] = runs
+    return found
 
 
 def _make(options: Options, sweep: Sweep) -> Result:
-    rates = {(case, way): case.best_rate(options, sweep, way) for case in _CASES for way in _WAYS}
-    chosen = {
-        key: [key[0].run(options, key[1], rate, seed=seed) for seed in options.seeds]
-        for key, rate in rates.items()
-    }
-    sweep.extend([run for runs in chosen.values() for run in runs], needs_model=_lacks_variance)
     rows: list[tuple[Cell, ...]] = []
-    differences: dict[str, dict[str, Value]] = {}
-    for case in _CASES:
-        found = {way: sweep.of(chosen[case, way]) for way in _WAYS}
+    differences: dict[Case, list[Value]] = {}
+    stored: list[StoredRun] = []
+    for case, chosen in _complete(options, sweep).items():
+        found = {way: sweep.of(runs) for way, runs in chosen.items()}
         means = {way: mean_log_likelihood(runs) for way, runs in found.items()}
-        differences[str(case)] = {way: paired_difference(found[_FIRST], found[way]) for way in _WAYS}
-        above = None
-        for way in sorted(_WAYS, key=lambda each: -means[each].value):
-            runs, record = found[way], found[way][0].record
-            noise = _variance(runs[0], sweep)
-            apart = None if above is None else paired_difference(found[above], runs)
+        of_case = {
+            way: paired_difference(found[_FIRST], runs) for way, runs in found.items() if _FIRST in found
+        }
+        differences[case] = [of_case.get(way, Value(math.nan)) for way in _WAYS]
+        above: list[StoredRun] | None = None
+        for way in sorted(found, key=lambda each: -means[each].value):
+            runs = found[way]
+            records, noise = [run.record for run in runs], _variance(runs[0], sweep)
+            steps = sum(record.num_steps for record in records)
             rows.append(
                 (
                     str(case),
                     way,
                     means[way],
-                    differences[str(case)][way],
-                    apart,
-                    "" if apart is None else "yes" if abs(apart.value) > 2 * apart.std_error else "no",
-                    mean_limit(runs),
+                    max(record.doubling_gain for record in records),
+                    of_case.get(way),
+                    *_from_above(above, runs),
+                    means[way]
+                    if records[0].config.model.smoothing.kind == "straight-through"
+                    else mean_limit(runs),
                     mean_elbo(runs),
                     Value(noise["variance"], noise["std_error"]),
-                    f"{rates[case, way]:g}",
-                    record.num_steps,
-                    1000 * record.seconds / record.num_steps,
+                    f"{records[0].config.training.optimizer.learning_rate:g}",
+                    round(steps / len(records)),
+                    steps / sum(record.seconds for record in records),
                 )
             )
-            above = way
+            above = runs
+            stored += runs
     columns = (
-        Column("data set, prior", "case"),
+        Column("data set, prior, width", "case"),
         Column("way", "way"),
         Column("log-likelihood", "log_likelihood"),
+        Column("last doubling", "doubling_gain"),
         Column(f"less {_FIRST}", "difference", signed=True),
         Column("less the row above", "difference_from_above", signed=True),
         Column("apart", "apart"),
@@ -199,29 +270,54 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("variance of the gradient", "gradient_variance"),
         Column("step size", "learning_rate"),
         Column("steps", "num_steps"),
-        Column("ms per step", "ms_per_step", digits=1),
+        Column("steps per second", "steps_per_second", digits=1),
     )
-    looks = ((BLUE, "o"), (VERMILION, "D"), (GREEN, "s"), ("0.35", "^"))
     picture = draw_rows(
         list(_WAYS),
         [
-            Series(str(case), look, [differences[str(case)][way] for way in _WAYS])
-            for case, look in zip(_CASES, looks, strict=True)
+            Series(str(case), (_COLORS[case.data, case.prior], _MARKERS[case.width]), values)
+            for case, values in differences.items()
         ],
         title=f"Bits alone, 200 units, {options.in_words}",
         xlabel=f"test log-likelihood less that of {_FIRST} (nats per image, right is better)",
     )
-    equal = "steps" if options.budget is None else "time"
-    notes = [
-        f"Equal {equal} for all. Numbers after a way are importance samples of zeta under one logarithm, from a "
-        "quarter of the run on. Each step size is that of three whose run of a sixth of the length has the best bound "
-        "of validation examples. Differences are paired by test image; apart: by more than two standard errors. The "
-        "variance is that of one gradient of 100 validation images by the posterior's parameters, summed over them, at "
-        "the trained model of seed 0.",
-        *notes_of([run for runs in chosen.values() for run in sweep.of(runs)]),
-    ]
     title = "Ways to train bits: test log-likelihood, nats per image"
+    notes = [*_notes(options, stored), *notes_of(stored)]
     return Result(title, notes, Table(columns, rows), picture, ending=".svg")
+
+
+def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[Value | None, str]:
+    """Difference from the row above, and whether it is more than errors and too few samples may have made."""
+    if above is None:
+        return None, ""
+    found = paired_difference(above, runs)
+    gain = max(0.0, *(run.record.doubling_gain for run in (*above, *runs)))
+    return found, "yes" if abs(found.value) > 2 * found.std_error + gain else "no"
+
+
+def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
+    records = [run.record for run in stored]
+    rates = [record.config.training.optimizer.learning_rate for record in records]
+    seconds = [record.seconds for record in records]
+    at_the_ends = sum(rate in (_RATES[0], _RATES[-1]) for rate in rates)
+    only = " Other seeds may give another order: one seed says nothing of their spread." * (
+        options.num_seeds == 1
+    )
+    return [
+        f"Equal {'steps' if options.budget is None else 'time'} for all; training took {in_words(min(seconds))} to "
+        f"{in_words(max(seconds))} a run, log lines and validations included, as they are in the steps per second. "
+        "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
+        "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
+        f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of a sixth of the length has "
+        f"the best bound of validation examples, the bound that the way trains. {at_the_ends} of {len(rates)} runs "
+        "have the smallest or the largest: a better one may lie beyond.",
+        "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
+        "errors and the last doubling of the importance samples together; no means that the two are not separated."
+        f"{only}",
+        "Sharp limit: log p(x) where zeta is z; empty where the smoothing has none; for ways that train zeta = z it is "
+        "the log-likelihood. The variance is that of one gradient of 100 validation images by the posterior's "
+        "parameters, summed over them, of the loss that the way trains, at its own trained model of seed 0.",
+    ]
 
 
 # The variance of the gradient at a trained model, kept beside its record.
@@ -239,6 +335,7 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
     """Trace of the covariance of a gradient, its error, the squared norm of its mean, and seconds of a draw."""
     planned, path = stored.planned, _variance_path(stored.planned, sweep)
     if not path.exists():
+        sweep.check()
         found = asdict(_measure(planned, sweep))
         del found["mean"]
         write_json(path, found)
@@ -267,9 +364,10 @@ RELAXATIONS = {
         "ways to train bits alone, beside each other under one prior",
         _make,
         _plan,
-        f"{len(_CASES) * len(_WAYS)} runs, each after three of a sixth of its length",
+        f"{len(_grid(Options('cpu')))} runs, each after three of a sixth of its length; --only makes a part",
         num_seeds=1,
         sizes=("short", "smoke", "cpu"),
+        parts=_PARTS,
     )
 }
 """The table by its name."""

@@ -148,6 +148,14 @@ class Sweep:
         more.complete()
         self.stored |= more.stored
 
+    def find(self, planned: Sequence[PlannedRun]) -> bool:
+        """Read the records of more runs if all of them have one; trains nothing, errors as before."""
+        found = {each: read_record(self.records, each) for each in planned}
+        known = {each: stored for each, stored in found.items() if stored is not None}
+        if is_complete := len(known) == len(found):
+            self.stored |= known
+        return is_complete
+
     # What is there.
 
     def _is_done(self, planned: PlannedRun) -> bool:
@@ -253,7 +261,7 @@ class Sweep:
         if math.isnan(left):
             words += "; how long all take is not measured yet"
         elif left > _WORTH_SAYING:
-            words += f"; about {in_words(left)} left in all"
+            words += f"; about {in_words(left)} left for all {len(status)}"
         return f"run {number + 1} of {len(status)}: {planned}: {words}"
 
     # What is missing.

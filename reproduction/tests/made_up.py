@@ -107,6 +107,7 @@ def history(value):
             "seconds": [1800.0, 3600.0, 5400.0, 7200.0],
             "elbo": elbo,
             "validation_elbo": [np.nan, *(elbo[1:] - [0.5, 0.8, 1.5])],
+            "validation_score": [np.nan, *(elbo[1:] - [0.6, 0.9, 1.6])],
         }
     )
 

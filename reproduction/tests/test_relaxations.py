@@ -1,51 +1,96 @@
 """The relaxations' table: of made-up records, and the gradient of one trained model."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from reproduction import relaxations
+from reproduction.budget import with_epochs
 from reproduction.display import Options
 from reproduction.records import Scale, as_changes, plan_run
 from reproduction.relaxations import RELAXATIONS
-from reproduction.sweep import Places, Sweep
+from reproduction.sweep import Places, StoppedError, Sweep
 from reproduction.tests.made_up import TINY, completed, make_up, sweep
 
 TABLE = RELAXATIONS["relaxations"]
 OPTIONS = Options("short", num_seeds=2, budget=30.0)
+PART = replace(OPTIONS, only=("mnist-static", "rbm", "width-200"))
 BEST = 0.003  # of the made-up screens
 
 
-def made(folder, values):
-    """The table where ways have these log-likelihoods, and others -110."""
-    work = Sweep(TABLE.plan(OPTIONS), Places(folder / "runs", folder), say=lambda text: None)
+def make_up_runs(folder, options, values):
+    """Records of screens and runs where ways have these log-likelihoods, and others -110; the table's sweep."""
+    work = Sweep(TABLE.plan(options), Places(folder / "runs", folder), say=lambda text: None)
     for number, planned in enumerate(work.planned):
         rate = planned.config.training.optimizer.learning_rate
         work.stored[planned] = make_up(planned, folder, -120.0 - abs(rate - BEST), seed=number)
-    for case in relaxations._CASES:
-        for way in relaxations._WAYS:
-            for seed in OPTIONS.seeds:
-                planned = case.run(OPTIONS, way, BEST, seed=seed)
-                make_up(planned, folder, values.get(way, -110.0), seed=seed, log_partition_error=0.003)
-                path = folder / f"runs/{planned.name}.gradient.json"
-                path.write_text(json.dumps({"variance": 2.0, "std_error": 0.1}))
-    return TABLE.make(OPTIONS, work)
+    for case, way in relaxations._grid(options):
+        for seed, planned in enumerate(case.runs(options, way, BEST)):
+            make_up(planned, folder, values.get(way, -110.0), seed=seed, log_partition_error=0.003)
+            path = folder / f"runs/{planned.name}.gradient.json"
+            path.write_text(json.dumps({"variance": 2.0, "std_error": 0.1}))
+    return work
 
 
 def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_path):
-    result = made(tmp_path, {"disarm": -100.0, "spike-exponential": -101.0})
+    values = {"disarm": -100.0, "spike-exponential": -101.0, "ramps": -101.04}
+    result = TABLE.make(PART, make_up_runs(tmp_path, PART, values))
     numbers = result.table.numbers()
     assert (numbers.learning_rate == f"{BEST:g}").all()
-    for _, rows in numbers.groupby("case"):
-        assert rows.way[:2].tolist() == ["disarm", "spike-exponential"]
-        found = rows.set_index("way")
-        assert found.difference["disarm"] == pytest.approx(1.0)
-        assert found.difference["ramps"] == pytest.approx(-9.0)
-        assert found.difference_from_above["spike-exponential"] == pytest.approx(-1.0)
-        assert found.apart["spike-exponential"] == "yes"
-        assert (found.apart[3:] == "no").all()  # equal ones
-    assert len(numbers) == len(relaxations._CASES) * len(relaxations._WAYS)
+    assert numbers.way[:3].tolist() == ["disarm", "spike-exponential", "ramps"]
+    found = numbers.set_index("way")
+    assert found.difference["disarm"] == pytest.approx(1.0)
+    assert found.difference["leave-one-out"] == pytest.approx(-9.0)
+    assert found.difference_from_above["spike-exponential"] == pytest.approx(-1.0)
+    assert found.apart["spike-exponential"] == "yes"
+    # 0.04 nats, with a smaller error, are less than the last doubling of the samples brought
+    assert 2 * found.difference_from_above_std_error["ramps"] < 0.04 < found.doubling_gain["ramps"]
+    assert found.apart["ramps"] == "no"
+    assert (found.apart[4:] == "no").all()  # equal ones
+    assert found.steps_per_second["ramps"] == pytest.approx(1000 / 3600)
+    assert (found.log_likelihood_limit_std_error > 0).all()
+    assert len(numbers) == 14
     assert "Equal time" in result.notes[0]
+
+
+def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path):
+    asked = replace(PART, only=(*PART.only, "ramps", "disarm"))
+    others = replace(OPTIONS, only=("omniglot", "independent", "width-400", "reinforce", "disarm"))
+    make_up_runs(tmp_path, others, {})
+    ((case, _), (_, way)) = relaxations._grid(others)
+    (tmp_path / f"runs/{case.runs(others, way, BEST)[1].name}.json").unlink()  # so it is not complete
+    numbers = TABLE.make(asked, make_up_runs(tmp_path, asked, {"disarm": -100.0})).table.numbers()
+    assert list(zip(numbers.case, numbers.way, strict=True)) == [
+        ("mnist-static, rbm, width-200", "disarm"),
+        ("mnist-static, rbm, width-200", "ramps"),
+        ("omniglot, independent, width-400", "disarm"),
+    ]
+    assert numbers.difference.isna().all()  # from a way that is not there
+    assert len(TABLE.plan(asked)) == 6
+    assert len(TABLE.plan(OPTIONS)) == 3 * 14 * 8
+
+
+def test_a_budget_shortens_the_warm_up_of_each_way_in_proportion():
+    for planned in TABLE.plan(PART):
+        for epochs in (8, 800):
+            warm_up = with_epochs(planned.config, epochs, 100, 100).training.warm_up
+            assert (warm_up.epochs, warm_up.prior_epochs) == pytest.approx((epochs / 4, epochs / 4))
+
+
+def test_size_smoke_takes_few_steps():
+    smoke = Options("smoke", only=("disarm",))
+    for case, way in relaxations._grid(smoke):
+        for planned in (*case.screens(smoke, way), *case.runs(smoke, way, BEST)):
+            training = planned.config.training
+            assert training.num_examples * training.num_epochs <= 30 * training.batch_size
+
+
+def test_a_stop_is_heard_before_a_gradient_is_measured(tmp_path):
+    planned = plan_run("digits", "smoke", changes=TINY)
+    (stored,) = completed(tmp_path, planned)
+    with pytest.raises(StoppedError):
+        relaxations._variance(stored, sweep(tmp_path, planned, stop=lambda: True))
 
 
 def test_the_gradient_of_a_trained_model_is_measured_once_and_kept(tmp_path):
