@@ -225,6 +225,7 @@ class Table:
 OURS, PAPER, OTHER = (BLUE, "o"), (VERMILION, "D"), (GREEN, "s")
 _ROW_HEIGHT, _FRAME_HEIGHT = 0.45, 1.25
 _LABEL_WIDTH = 24  # characters
+_LONG_NAME = 32  # characters, of which the legend has room for two beside each other
 
 
 class Series(NamedTuple):
@@ -315,7 +316,9 @@ def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
 
 def _finish(figure: Picture, title: str) -> None:
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-    figure.legend(loc="outside lower center", ncols=3, frameon=False, fontsize=9)  # never over the data
+    longest = max(len(name) for axes in figure.axes for name in axes.get_legend_handles_labels()[1])
+    ncols = 3 if longest < _LONG_NAME else 2
+    figure.legend(loc="outside lower center", ncols=ncols, frameon=False, fontsize=9)  # never over the data
 
 
 # Notes below a table: how its runs were made, what they cost, and where they are smaller than the paper's.

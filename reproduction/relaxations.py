@@ -239,11 +239,11 @@ def _make(options: Options, sweep: Sweep) -> Result:
             steps = sum(record.num_steps for record in records)
             rows.append(
                 (
-                    str(case),
                     way,
+                    str(case),
                     means[way],
                     max(record.doubling_gain for record in records),
-                    of_case.get(way),
+                    None if way == _FIRST else of_case.get(way),
                     *_from_above(above, runs),
                     means[way]
                     if records[0].config.model.smoothing.kind == "straight-through"
@@ -258,8 +258,8 @@ def _make(options: Options, sweep: Sweep) -> Result:
             above = runs
             stored += runs
     columns = (
-        Column("data set, prior, width", "case"),
         Column("way", "way"),
+        Column("data set, prior, width", "case"),
         Column("log-likelihood", "log_likelihood"),
         Column("last doubling", "doubling_gain"),
         Column(f"less {_FIRST}", "difference", signed=True),
