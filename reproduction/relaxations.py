@@ -2,9 +2,9 @@
 
 Models have bits alone, no Gaussian layers. All ways share the prior, the four groups of the posterior, the networks and
 the batches; differences are from spike-and-exponential, the default. Score functions and the straight-through estimator
-train zeta = z. Each way first trains with three step sizes for a sixth of the length, and then with the one whose
-validation bound is best. With a budget all take the same time, without one the same steps. A part of the grid may be
-made first; the table has every row whose runs are complete.
+train zeta = z. Each way first trains with three step sizes for a sixth of the length, two minutes of a budget at least,
+and then with the one whose validation bound is best. With a budget all take the same time, without one the same steps.
+A part of the grid may be made first; the table has every row whose runs are complete.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ for _kind, _k in product(("overlapping-exponential", "overlapping-power"), (1, 5
 _FIRST = next(iter(_WAYS))
 _RATES = (1e-3, 3e-3, 9e-3)
 _BASELINE_STEPS = 200  # as in the gradient study
-_SCREEN = 6  # a screen is that many times shorter
+_SCREEN, _LEAST_MINUTES = (
+    6,
+    2.0,
+)  # a screen is that many times shorter, but not below these minutes of a budget
 _STRETCH = (
     100  # no budget reaches a run that many times longer: it shortens all, and the warm-up in proportion
 )
@@ -173,9 +176,14 @@ class Case:
             options.size,
             seed=seed,
             changes={"training.optimizer.learning-rate": [rate]},
-            budget=None if options.budget is None else options.budget / part,
+            budget=options.budget if options.budget is None or part == 1 else _of_screen(options.budget),
             scale=Scale(name, as_changes(same)),
         )
+
+
+def _of_screen(budget: float) -> float:
+    """Minutes of a short run, which must have room for an epoch of the slowest way."""
+    return min(budget, max(budget / _SCREEN, _LEAST_MINUTES))
 
 
 _PARTS = {
@@ -300,6 +308,7 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
     rates = [record.config.training.optimizer.learning_rate for record in records]
     seconds = [record.seconds for record in records]
     at_the_ends = sum(rate in (_RATES[0], _RATES[-1]) for rate in rates)
+    screen = "a sixth of the steps" if options.budget is None else f"{_of_screen(options.budget):g} minutes"
     only = " Other seeds may give another order: one seed says nothing of their spread." * (
         options.num_seeds == 1
     )
@@ -308,7 +317,7 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         f"{in_words(max(seconds))} a run, log lines and validations included, as they are in the steps per second. "
         "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
-        f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of a sixth of the length has "
+        f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of {screen} has "
         f"the best bound of validation examples, the bound that the way trains. {at_the_ends} of {len(rates)} runs "
         "have the smallest or the largest: a better one may lie beyond.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "

@@ -78,6 +78,12 @@ def test_a_budget_shortens_the_warm_up_of_each_way_in_proportion():
             assert (warm_up.epochs, warm_up.prior_epochs) == pytest.approx((epochs / 4, epochs / 4))
 
 
+@pytest.mark.parametrize(("budget", "minutes"), [(1.0, 1.0), (6.0, 2.0), (60.0, 10.0)])
+def test_a_budget_leaves_short_runs_room_for_an_epoch(budget, minutes):
+    planned = TABLE.plan(replace(PART, budget=budget))
+    assert [run.budget for run in planned] == [minutes] * (3 * 14)
+
+
 def test_size_smoke_takes_few_steps():
     smoke = Options("smoke", only=("disarm",))
     for case, way in relaxations._grid(smoke):
