@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -159,12 +159,14 @@ class Column(NamedTuple):
         name: Its head in a .csv file.
         digits: Digits after the point, of numbers.
         signed: Whether positive numbers have a plus, as differences have.
+        form: Of numbers; with "g" digits are significant ones, for numbers of many orders of magnitude.
     """
 
     title: str
     name: str
     digits: int = 2
     signed: bool = False
+    form: Literal["f", "g"] = "f"
 
     def text(self, cell: Cell) -> str:
         """A cell in words.
@@ -172,13 +174,15 @@ class Column(NamedTuple):
         Examples:
             >>> Column("gap", "gap", signed=True).text(Value(0.5, 0.021))
             '+0.50 ± 0.02'
+            >>> Column("variance", "variance", form="g").text(Value(0.0042, 0.0001))
+            '0.0042 ± 0.0001'
         """
         if isinstance(cell, Value):
-            error = "" if math.isnan(cell.std_error) else f" ± {cell.std_error:.{self.digits}f}"
+            error = "" if math.isnan(cell.std_error) else f" ± {cell.std_error:.{self.digits}{self.form}}"
             return self.text(cell.value) + error
         if isinstance(cell, float):
             sign = "+" if self.signed else ""
-            return "" if math.isnan(cell) else f"{cell:{sign}.{self.digits}f}".replace("-", MINUS)
+            return "" if math.isnan(cell) else f"{cell:{sign}.{self.digits}{self.form}}".replace("-", MINUS)
         return "" if cell is None else str(cell)
 
 

@@ -275,7 +275,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("apart", "apart"),
         Column("sharp limit", "log_likelihood_limit"),
         Column("ELBO", "elbo"),
-        Column("variance of the gradient", "gradient_variance"),
+        Column("variance of the gradient", "gradient_variance", digits=3, form="g"),
         Column("step size", "learning_rate"),
         Column("steps", "num_steps"),
         Column("steps per second", "steps_per_second", digits=1),
