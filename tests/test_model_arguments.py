@@ -66,6 +66,7 @@ PARTS = {
 NAN, MASK = torch.tensor([[0.0, torch.nan, 1.0]]), torch.tensor([[True, False, True]])
 ELBO = Elbo(torch.zeros(2), torch.ones(2), torch.ones(2), 1.0, True)
 LAYERS_ALONE = dv.NoSharing(4, 2, 3, (5,))
+HIERARCHY = dv.GaussianHierarchy(5, dv.NoSharing(4, 2, 3, (5,)), (5,))
 
 
 def no_layers(num_latents, num_features):
@@ -154,7 +155,36 @@ REFUSED = [
     ("discrete", lambda _: ELBO.weighted_loss(discrete=math.nan)),
     ("continuous", lambda _: ELBO.weighted_loss(continuous="1")),
     ("zeta", lambda _: LAYERS_ALONE.sample(torch.zeros(2, 3))),
-    ("units", lambda _: LatentGroup(logits=NAN, zeta=NAN, bits=NAN, units=torch.arange(3, device="meta"))),
+    *(
+        ("units", lambda _, units=units: LatentGroup(logits=NAN, zeta=NAN, bits=NAN, units=units))
+        for units in (torch.arange(3, device="meta"), torch.arange(3).to_sparse())
+    ),
+    *(
+        ("clamped", lambda _, mask=mask: dv.BlockGibbs(RBM(2, 1), 2, start=torch.zeros(2, 3), clamped=mask))
+        for mask in (MASK[0].to("meta"), MASK[0].to_sparse())
+    ),
+    *(
+        ("features", lambda model, x=x: model.posterior.rsample(x))
+        for x in (
+            None,
+            [[0.5] * 12],
+            torch.zeros(2, 12, 1),
+            torch.zeros(2, 11),
+            torch.zeros(2, 12, device="meta"),
+        )
+    ),
+    *(
+        ("num_units", lambda _, n=n: dv.HierarchicalPosterior(2, 1, [3], dv.SpikeSlab(), num_units=n))
+        for n in ("3", b"1", 2.0, object)
+    ),
+    ("features", lambda _: HIERARCHY.rsample(torch.zeros(2, 5).cfloat(), torch.zeros(2, 4))),
+    ("features", lambda _: HIERARCHY.rsample(None, torch.zeros(2, 4))),
+    ("zeta", lambda _: HIERARCHY.rsample(torch.zeros(2, 5), torch.zeros(2, 4, 1))),
+    *(
+        ("num_categories", lambda _, n=n: dv.CategoricalLikelihood((2,), n))
+        for n in (1.5, b"12", [], [3], None)
+    ),
+    ("parameters", lambda _: dv.NegativeBinomialLikelihood((3,)).sample([0.0])),
 ]
 
 

@@ -119,7 +119,9 @@ def _read(
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
     if likelihood is None and path.name.lower().endswith(_COUNTED) and _holds_counts(dataset):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
-    config = own_experiment_of(dataset, file.path, likelihood=likelihood or "bernoulli", size=size)
+    config = own_experiment_of(
+        dataset, file.path, likelihood="bernoulli" if likelihood is None else likelihood, size=size
+    )
     if file.label_units is not None:
         config = with_classes(config, class_names(found, file.label_units))
     if found.condition_schema is not None:

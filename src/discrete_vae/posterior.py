@@ -57,8 +57,12 @@ class LatentGroup(ShowsShapes):
         if units is None:
             return
         is_tensor = isinstance(units, torch.Tensor)
-        if not is_tensor or units.dtype != torch.int64 or units.shape != shape[-1:] or units.is_meta:
-            rule, received = f"must be an int64 tensor of shape ({shape[-1]},)", f"a {type(units).__name__}"
+        is_dense = is_tensor and units.layout is torch.strided and not units.is_meta
+        if not is_dense or units.dtype != torch.int64 or units.shape != shape[-1:]:
+            rule, received = (
+                f"must be a dense int64 tensor of shape ({shape[-1]},)",
+                f"a {type(units).__name__}",
+            )
             raise InvalidInputError("units", rule, received, "Give one place in the prior for each logit.")
 
 
@@ -423,6 +427,8 @@ class HierarchicalPosterior(Posterior):
         num_classes: int = 0,
     ) -> None:
         check_positive_int("num_features", num_features)
+        if num_units is not None:
+            check_positive_int("num_units", num_units)
         if isinstance(groups, int):
             if num_units is None:
                 rule, repair = "must list the units where num_units is not given", "Give num_units too."
@@ -461,12 +467,13 @@ class HierarchicalPosterior(Posterior):
             self.class_network = of_classes([num_features - num_classes], num_classes)
 
     def log_prob_of_classes(self, features: Tensor) -> Tensor:
-        return torch.log_softmax(self._widened(self.class_network(features)), -1)
+        features = self._widened(features, self.num_features - self.num_classes)
+        return torch.log_softmax(self.class_network(features), -1)
 
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
     ) -> PosteriorSample:
-        features = self._widened(features)
+        features = self._widened(features, self.num_features)
         front = () if num_samples is None else (check_positive_int("num_samples", num_samples),)
         noise = open_uniform(features, shape=(*front, len(features), self.num_units), generator=generator)
 
@@ -478,7 +485,7 @@ class HierarchicalPosterior(Posterior):
     def sample_discretely(
         self, features: Tensor, uniforms: Tensor, *, generator: torch.Generator | None = None
     ) -> PosteriorSample:
-        features = self._widened(features)
+        features = self._widened(features, self.num_features)
         check_tensor("uniforms", uniforms, ("sample", len(features), self.num_units))
         noise = open_uniform(features, shape=uniforms.shape[1:], generator=generator).expand(uniforms.shape)
         ordered = uniforms if self._in_order else uniforms.index_select(-1, self._by_group)
@@ -490,8 +497,9 @@ class HierarchicalPosterior(Posterior):
 
         return self._draw_groups(features, noise, draw, copied=True)
 
-    def _widened(self, features: Tensor) -> Tensor:
-        """The features in the precision of the norms, which latents have."""
+    def _widened(self, features: Tensor, size: int) -> Tensor:
+        """The features, (batch, size), in the precision of the norms, which latents have."""
+        check_tensor("features", features, ("row", size))
         return features.to(next(self.norms.parameters()).dtype)
 
     def _draw_groups(

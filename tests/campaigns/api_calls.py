@@ -149,7 +149,7 @@ def _altered(call, name, chosen):
         return repr(wrong)[:100], wrong, never, False
     if isinstance(value, str):
         wrong = chosen.choice(_NEVER_TEXTS)
-        return repr(wrong)[:100], wrong, True, False
+        return repr(wrong)[:100], wrong, not (optional and wrong is None), False
     wrong = chosen.choice(_NEVER_OBJECTS)
     never = not isinstance(value, list)  # for some of which texts and whole numbers have a meaning
     return repr(wrong)[:100], wrong, never and not (optional and wrong is None), False

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -146,7 +147,9 @@ def _of_machine(name, machine):
         "exact_log_partition": (dv.exact_log_partition, {"energy": machine}),
         "estimate_log_partition": (
             dv.estimate_log_partition,
-            bounded | annealed | {"chains": start, "max_enumerated": 0, "_optional": "chains"},
+            bounded
+            | annealed
+            | {"chains": start, "max_enumerated": 0, "_optional": "chains", "_free": "chains"},
         ),
         "annealed_log_partition": (
             dv.annealed_log_partition,
@@ -406,12 +409,13 @@ def _on_disk(folder):
     def saved_bias(**k):
         return dv.DiscreteVAE.from_pretrained(**k).prior.bias
 
-    split = {"valid_fraction": 0.2, "test_fraction": 0.2, "split_seed": 1}
+    split = {"valid_fraction": 0.2, "test_fraction": 0.2}
+    own = {"path": data, "likelihood": "bernoulli", "size": "smoke"}
     return [
         _call("load_experiment", dv.load_experiment, name="digits", size="smoke"),
         _call("load_dataset", dv.load_dataset, name="digits", data_dir=None, _optional="data_dir"),
-        _call("load_dataset of a file", lambda **k: dv.load_dataset("file", **k), path=data, **split),
-        _call("own_experiment", dv.own_experiment, path=data, likelihood="bernoulli", size="smoke"),
+        _call("load_dataset of a file", partial(dv.load_dataset, "file", split_seed=1), path=data, **split),
+        _call("own_experiment", dv.own_experiment, **own, _optional="likelihood"),
         _call("train", train, config=config, dataset=dataset, device="cpu"),
         _call("load_run", bias(dv.load_run), run=str(run), checkpoint="best", device="cpu"),
         _call("load_pretrained", bias(dv.load_pretrained), name="digits", device="cpu"),

@@ -42,6 +42,8 @@ dvae train: train digits --training.num-epochs 1 2
 --device: validate digits --device cuda:99
 --data: validate --data ~nouser/x.npy
 RUN: evaluate none
+RUN: score ~nouser/x
+NAME: cite ~nouser/x
 RUN: evaluate .
 RUN: evaluate trained/config.json
 --checkpoint: evaluate empty
@@ -285,5 +287,8 @@ def test_paths_that_are_none_or_that_config_json_could_not_hold_are_refused(refu
         assert refused("train", "--data", "x.npy", "--run-dir", run_dir, *TINY).startswith(
             "error: --run-dir "
         )
+    assert "thousands" in refused(
+        "train", "--data", "x.csv", "--data.thousands", "\udcff", "--run-dir", "run"
+    )
     error = refused("train", "--data", "bad\udcff.npy", "--run-dir", "run", *TINY)
     assert error.startswith("error: --data ")

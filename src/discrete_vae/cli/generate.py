@@ -201,7 +201,7 @@ def run_impute(
             for place, column in enumerate(filled.values()):
                 own = gaps[:, place]
                 words[own, place] = [_word(value, whole=whole) for value in column[own]]
-            path, form = Path(str(data)).expanduser(), run.text_format
+            path, form = user_path("data", str(data)), run.text_format
             say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
             write_rows(run, output, examples, arrays, table, in_words=True)

@@ -56,7 +56,7 @@ def run_cite(name: str | None) -> None:
 
     if name is None:
         print(cite(None))
-    elif Path(name).expanduser().exists():
+    elif user_path("NAME", name).exists():
         print(cite(open_run(name).read_experiment()))
     elif name in experiment_names():
         print(cite(load_experiment(name)))

@@ -360,7 +360,7 @@ def open_run(place: str | Path) -> RunDirectory:
     from discrete_vae.runs.run_directory import RunDirectory  # here, since it imports torch
 
     word = str(place)
-    if Path(word).expanduser().exists():
+    if user_path("run_dir", word).exists():
         return RunDirectory.open(word)
     folder = Path(word).parent if Path(word).parent != Path() else Path("runs")
     runs = sorted(path.parent.name for path in folder.glob("*/config.json")) if folder.is_dir() else []

@@ -128,7 +128,10 @@ class Record(BaseModel):
         discrete_vae.errors.InvalidInputError: Sizes.width must be a whole number; received ...
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    # with a longest length, halves of surrogates, which JSON cannot hold, are refused in every text
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), str_max_length=2**24
+    )
 
     def __init__(self, **data: Any) -> None:
         if _inside_a_record.get():  # pydantic collects the messages of nested records itself

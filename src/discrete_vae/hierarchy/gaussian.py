@@ -394,8 +394,7 @@ class GaussianHierarchy(Hierarchy):
     def rsample(
         self, features: Tensor, zeta: Tensor, *, generator: torch.Generator | None = None
     ) -> HierarchySample:
-        dtype = next(self.parameters()).dtype
-        features, zeta = features.to(dtype), zeta.to(dtype)
+        features, zeta = self._widened(features, zeta)
         shape = (*zeta.shape[:-1], self.num_layers, self.num_units)
         noise = standard_normal(zeta, shape=shape, generator=generator)
         joint, drawn, made = zeta, [], []
@@ -418,8 +417,7 @@ class GaussianHierarchy(Hierarchy):
         training the norms of all others take their statistics over the rows of all samples and examples together, as
         importance sampling in evaluation meets them.
         """
-        dtype = next(self.parameters()).dtype
-        features, zeta = features.to(dtype), zeta.to(dtype)
+        features, zeta = self._widened(features, zeta)
         shape = (num_samples, len(zeta), self.num_layers, self.num_units)
         noise = standard_normal(zeta, shape=shape, generator=generator)
         joint, inputs, layers, drawn = zeta, [], [], []
@@ -433,6 +431,12 @@ class GaussianHierarchy(Hierarchy):
             drawn.append(h)
             joint = torch.cat([joint.expand(num_samples, -1, -1), h], -1)
         return ManyDraws(torch.stack(drawn, -2), log_prob, noise, tuple(inputs), tuple(layers))
+
+    def _widened(self, features: Tensor, zeta: Tensor) -> tuple[Tensor, Tensor]:
+        """The features, (batch, feature), and zeta, (..., latent), in the precision of the layers."""
+        dtype = next(self.parameters()).dtype
+        features = check_tensor("features", features, ("row", self.num_features))
+        return features.to(dtype), check_tensor("zeta", zeta, (..., self.num_latents)).to(dtype)
 
     def prior_at(self, zeta: Tensor, h: Tensor) -> Gaussian:
         return self.prior.layers(zeta, h)

@@ -100,7 +100,8 @@ def check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor 
 def check_clamped(clamped: object, shape: tuple[int, int]) -> Tensor:
     """A mask of clamped units, bool (unit,) or (chain, unit), as (1, unit) or (chain, unit)."""
     shapes = {shape, shape[1:], (1, shape[1])}
-    if not isinstance(clamped, Tensor) or clamped.dtype != torch.bool or tuple(clamped.shape) not in shapes:
+    is_mask = isinstance(clamped, Tensor) and clamped.dtype == torch.bool and tuple(clamped.shape) in shapes
+    if not isinstance(clamped, Tensor) or not is_mask or clamped.layout != torch.strided or clamped.is_meta:
         rule = f"must be a bool tensor of shape ({shape[1]},) or {shape}"
         raise InvalidInputError("clamped", rule, described(clamped), "Give one entry per unit.")
     return clamped.reshape(-1, shape[1])

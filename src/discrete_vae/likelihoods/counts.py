@@ -284,7 +284,8 @@ class NegativeBinomialLikelihood(Likelihood):
     @torch.no_grad()
     def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
         """Draw counts from a Poisson distribution whose rate is drawn from a gamma distribution, (..., *event)."""
-        mean = self._log_mean(self._drawable(parameters)).exp()
+        self._drawable(self.unfold(parameters))
+        mean = self._log_mean(parameters).exp()
         size = self._log_size().exp().to(mean.dtype).expand_as(mean)
         gamma = torch._standard_gamma(size, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
         drawn = torch.poisson(gamma * (mean / size), generator=generator)

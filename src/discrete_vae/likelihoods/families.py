@@ -124,10 +124,11 @@ class CodesLikelihood(Likelihood):
         num_categories: int | Sequence[int],
         parameters_per_feature: int | None = None,
     ) -> None:
-        sizes = (num_categories,) if isinstance(num_categories, int) else tuple(num_categories)
-        largest = max(check_positive_int("num_categories", size) for size in sizes)
+        listed = list(num_categories) if isinstance(num_categories, list | tuple) else None
+        sizes = tuple(check_positive_int("num_categories", size) for size in listed or [num_categories])
+        largest = max(sizes)
         super().__init__(event_shape, largest if parameters_per_feature is None else parameters_per_feature)
-        fits = isinstance(num_categories, int) or self.event_shape == (len(sizes),)
+        fits = listed is None or self.event_shape == (len(listed),)
         if not fits or min(sizes) < 2:
             rule = f"must be a number from 2, or one for each feature of {self.event_shape}"
             repair = "A feature with one value carries nothing: drop it."

@@ -241,7 +241,7 @@ class BlockGibbs(MarkovChains):
         if start is None:
             z = fair_coins(*shape, key=self._key, first_chain=first_chain, device=device)
         else:
-            z = check_binary("start", check_tensor("start", start, shape)).detach().to(device)
+            z = check_binary("start", check_tensor("start", start, shape)).detach().to(device, torch.float32)
         if clamped is not None:
             if start is None:
                 repair = "Give states whose clamped units have the values that they are to keep."
