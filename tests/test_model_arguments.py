@@ -185,6 +185,7 @@ REFUSED = [
         for n in (1.5, b"12", [], [3], None)
     ),
     ("parameters", lambda _: dv.NegativeBinomialLikelihood((3,)).sample([0.0])),
+    ("start", lambda _: dv.BlockGibbs(RBM(2, 1), 2, start=torch.zeros(2, 3).to_sparse())),
 ]
 
 
@@ -361,3 +362,9 @@ def test_finite_weights_that_overflow_are_seen_in_the_logits(model):
     zeta = model.smoothing.rsample(logits)
     group = LatentGroup(logits=logits, zeta=zeta, bits=model.smoothing.bits(zeta, logits))
     assert bool(kl_to_boltzmann(model.prior, [group], 3.0).isnan().all())  # those of ones own pass it on
+
+
+def test_chains_may_start_in_any_precision():
+    machine, start = RBM(4, 3), X[:, :7]
+    float32, half = (dv.BlockGibbs(machine, 10, start=states).step(3) for states in (start, start.bfloat16()))
+    assert torch.equal(float32, half)

@@ -67,6 +67,7 @@ def test_settings_that_break_a_rule_are_refused_by_name(tmp_path):
         path, value = words.split()
         given = tmp_path / "mine.npy", [(path, [value])]
         assert refused_argument(read_own_experiment, *given) == f"--{path}"
+    assert refused_argument(own_experiment, tmp_path / "mine.npy", likelihood="") == "--model.likelihood"
 
 
 def test_ignored_columns_and_labels_are_kept_and_an_index_gives_a_warning(tmp_path):
