@@ -113,13 +113,9 @@ for _kind, _k in product(("overlapping-exponential", "overlapping-power"), (1, 5
 _FIRST = next(iter(_WAYS))
 _RATES = (1e-3, 3e-3, 9e-3)
 _BASELINE_STEPS = 200  # as in the gradient study
-_SCREEN, _LEAST_MINUTES = (
-    6,
-    2.0,
-)  # a screen is that many times shorter, but not below these minutes of a budget
-_STRETCH = (
-    100  # no budget reaches a run that many times longer: it shortens all, and the warm-up in proportion
-)
+_SCREEN = 6  # a screen is so many times shorter than a run
+_LEAST_MINUTES = 2.0  # of a screen under a budget
+_STRETCH = 100  # runs longer than any budget allows, which then shortens all in proportion
 _NUM_DRAWS = {"smoke": 4}  # of a gradient; else 40
 _COLORS = dict(zip(product(_DATA, _PRIORS), (BLUE, VERMILION, GREEN, "0.35"), strict=True))
 _MARKERS = dict(zip(_WIDTHS, "os", strict=True))
