@@ -248,6 +248,14 @@ def test_planted_faults_are_rejected(fault, monkeypatch):
         check_mean(estimates(model, LABELS, gradient=False), exact)
 
 
+def test_autocast_keeps_the_probabilities_of_classes_in_float32():
+    posterior = dv.HierarchicalPosterior(6, 1, [5], dv.SpikeExponential(), num_units=4, num_classes=2)
+    with torch.autocast("cpu", torch.bfloat16):
+        log_q = posterior.log_prob_of_classes(torch.ones(3, 4))
+    assert log_q.dtype == torch.float32
+    torch.testing.assert_close(log_q.exp().sum(-1), torch.ones(3))
+
+
 def test_the_weight_of_known_labels_is_in_the_gradient_alone():
     model, _ = build("two groups")
     found = [

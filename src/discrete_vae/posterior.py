@@ -59,11 +59,9 @@ class LatentGroup(ShowsShapes):
         is_tensor = isinstance(units, torch.Tensor)
         is_dense = is_tensor and units.layout is torch.strided and not units.is_meta
         if not is_dense or units.dtype != torch.int64 or units.shape != shape[-1:]:
-            rule, received = (
-                f"must be a dense int64 tensor of shape ({shape[-1]},)",
-                f"a {type(units).__name__}",
-            )
-            raise InvalidInputError("units", rule, received, "Give one place in the prior for each logit.")
+            rule = f"must be a dense int64 tensor of shape ({shape[-1]},)"
+            repair = "Give one place in the prior for each logit."
+            raise InvalidInputError("units", rule, f"a {type(units).__name__}", repair)
 
 
 # Labels of classes, whose units are the prior's first.
@@ -468,7 +466,8 @@ class HierarchicalPosterior(Posterior):
 
     def log_prob_of_classes(self, features: Tensor) -> Tensor:
         features = self._widened(features, self.num_features - self.num_classes)
-        return torch.log_softmax(self.class_network(features), -1)
+        # networks in low precision or under autocast give less than latents have
+        return torch.log_softmax(self.class_network(features).to(features.dtype), -1)
 
     def rsample(
         self, features: Tensor, *, num_samples: int | None = None, generator: torch.Generator | None = None
