@@ -14,7 +14,7 @@ from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
-from discrete_vae.training.loop import training_step
+from discrete_vae.training.loop import batches_of, training_step
 from discrete_vae.training.state import TrainingState
 
 _TIMED_SECONDS, _TIMED_STEPS = 4.0, 5
@@ -188,6 +188,4 @@ def with_minutes(
 def _batches(
     config: ExperimentConfig, dataset: DataSplits, *, device: torch.device | str = "cpu"
 ) -> TrainingBatches:
-    settings = config.training
-    chosen = training_subset(dataset, settings)
-    return TrainingBatches(chosen, settings.batch_size, seed=config.seed, device=device)
+    return batches_of(config, training_subset(dataset, config.training), device=device)

@@ -11,6 +11,7 @@ from discrete_vae.data.batches import (
     batch_indices,
     binarize,
     epoch_order,
+    move_images,
     systematic_resample,
 )
 from discrete_vae.data.splits import DatasetDescription, DataSplits
@@ -79,6 +80,63 @@ def test_bits_follow_their_probabilities(dtype):
     assert bool(((bits.double().mean(0) - p.double()).abs() <= 5.2 * spread).all())
     wrong = binarize((p * 0.95).expand(40000, 5), generator=keyed_generator(2)).double().mean(0)
     assert bool(((wrong - p.double()).abs() > 5.2 * spread)[2:].all())  # the bound has the power to tell
+
+
+def images(count: int, *, dynamic: bool) -> DataSplits:
+    train = torch.rand(count, 2 * 5 * 4, generator=keyed_generator(3))
+    return replace(dataset(train if dynamic else train.round(), dynamic=dynamic), event_shape=(2, 5, 4))
+
+
+def shifted(image: torch.Tensor, down: int, right: int) -> torch.Tensor:
+    """An image (channel, row, column), pixel by pixel."""
+    found = torch.zeros_like(image)
+    for row, column in np.ndindex(*image.shape[1:]):
+        if 0 <= row - down < image.shape[1] and 0 <= column - right < image.shape[2]:
+            found[:, row, column] = image[:, row - down, column - right]
+    return found
+
+
+def test_images_are_shifted_and_mirrored_as_one_does_it_pixel_by_pixel():
+    x = torch.rand(200, 2, 5, 4, generator=keyed_generator(1))
+    uniforms = np.random.default_rng(2).random((3, 200))
+    found = move_images(x, uniforms, max_shift=2, horizontal_flip=True)
+    for each, image, (of_row, of_column, of_mirror) in zip(found, x, uniforms.T, strict=True):
+        wanted = image.flip(2) if of_mirror < 0.5 else image
+        assert torch.equal(each, shifted(wanted, int(of_row * 5) - 2, int(of_column * 5) - 2))
+
+
+@pytest.mark.parametrize("dynamic", [True, False])
+def test_batches_of_moved_images_follow_seed_and_step_and_every_move_is_as_likely(dynamic):
+    data = images(30, dynamic=dynamic)
+    arguments = {"seed": 7, "max_shift": 1, "horizontal_flip": True}
+    batches = TrainingBatches(data, 10, **arguments)
+    found = [batches.batch(step) for step in range(300)]
+    assert torch.equal(TrainingBatches(data, 10, **arguments).batch(299), found[299])
+    assert torch.equal(TrainingBatches(data, 10, share=slice(3, 5), **arguments).batch(5), found[5][3:5])
+    if dynamic:
+        return
+    counts = Counter()
+    for step, batch in enumerate(found):
+        for row, image in zip(batch, data.train[batches.indices(step)], strict=True):
+            image = image.reshape(2, 5, 4)
+            moves = [
+                (down, right, mirror)
+                for down in (-1, 0, 1)
+                for right in (-1, 0, 1)
+                for mirror, from_image in ((False, image), (True, image.flip(2)))
+                if torch.equal(row.reshape(2, 5, 4), shifted(from_image, down, right))
+            ]
+            assert len(moves) == 1
+            counts[moves[0]] += 1
+    assert len(counts) == 18
+    # each of 18 moves has mean 166.7 and deviation 12.5; beyond 4.5 of them once in 8,000 tries
+    assert max(abs(count - 3000 / 18) for count in counts.values()) < 4.5 * (3000 / 18 * 17 / 18) ** 0.5
+
+
+@pytest.mark.parametrize("name", ["max_shift", "horizontal_flip"])
+def test_examples_that_are_no_images_are_not_moved(name):
+    data = dataset(torch.zeros(5, 8), dynamic=False)
+    assert refused_argument(TrainingBatches, data, 2, seed=0, **{name: True}) == name
 
 
 def test_sizes_and_steps_that_make_no_sense_are_refused():

@@ -319,6 +319,17 @@ class TrainingConfig(Record):
     num_validation_examples: Count | None = Field(
         default=None, description="Validation examples, a fixed random choice; none means all."
     )
+    max_shift: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Pixels by which each training image is shifted at most, each way and at random in each step; 0 "
+        "moves in at its edges. Few images overfit less with it.",
+    )
+    horizontal_flip: bool = Field(
+        default=False,
+        description="Mirror each training image left to right with probability one half, at random in each step.",
+    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="Precision of the networks' matrix products; auto is bfloat16 where they gain by it.",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
@@ -16,6 +17,7 @@ from discrete_vae.rng import keyed_generator
 _ORDER_STREAM = 0x6F72646572
 _WEIGHTED_STREAM, _START_STREAM = 0x77656967, 0x73746172
 _BINARIZATION_STREAM = 0x62696E617279
+_MOVE_STREAM = 0x6D6F7665
 
 
 def batch_indices(
@@ -90,6 +92,42 @@ def binarize(
     return torch.where(probabilities.isnan(), torch.nan, bits) if missing else bits
 
 
+def move_images(
+    images: Tensor, uniforms: np.ndarray, *, max_shift: int = 0, horizontal_flip: bool = False
+) -> Tensor:
+    """Shift each image by whole pixels and mirror half of them; 0 moves in at the edges.
+
+    Args:
+        images: (image, channel, row, column).
+        uniforms: Random numbers in [0, 1), (3, image): of the shift of rows, of that of columns, of the mirror.
+        max_shift: Largest shift each way, pixels; all are equally likely.
+        horizontal_flip: Whether an image is mirrored left to right with probability one half.
+
+    Examples:
+        >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
+        >>> move_images(image, np.array([[0.0], [0.5], [0.9]]), max_shift=1)  # one row up
+        tensor([[[[3., 4.],
+                  [0., 0.]]]])
+    """
+    device, (count, channels, height, width) = images.device, images.shape
+    if horizontal_flip:
+        mirrored = torch.from_numpy(uniforms[2] < 0.5).to(device)
+        images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
+    if max_shift == 0:
+        return images
+    starts = (
+        2 * max_shift - (torch.from_numpy(uniforms[:2]) * (2 * max_shift + 1)).long()
+    )  # in the wider image
+    rows, columns = (
+        (start[:, None] + torch.arange(length)).to(device)
+        for start, length in zip(starts, (height, width), strict=True)
+    )
+    example, channel = torch.arange(count, device=device), torch.arange(channels, device=device)
+    return F.pad(images, (max_shift,) * 4)[
+        example[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]
+    ]
+
+
 class TrainingBatches:
     """The training part of a data set, cut into batches; binarized afresh in each step if it is dynamic.
 
@@ -103,6 +141,8 @@ class TrainingBatches:
         share: The rows of each batch that are wanted; None means all.
         labels: Numbers of the classes of the training part, (example,), as `ModelConfig.label_numbers` gives them; None
             for a model without.
+        max_shift: As in `move_images`, of images; 0 leaves them where they are.
+        horizontal_flip: As in `move_images`.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
@@ -124,7 +164,13 @@ class TrainingBatches:
         device: torch.device | str = "cpu",
         share: slice | None = None,
         labels: np.ndarray | None = None,
+        max_shift: int = 0,
+        horizontal_flip: bool = False,
     ) -> None:
+        self._moves = {"max_shift": max_shift, "horizontal_flip": horizontal_flip}
+        self._event_shape = dataset.event_shape
+        if any(self._moves.values()):
+            self._check_images(dataset)
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size
         self.seed = seed
@@ -161,11 +207,24 @@ class TrainingBatches:
 
         The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
-        if not self._dynamic:
+        is_moved = any(self._moves.values())
+        if not self._dynamic and not is_moved:
             return self._train[self.indices(step)[self._share]]
-        rows = self._train[self.indices(step)]  # all, so that the bits do not depend on who wants them
+        rows = self._train[self.indices(step)]  # all, so that the draws do not depend on who wants them
+        if is_moved:
+            uniforms = fixed_uniforms(3 * len(rows), self.seed, _MOVE_STREAM, step).reshape(3, -1)
+            rows = move_images(rows.reshape(-1, *self._event_shape), uniforms, **self._moves).flatten(1)
+        if not self._dynamic:
+            return rows[self._share]
         generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
         return binarize(rows, missing=self._missing, generator=generator)[self._share]
+
+    def _check_images(self, dataset: DataSplits) -> None:
+        if len(dataset.event_shape) == 3 and isinstance(dataset.train, Tensor):
+            return
+        name, received = next((name, value) for name, value in self._moves.items() if value)
+        rule = f"must be {type(received)()} for examples of shape {dataset.event_shape}, which are no images"
+        raise InvalidInputError(name, rule, received, "Leave it out.")
 
     def condition(self, step: int) -> Tensor | None:
         """The condition of the examples of a step, (batch, column) float32; None for data without one."""

@@ -213,13 +213,16 @@ def batches_of(
     share: slice | None = None,
 ) -> TrainingBatches:
     """The batches of an experiment, of the data that it trains on."""
+    training = config.training
     return TrainingBatches(
         dataset,
-        config.training.batch_size,
+        training.batch_size,
         seed=config.seed,
         device=device,
         share=share,
         labels=config.model.label_numbers(dataset.labels.get("train"), len(dataset.train)),
+        max_shift=training.max_shift,
+        horizontal_flip=training.horizontal_flip,
     )
 
 
