@@ -1,11 +1,12 @@
 from collections import Counter
 from dataclasses import replace
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 import pytest
 import torch
 
+from discrete_vae.config import AugmentationConfig
 from discrete_vae.data.batches import (
     TrainingBatches,
     batch_indices,
@@ -99,44 +100,63 @@ def shifted(image: torch.Tensor, down: int, right: int) -> torch.Tensor:
 def test_images_are_shifted_and_mirrored_as_one_does_it_pixel_by_pixel():
     x = torch.rand(200, 2, 5, 4, generator=keyed_generator(1))
     uniforms = np.random.default_rng(2).random((3, 200))
-    found = move_images(x, uniforms, max_shift=2, horizontal_flip=True)
+    found = move_images(x, uniforms, AugmentationConfig(max_shift=2, horizontal_flip=True))
     for each, image, (of_row, of_column, of_mirror) in zip(found, x, uniforms.T, strict=True):
         wanted = image.flip(2) if of_mirror < 0.5 else image
         assert torch.equal(each, shifted(wanted, int(of_row * 5) - 2, int(of_column * 5) - 2))
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
-def test_batches_of_moved_images_follow_seed_and_step_and_every_move_is_as_likely(dynamic):
+def test_a_batch_of_moved_images_can_be_had_alone_and_in_parts(dynamic):
+    arguments = {"seed": 7, "augmentation": AugmentationConfig(max_shift=1), "num_epochs": 4}
     data = images(30, dynamic=dynamic)
-    arguments = {"seed": 7, "max_shift": 1, "horizontal_flip": True}
     batches = TrainingBatches(data, 10, **arguments)
-    found = [batches.batch(step) for step in range(300)]
-    assert torch.equal(TrainingBatches(data, 10, **arguments).batch(299), found[299])
-    assert torch.equal(TrainingBatches(data, 10, share=slice(3, 5), **arguments).batch(5), found[5][3:5])
-    if dynamic:
-        return
-    counts = Counter()
-    for step, batch in enumerate(found):
-        for row, image in zip(batch, data.train[batches.indices(step)], strict=True):
-            image = image.reshape(2, 5, 4)
-            moves = [
-                (down, right, mirror)
-                for down in (-1, 0, 1)
-                for right in (-1, 0, 1)
-                for mirror, from_image in ((False, image), (True, image.flip(2)))
-                if torch.equal(row.reshape(2, 5, 4), shifted(from_image, down, right))
-            ]
-            assert len(moves) == 1
-            counts[moves[0]] += 1
-    assert len(counts) == 18
-    # each of 18 moves has mean 166.7 and deviation 12.5; beyond 4.5 of them once in 8,000 tries
-    assert max(abs(count - 3000 / 18) for count in counts.values()) < 4.5 * (3000 / 18 * 17 / 18) ** 0.5
+    found = [batches.batch(step) for step in range(12)]
+    for step in (11, 2):
+        assert torch.equal(TrainingBatches(data, 10, **arguments).batch(step), found[step])
+        part = TrainingBatches(data, 10, share=slice(3, 5), **arguments).batch(step)
+        assert torch.equal(part, found[step][3:5])
+
+
+def test_the_share_of_moved_images_falls_in_a_line_and_every_move_is_as_likely():
+    data, epochs = images(30, dynamic=False), 400
+    augmentation = AugmentationConfig(max_shift=1, horizontal_flip=True, final_share=0.25)
+    batches = TrainingBatches(data, 10, seed=7, augmentation=augmentation, num_epochs=epochs)
+    moves = list(product((-1, 0, 1), (-1, 0, 1), (False, True)))
+    move_of = {
+        (number, shifted(image.flip(2) if mirror else image, down, right).numpy().tobytes()): (
+            down,
+            right,
+            mirror,
+        )
+        for number, image in enumerate(data.train.reshape(-1, 2, 5, 4))
+        for down, right, mirror in moves
+    }
+    assert len(move_of) == 30 * 18
+    counts, still = Counter(), [0, 0]
+    for step in range(3 * epochs):
+        for row, number in zip(batches.batch(step), batches.indices(step).tolist(), strict=True):
+            move = move_of[number, row.numpy().tobytes()]
+            if move == (0, 0, False):
+                still[step >= 1.5 * epochs] += 1
+            else:
+                counts[move] += 1
+    # of 6,000 images of either half 0.8125 and 0.4375 are drawn to be moved, one in 18 of them by nothing; bounds are
+    # 4.5 deviations, which one of 19 counts passes in one of 7,700 tries
+    for count, moved in zip(still, (0.8125, 0.4375), strict=True):
+        share = 1 - moved * 17 / 18
+        assert abs(count - 6000 * share) < 4.5 * (6000 * share * (1 - share)) ** 0.5
+        assert abs(count - 6000 * (1 - 0.625 * 17 / 18)) > 6 * (6000 * share * (1 - share)) ** 0.5  # no fall
+    mean = 12000 * 0.625 / 18
+    assert len(counts) == 17
+    assert max(abs(count - mean) for count in counts.values()) < 4.5 * mean**0.5
 
 
 @pytest.mark.parametrize("name", ["max_shift", "horizontal_flip"])
 def test_examples_that_are_no_images_are_not_moved(name):
-    data = dataset(torch.zeros(5, 8), dynamic=False)
-    assert refused_argument(TrainingBatches, data, 2, seed=0, **{name: True}) == name
+    data, augmentation = dataset(torch.zeros(5, 8), dynamic=False), AugmentationConfig(**{name: 1})
+    refused = refused_argument(TrainingBatches, data, 2, seed=0, augmentation=augmentation)
+    assert refused == f"training.augmentation.{name}"
 
 
 def test_sizes_and_steps_that_make_no_sense_are_refused():

@@ -54,6 +54,7 @@ from .model import SpikeGaussianConfig as SpikeGaussianConfig
 from .model import SpikeSlabConfig as SpikeSlabConfig
 from .model import StraightThroughConfig as StraightThroughConfig
 from .model import TableLikelihoodConfig as TableLikelihoodConfig
+from .training import AugmentationConfig as AugmentationConfig
 from .training import AveragingConfig as AveragingConfig
 from .training import BaselineConfig as BaselineConfig
 from .training import BetaBoundConfig as BetaBoundConfig

@@ -172,6 +172,32 @@ class OptimizerConfig(Record):
     eps: Factor = Field(default=1e-8, gt=0.0, description="Adam's epsilon, which keeps its divisions finite.")
 
 
+class AugmentationConfig(Record):
+    """Training images moved at random in each step, so that few images overfit less."""
+
+    max_shift: int = Field(
+        default=0,
+        ge=0,
+        le=1000,
+        description="Pixels by which a training image is shifted at most, in each direction; 0 moves in at its edges.",
+    )
+    horizontal_flip: bool = Field(
+        default=False,
+        description="Whether a training image is also mirrored left to right with probability one half.",
+    )
+    final_share: float = Field(
+        default=0.0,
+        ge=0.0,
+        le=1.0,
+        description="Share of the training images that are moved at the end of the run; it falls linearly from 1.",
+    )
+
+    @property
+    def moves(self) -> bool:
+        """True if any image is moved."""
+        return self.max_shift > 0 or self.horizontal_flip
+
+
 class AveragingConfig(Record):
     """Averaged weights, which are validated, saved as the model and evaluated in place of those that train."""
 
@@ -319,17 +345,6 @@ class TrainingConfig(Record):
     num_validation_examples: Count | None = Field(
         default=None, description="Validation examples, a fixed random choice; none means all."
     )
-    max_shift: int = Field(
-        default=0,
-        ge=0,
-        le=1000,
-        description="Pixels by which each training image is shifted at most, each way and at random in each step; 0 "
-        "moves in at its edges. Few images overfit less with it.",
-    )
-    horizontal_flip: bool = Field(
-        default=False,
-        description="Mirror each training image left to right with probability one half, at random in each step.",
-    )
     precision: Literal["auto", "float32", "bfloat16"] = Field(
         default="auto",
         description="Precision of the networks' matrix products; auto is bfloat16 where they gain by it.",
@@ -339,6 +354,7 @@ class TrainingConfig(Record):
         description="Repeat the recorded operations of a step on the CPU, bit for bit, in place of calling the "
         "modules; false calls the modules at each step, which is slower.",
     )
+    augmentation: AugmentationConfig = AugmentationConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
     averaging: AveragingConfig = AveragingConfig()
     gradient: GradientConfig = ReparameterizedConfig()

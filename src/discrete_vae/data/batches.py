@@ -8,6 +8,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.config import AugmentationConfig
 from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.posterior import UNKNOWN
@@ -92,38 +93,33 @@ def binarize(
     return torch.where(probabilities.isnan(), torch.nan, bits) if missing else bits
 
 
-def move_images(
-    images: Tensor, uniforms: np.ndarray, *, max_shift: int = 0, horizontal_flip: bool = False
-) -> Tensor:
-    """Shift each image by whole pixels and mirror half of them; 0 moves in at the edges.
+def move_images(images: Tensor, uniforms: np.ndarray, augmentation: AugmentationConfig) -> Tensor:
+    """Shift each image by whole pixels, all shifts as likely, and mirror half of them if asked to.
 
     Args:
         images: (image, channel, row, column).
         uniforms: Random numbers in [0, 1), (3, image): of the shift of rows, of that of columns, of the mirror.
-        max_shift: Largest shift each way, pixels; all are equally likely.
-        horizontal_flip: Whether an image is mirrored left to right with probability one half.
+        augmentation: What to do.
 
     Examples:
         >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])
-        >>> move_images(image, np.array([[0.0], [0.5], [0.9]]), max_shift=1)  # one row up
+        >>> move_images(image, np.array([[0.0], [0.5], [0.5]]), AugmentationConfig(max_shift=1))  # a row up
         tensor([[[[3., 4.],
                   [0., 0.]]]])
     """
     device, (count, channels, height, width) = images.device, images.shape
-    if horizontal_flip:
+    if augmentation.horizontal_flip:
         mirrored = torch.from_numpy(uniforms[2] < 0.5).to(device)
         images = torch.where(mirrored[:, None, None, None], images.flip(3), images)
-    if max_shift == 0:
+    if (largest := augmentation.max_shift) == 0:
         return images
-    starts = (
-        2 * max_shift - (torch.from_numpy(uniforms[:2]) * (2 * max_shift + 1)).long()
-    )  # in the wider image
+    starts = 2 * largest - (torch.from_numpy(uniforms[:2]) * (2 * largest + 1)).long()  # in the wider image
     rows, columns = (
         (start[:, None] + torch.arange(length)).to(device)
         for start, length in zip(starts, (height, width), strict=True)
     )
     example, channel = torch.arange(count, device=device), torch.arange(channels, device=device)
-    return F.pad(images, (max_shift,) * 4)[
+    return F.pad(images, (largest,) * 4)[
         example[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]
     ]
 
@@ -141,8 +137,8 @@ class TrainingBatches:
         share: The rows of each batch that are wanted; None means all.
         labels: Numbers of the classes of the training part, (example,), as `ModelConfig.label_numbers` gives them; None
             for a model without.
-        max_shift: As in `move_images`, of images; 0 leaves them where they are.
-        horizontal_flip: As in `move_images`.
+        augmentation: How images are moved, see `move_images`; None or no move for other examples.
+        num_epochs: Epochs of the run, over which the share of moved images falls to its `final_share`.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
@@ -164,13 +160,13 @@ class TrainingBatches:
         device: torch.device | str = "cpu",
         share: slice | None = None,
         labels: np.ndarray | None = None,
-        max_shift: int = 0,
-        horizontal_flip: bool = False,
+        augmentation: AugmentationConfig | None = None,
+        num_epochs: int = 1,
     ) -> None:
-        self._moves = {"max_shift": max_shift, "horizontal_flip": horizontal_flip}
-        self._event_shape = dataset.event_shape
-        if any(self._moves.values()):
-            self._check_images(dataset)
+        self._augmentation = augmentation if augmentation is not None and augmentation.moves else None
+        self._num_epochs, self._event_shape = num_epochs, dataset.event_shape
+        if self._augmentation is not None:
+            _check_images(dataset, self._augmentation)
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
         self.batch_size = batch_size
         self.seed = seed
@@ -207,24 +203,23 @@ class TrainingBatches:
 
         The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
-        is_moved = any(self._moves.values())
-        if not self._dynamic and not is_moved:
+        if not self._dynamic and self._augmentation is None:
             return self._train[self.indices(step)[self._share]]
         rows = self._train[self.indices(step)]  # all, so that the draws do not depend on who wants them
-        if is_moved:
-            uniforms = fixed_uniforms(3 * len(rows), self.seed, _MOVE_STREAM, step).reshape(3, -1)
-            rows = move_images(rows.reshape(-1, *self._event_shape), uniforms, **self._moves).flatten(1)
+        if self._augmentation is not None:
+            rows = self._moved(rows, self._augmentation, step)
         if not self._dynamic:
             return rows[self._share]
         generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
         return binarize(rows, missing=self._missing, generator=generator)[self._share]
 
-    def _check_images(self, dataset: DataSplits) -> None:
-        if len(dataset.event_shape) == 3 and isinstance(dataset.train, Tensor):
-            return
-        name, received = next((name, value) for name, value in self._moves.items() if value)
-        rule = f"must be {type(received)()} for examples of shape {dataset.event_shape}, which are no images"
-        raise InvalidInputError(name, rule, received, "Leave it out.")
+    def _moved(self, rows: Tensor, augmentation: AugmentationConfig, step: int) -> Tensor:
+        """The rows of a step, a share of them moved."""
+        uniforms = fixed_uniforms(4 * len(rows), self.seed, _MOVE_STREAM, step).reshape(4, -1)
+        progress = min(1.0, step / (self._num_epochs * self.steps_per_epoch))
+        chosen = torch.from_numpy(uniforms[0] < 1 - progress * (1 - augmentation.final_share)).to(rows.device)
+        moved = move_images(rows.reshape(-1, *self._event_shape), uniforms[1:], augmentation)
+        return torch.where(chosen[:, None], moved.flatten(1), rows)
 
     def condition(self, step: int) -> Tensor | None:
         """The condition of the examples of a step, (batch, column) float32; None for data without one."""
@@ -242,6 +237,15 @@ def _steps_per_epoch(num_examples: int, batch_size: int) -> int:
         rule = f"must be at most the {num_examples} training examples"
         raise InvalidInputError("batch_size", rule, batch_size, "Make the batch smaller.")
     return num_examples // batch_size
+
+
+def _check_images(dataset: DataSplits, augmentation: AugmentationConfig) -> None:
+    if len(dataset.event_shape) == 3 and isinstance(dataset.train, Tensor):
+        return
+    name, unset = ("max_shift", 0) if augmentation.max_shift else ("horizontal_flip", False)
+    rule = f"must be {unset} for examples of shape {dataset.event_shape}, which are no images"
+    received = getattr(augmentation, name)
+    raise InvalidInputError(f"training.augmentation.{name}", rule, received, "Leave it out.")
 
 
 def _check_step(step: int) -> int:

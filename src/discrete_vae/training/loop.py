@@ -221,8 +221,8 @@ def batches_of(
         device=device,
         share=share,
         labels=config.model.label_numbers(dataset.labels.get("train"), len(dataset.train)),
-        max_shift=training.max_shift,
-        horizontal_flip=training.horizontal_flip,
+        augmentation=training.augmentation,
+        num_epochs=training.num_epochs,
     )
 
 
