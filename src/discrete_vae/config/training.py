@@ -185,11 +185,11 @@ class AugmentationConfig(Record):
         default=False,
         description="Whether a training image is also mirrored left to right with probability one half.",
     )
-    final_share: float = Field(
-        default=0.0,
-        ge=0.0,
+    end: float = Field(
+        default=1.0,
+        gt=0.0,
         le=1.0,
-        description="Share of the training images that are moved at the end of the run; it falls linearly from 1.",
+        description="Share of the run after which training images stay where they are.",
     )
 
     @property

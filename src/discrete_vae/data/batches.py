@@ -137,8 +137,8 @@ class TrainingBatches:
         share: The rows of each batch that are wanted; None means all.
         labels: Numbers of the classes of the training part, (example,), as `ModelConfig.label_numbers` gives them; None
             for a model without.
-        augmentation: How images are moved, see `move_images`; None or no move for other examples.
-        num_epochs: Epochs of the run, over which the share of moved images falls to its `final_share`.
+        augmentation: How images are moved, see `move_images`; None moves none.
+        num_epochs: Epochs of the run, of which `augmentation.end` is a share.
 
     Attributes:
         steps_per_epoch: Full batches of an epoch.
@@ -163,11 +163,12 @@ class TrainingBatches:
         augmentation: AugmentationConfig | None = None,
         num_epochs: int = 1,
     ) -> None:
-        self._augmentation = augmentation if augmentation is not None and augmentation.moves else None
-        self._num_epochs, self._event_shape = num_epochs, dataset.event_shape
-        if self._augmentation is not None:
-            _check_images(dataset, self._augmentation)
         self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
+        self._augmentation = augmentation = augmentation or AugmentationConfig()
+        self._event_shape, self._moved_steps = dataset.event_shape, 0.0
+        if augmentation.moves:
+            _check_images(dataset, augmentation)
+            self._moved_steps = augmentation.end * num_epochs * self.steps_per_epoch
         self.batch_size = batch_size
         self.seed = seed
         self._dynamic = dataset.dynamic
@@ -203,23 +204,17 @@ class TrainingBatches:
 
         The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
-        if not self._dynamic and self._augmentation is None:
+        is_moved = _check_step(step) < self._moved_steps
+        if not self._dynamic and not is_moved:
             return self._train[self.indices(step)[self._share]]
         rows = self._train[self.indices(step)]  # all, so that the draws do not depend on who wants them
-        if self._augmentation is not None:
-            rows = self._moved(rows, self._augmentation, step)
+        if is_moved:
+            uniforms = fixed_uniforms(3 * len(rows), self.seed, _MOVE_STREAM, step).reshape(3, -1)
+            rows = move_images(rows.reshape(-1, *self._event_shape), uniforms, self._augmentation).flatten(1)
         if not self._dynamic:
             return rows[self._share]
         generator = keyed_generator(self.seed, _BINARIZATION_STREAM, step, device=self._train.device)
         return binarize(rows, missing=self._missing, generator=generator)[self._share]
-
-    def _moved(self, rows: Tensor, augmentation: AugmentationConfig, step: int) -> Tensor:
-        """The rows of a step, a share of them moved."""
-        uniforms = fixed_uniforms(4 * len(rows), self.seed, _MOVE_STREAM, step).reshape(4, -1)
-        progress = min(1.0, step / (self._num_epochs * self.steps_per_epoch))
-        chosen = torch.from_numpy(uniforms[0] < 1 - progress * (1 - augmentation.final_share)).to(rows.device)
-        moved = move_images(rows.reshape(-1, *self._event_shape), uniforms[1:], augmentation)
-        return torch.where(chosen[:, None], moved.flatten(1), rows)
 
     def condition(self, step: int) -> Tensor | None:
         """The condition of the examples of a step, (batch, column) float32; None for data without one."""
