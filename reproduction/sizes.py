@@ -46,7 +46,11 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
     },
     "mnist-static": _CONVOLUTIONAL
     | _epochs(480, 10, 30)
-    | {"training.optimizer.decoder-weight-decay": (0.2,)},
+    | {
+        "training.optimizer.decoder-weight-decay": (0.2,),
+        "training.augmentation.max-shift": (1,),
+        "training.augmentation.end": (0.75,),
+    },
     "omniglot": _CONVOLUTIONAL
     | _epochs(1050, 22, 66)
     | {"training.num-importance-samples": (1,), "training.optimizer.decoder-weight-decay": (0.2,)},
