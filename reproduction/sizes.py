@@ -54,7 +54,12 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
     "omniglot": _CONVOLUTIONAL
     | _epochs(1050, 22, 66)
     | {"training.num-importance-samples": (1,), "training.optimizer.decoder-weight-decay": (0.2,)},
-    "caltech101-silhouettes": _epochs(6400, 50, 150),
+    "caltech101-silhouettes": _epochs(6400, 50, 150)
+    | {
+        "training.augmentation.max-shift": (1,),
+        "training.augmentation.horizontal-flip": (True,),
+        "training.augmentation.end": (0.9,),
+    },
 }
 """What size `large` changes of size `cpu`, by experiment and option: up to ten hours of one quiet thread per run.
 
