@@ -53,7 +53,12 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
     },
     "omniglot": _CONVOLUTIONAL
     | _epochs(1050, 22, 66)
-    | {"training.num-importance-samples": (1,), "training.optimizer.decoder-weight-decay": (0.2,)},
+    | {
+        "training.num-importance-samples": (1,),
+        "training.optimizer.decoder-weight-decay": (0.5,),
+        "training.augmentation.max-shift": (1,),
+        "training.augmentation.end": (0.8,),
+    },
     "caltech101-silhouettes": _epochs(6400, 50, 150)
     | {
         "training.augmentation.max-shift": (1,),
