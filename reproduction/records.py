@@ -25,7 +25,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import first_difference, run_name
 from discrete_vae.runs.io import write_stream, write_text
 from reproduction.budget import with_epochs
-from reproduction.sizes import Size, load_sized
+from reproduction.sizes import REFIT_STEPS, Size, load_sized
 
 Changes = tuple[tuple[str, tuple[str, ...]], ...]
 """Settings and their values, as options have them."""
@@ -52,6 +52,7 @@ class PlannedRun:
         changes: Settings that differ from the experiment's.
         budget: Minutes of training that set its length; None is the experiment's length.
         scale: What makes it smaller or larger besides.
+        refit_steps: Steps by which the posterior is fitted anew before the evaluation.
     """
 
     experiment: str
@@ -60,6 +61,7 @@ class PlannedRun:
     changes: Changes = ()
     budget: float | None = None
     scale: Scale | None = None
+    refit_steps: int = 0
 
     @cached_property
     def name(self) -> str:
@@ -140,7 +142,8 @@ def plan_run(
         fewer = tuple(other for other in kept if other != change)
         if PlannedRun(experiment, size, seed, fewer, budget, scale).config == whole.config:
             kept = fewer
-    return PlannedRun(experiment, size, seed, kept, budget, scale)
+    refit_steps = REFIT_STEPS.get(experiment, 0) if size == "large" else 0
+    return PlannedRun(experiment, size, seed, kept, budget, scale, refit_steps)
 
 
 def as_changes(settings: Mapping[str, Sequence[object]]) -> Changes:
@@ -209,6 +212,9 @@ class RunRecord(Record):
     version: str
     data: DataOfRun
     config: ExperimentConfig
+    refit_steps: int = Field(
+        default=0, description="By which the posterior was fitted anew before the evaluation."
+    )
     log_partition_checks: tuple[Estimate, ...] | None = Field(
         default=None,
         description="log Z by annealing, forward and then in reverse; none where it is exact, None if not kept.",
@@ -269,7 +275,7 @@ class StoredRun:
 
 
 def read_record(folder: Path, planned: PlannedRun) -> StoredRun | None:
-    """Read the record of a run; None without one, or where it was evaluated otherwise.
+    """Read the record of a run; None without one, or where it was refitted or evaluated otherwise.
 
     Raises:
         InvalidInputError: If it is damaged, or that of another run.
@@ -279,7 +285,11 @@ def read_record(folder: Path, planned: PlannedRun) -> StoredRun | None:
         return None
     record = RunRecord.from_json(path.read_text(encoding="utf-8", errors="replace"), source=str(path))
     planned.check_same(record.config, str(path), _repair(planned))
-    return StoredRun(planned, record, path) if record.config.evaluation == planned.config.evaluation else None
+    is_same = (record.config.evaluation, record.refit_steps) == (
+        planned.config.evaluation,
+        planned.refit_steps,
+    )
+    return StoredRun(planned, record, path) if is_same else None
 
 
 def write_record(

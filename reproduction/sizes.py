@@ -72,6 +72,10 @@ Settings are those that screens on validation data chose, or that such screens a
 """
 
 
+REFIT_STEPS = {"omniglot": 4000, "caltech101-silhouettes": 4000}
+"""Steps by which the posterior of a large run is fitted anew before its evaluation, where it learns images by heart."""
+
+
 def load_sized(experiment: str, size: Size) -> ExperimentConfig:
     """The config of a ready experiment in a size.
 

@@ -26,6 +26,7 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import in_words
+from discrete_vae.training.refit import RunRefit
 from discrete_vae.training.run import check_experiment, training_threads
 from discrete_vae.training.step import KEY
 from reproduction.budget import with_minutes
@@ -294,15 +295,12 @@ class Sweep:
         return config
 
     def _evaluate(self, planned: PlannedRun) -> None:
-        """Evaluate the best checkpoint of a run with its size's settings, keep the result in the run, and record it."""
+        """Refit the best checkpoint of a run if planned, evaluate it as its size asks, and record the result."""
         self.check()
-        device, dataset, folder = (
-            torch.device(self.places.device),
-            self.dataset(planned),
-            self.folder(planned),
-        )
-        loaded, config = load_run(folder, device=device), planned.config.evaluation
+        dataset, folder = self.dataset(planned), self.folder(planned)
         warn_of_other_data(folder, dataset)
+        evaluated, config = self._refit(planned), planned.config.evaluation
+        loaded = load_run(evaluated, device=torch.device(self.places.device))
         indices = subset_indices(len(dataset.test), config.num_examples)
         with TrainingProgress(0, len(indices), what="evaluating", transient=True) as shown:
 
@@ -310,9 +308,9 @@ class Sweep:
                 self.check()
                 shown.advance(done, f"{mean:.2f} nats")
 
-            parts = folder.evaluation_parts_path
+            parts = evaluated.evaluation_parts_path
             found = evaluate_run(loaded, dataset, config, indices, parts_folder=parts, report=report)
-        evaluation_store(folder).add(loaded.named | found.fields)
+        evaluation_store(evaluated).add(loaded.named | found.fields)
         examples = found.result.log_likelihood.examples
         assert examples is not None
         write_record(
@@ -324,6 +322,23 @@ class Sweep:
         )
         if found.parts is not None:
             found.parts.discard()
+
+    def _refit(self, planned: PlannedRun) -> RunDirectory:
+        """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it."""
+        folder = self.folder(planned)
+        if planned.refit_steps == 0:
+            return folder
+        loaded = load_run(folder, device=torch.device(self.places.device))
+        out = folder.path.with_name(f"{folder.path.name}-refit")
+        refit = RunRefit(folder, loaded, self.dataset(planned), out, num_steps=planned.refit_steps)
+        with TrainingProgress(0, planned.refit_steps, what="fitting the posterior", transient=True) as shown:
+
+            def report(done: int, loss: float) -> None:
+                self.check()
+                shown.advance(done, f"{loss:.2f} nats")
+
+            refit.run(report)
+        return RunDirectory(refit.folder)
 
 
 def seconds_left(status: pd.DataFrame) -> float:
@@ -408,6 +423,7 @@ def _record(
         version=environment.get("discrete_vae", "unknown"),
         data=DataOfRun(name=dataset.name, source=about.source, version=about.version, sha256=about.sha256),
         config=config,
+        refit_steps=planned.refit_steps,
         log_partition_checks=tuple(
             Estimate(value=check.value, std_error=check.std_error)
             for check in (prior.forward, prior.reverse)

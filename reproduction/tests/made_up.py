@@ -78,6 +78,7 @@ def make_up(planned, out, value, *, num_examples=20, seed=0, log_partition_error
         num_steps=1000,
         validation_elbo=value - 4.2,
         evaluation_seconds=600.0,
+        refit_steps=planned.refit_steps,
         evaluation_precision="bfloat16",
         precision="bfloat16",
         num_weights=1000,

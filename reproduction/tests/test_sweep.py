@@ -10,6 +10,7 @@ import sys
 import textwrap
 import time
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -153,6 +154,29 @@ def test_a_run_that_was_evaluated_otherwise_is_evaluated_anew(done, monkeypatch)
     with pytest.raises(InvalidInputError, match=rf"{tiny().name}.json"):
         completed(done)
     assert path.exists()
+
+
+def test_a_run_is_refitted_beside_itself_and_evaluated_there(done, monkeypatch):
+    def files():
+        return {
+            path: path.read_bytes() for path in (done / "runs" / tiny().name).rglob("*") if path.is_file()
+        }
+
+    planned, before = replace(tiny(), refit_steps=20), files()
+    (plain,) = completed(done)
+    monkeypatch.setattr(sweeps, "train", None)
+    with pytest.raises(StoppedError):  # in the midst of the refit
+        completed(done, planned, stop=stop_after(10))
+    (found,) = completed(done, planned)
+    assert files() == before
+    assert found.record.refit_steps == 20
+    made = RunDirectory.open(done / "runs" / f"{tiny().name}-refit")
+    assert json.loads((made.path / "refit.json").read_text())["config"]["num_steps"] == 20
+    assert found.record.elbo == json.loads(made.evaluation_path.read_text())["elbo"]["elbo"]
+    assert found.record.elbo != plain.record.elbo
+    shutil.rmtree(done / "runs")
+    (again,) = completed(done, planned)
+    assert record_fields(again) == record_fields(found)
 
 
 def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
