@@ -104,7 +104,8 @@ def command(
     if entry.trains:
         check_writable(places.runs / name, repair="Give another --runs.")
     with stop_on_signals() as stop:
-        sweep = Sweep(entry.plan(options), places, stop=stop, say=_say, needs_model=entry.needs_model)
+        judged = {"needs_model": entry.needs_model, "may_diverge": entry.may_diverge}
+        sweep = Sweep(entry.plan(options), places, stop=stop, say=_say, **judged)
         try:
             sweep.complete()
             result = entry.make(options, sweep)

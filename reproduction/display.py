@@ -129,6 +129,7 @@ class Reproduction:
         trains: What is trained for it, in words; empty where nothing is.
         num_seeds: Seeds of each run unless others are asked for; None where it is made of one seed.
         needs_model: Whether a run's record is not enough for it.
+        may_diverge: Whether it is made without runs whose loss is not finite.
         sizes: Sizes that it has, the default first; empty where size changes nothing.
         has_noise: Whether it has noise of its own.
         parts: Names of what may be asked for alone, by kind.
@@ -140,6 +141,7 @@ class Reproduction:
     trains: str = ""
     num_seeds: int | None = None
     needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False
+    may_diverge: bool = False
     sizes: tuple[Size, ...] = ("cpu", "smoke", "short", "paper")
     has_noise: bool = False
     parts: Mapping[str, Sequence[str]] = field(default_factory=dict)

@@ -19,8 +19,9 @@ import torch
 from discrete_vae import load_run, train
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_data
-from discrete_vae.errors import DiscreteVAEError, InvalidInputError, naming
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
+from discrete_vae.runs.io import write_json
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
@@ -81,6 +82,7 @@ class Sweep:
         stop: Asked before each step of training and between examples of an evaluation.
         say: Takes the lines about how far it is.
         needs_model: Whether a run's record is not enough, and its folder must be there.
+        may_diverge: Whether a run whose loss is not finite counts as done, without a record, so that others go on.
     """
 
     def __init__(
@@ -91,10 +93,11 @@ class Sweep:
         stop: Callable[[], bool] = lambda: False,
         say: Callable[[str], None] = print,
         needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
+        may_diverge: bool = False,
     ) -> None:
         self.planned, self.places, self.say = tuple(planned), places, say
         self.stored: dict[PlannedRun, StoredRun] = {}
-        self._stop, self._needs_model = stop, needs_model
+        self._stop, self._needs_model, self._may_diverge = stop, needs_model, may_diverge
         self._num_steps: dict[PlannedRun, int] = {}
         self._data: tuple[object, DataSplits] | None = None
 
@@ -126,15 +129,22 @@ class Sweep:
         Raises:
             StoppedError: If the user asked to stop.
             InvalidInputError: If data are missing, or a record or a folder is damaged or another run's; names it.
-            FailedRunError: If a run fails in training.
+            FailedRunError: If a run fails in training, other than by a loss that may be not finite.
         """
         missing = [planned for planned in self.planned if not self._is_done(planned)]
         self._check(missing)
         for planned in missing:
             self.say(self._announcement(planned))
-            with _naming_run(planned):
-                self._train(planned)
-                self._evaluate(planned)
+            try:
+                with _naming_run(planned):
+                    self._train(planned)
+                    self._evaluate(planned)
+            except FailedRunError as error:
+                if not self._may_diverge or not isinstance(error.__cause__, NonFiniteLossError):
+                    raise
+                self.say(f"{error} The others go on.")
+                self.records.mkdir(parents=True, exist_ok=True)
+                write_json(self._divergence_path(planned), {"error": str(error)})
         found = {planned: read_record(self.records, planned) for planned in self.planned}
         self.stored = {planned: stored for planned, stored in found.items() if stored is not None}
 
@@ -150,16 +160,24 @@ class Sweep:
         self.stored |= more.stored
 
     def find(self, planned: Sequence[PlannedRun]) -> bool:
-        """Read the records of more runs if all of them have one; trains nothing, errors as before."""
+        """Read the records of more runs if all of them are done; trains nothing, errors as before."""
         found = {each: read_record(self.records, each) for each in planned}
         known = {each: stored for each, stored in found.items() if stored is not None}
-        if is_complete := len(known) == len(found):
+        if is_complete := all(each in known or self._has_diverged(each) for each in planned):
             self.stored |= known
         return is_complete
 
     # What is there.
 
+    def _divergence_path(self, planned: PlannedRun) -> Path:
+        return self.records / f"{planned.name}.diverged.json"
+
+    def _has_diverged(self, planned: PlannedRun) -> bool:
+        return self._may_diverge and self._divergence_path(planned).exists()
+
     def _is_done(self, planned: PlannedRun) -> bool:
+        if self._has_diverged(planned):
+            return True
         stored = read_record(self.records, planned)
         if stored is None or not self._needs_model(planned, self):
             return stored is not None

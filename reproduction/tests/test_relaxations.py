@@ -10,7 +10,7 @@ from reproduction.budget import with_epochs
 from reproduction.display import Options
 from reproduction.records import Scale, as_changes, plan_run
 from reproduction.relaxations import RELAXATIONS
-from reproduction.sweep import Places, StoppedError, Sweep
+from reproduction.sweep import FailedRunError, Places, StoppedError, Sweep
 from reproduction.tests.made_up import TINY, completed, make_up, sweep
 
 TABLE = RELAXATIONS["relaxations"]
@@ -52,6 +52,22 @@ def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_pa
     assert (found.log_likelihood_limit_std_error > 0).all()
     assert len(numbers) == 14
     assert "Equal time" in result.notes[0]
+
+
+def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
+    asked = replace(PART, only=(*PART.only, "disarm"))
+    work = make_up_runs(tmp_path, asked, {})
+    for planned in work.planned:
+        if planned.config.training.optimizer.learning_rate == BEST:
+            del work.stored[planned]
+    ((case, _),) = relaxations._grid(asked)
+    for seed, planned in enumerate(case.runs(asked, "disarm", 0.001)):
+        make_up(planned, tmp_path, -105.0, seed=seed)
+        (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
+    assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.001"]
+    work.stored.clear()
+    with pytest.raises(FailedRunError, match="disarm"):
+        TABLE.make(asked, work)
 
 
 def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path):

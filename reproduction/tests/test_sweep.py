@@ -209,6 +209,20 @@ def test_a_loss_that_is_not_finite_names_the_run_and_leaves_what_is_done(done, m
     assert len(completed(done)) == 1
 
 
+def test_others_go_on_beside_a_run_that_may_diverge(tmp_path, monkeypatch):
+    steep, said = tiny(training__optimizer__learning_rate=1e20), []
+    work = sweep(tmp_path, steep, tiny(), say=said.append, may_diverge=True)
+    work.complete()
+    assert list(work.stored) == [tiny()]
+    assert len(said) == 3  # the announcements, and what became of the first
+    monkeypatch.setattr(sweeps, "train", None)  # neither is made again
+    again = sweep(tmp_path, steep, tiny(), may_diverge=True)
+    again.complete()
+    assert list(again.stored) == [tiny()]
+    assert again.find([steep, tiny()])
+    assert not again.find([tiny(seed=1)])
+
+
 def test_missing_data_are_found_before_the_first_run(tmp_path, monkeypatch):
     original = sweeps.instantiate
 
