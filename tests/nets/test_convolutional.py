@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
+from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder, Doubling
 from discrete_vae.nets.modes import set_precision
 from tests.refusals import refused_argument
 
@@ -66,6 +66,35 @@ def test_refusals(argument, call):
     assert refused_argument(call) == argument
 
 
+@pytest.mark.parametrize("channels", [1, 3, 5])
+def test_a_doubling_is_a_transposed_convolution(channels):
+    """However it is computed, with its gradients."""
+    torch.manual_seed(0)
+    doubling, x = (
+        Doubling(4, channels).double(),
+        torch.randn(3, 4, 5, 7, dtype=torch.float64, requires_grad=True),
+    )
+    right = torch.nn.functional.conv_transpose2d(x, doubling.weight, stride=2, padding=1)
+    mine, weights = doubling(x), torch.randn_like(right)
+    assert mine.shape == (3, channels, 10, 14)
+    torch.testing.assert_close(mine, right)
+    for found, wanted in zip(
+        torch.autograd.grad((mine * weights).sum(), (x, doubling.weight)),
+        torch.autograd.grad((right * weights).sum(), (x, doubling.weight)),
+        strict=True,
+    ):
+        torch.testing.assert_close(found, wanted)
+
+
+def test_many_rows_are_decoded_in_parts_to_the_same_numbers():
+    torch.manual_seed(0)
+    decoder, x = ConvolutionalDecoder(3, (1, 9, 8), WIDTHS), torch.randn(777, 3)
+    with torch.no_grad():
+        parts = decoder(x)
+    torch.testing.assert_close(parts, decoder(x).detach())
+    assert parts.shape == (777, 1, 9, 8)
+
+
 def test_products_in_bfloat16_are_the_same_up_to_rounding():
     """Weights stay float32, and their gradients arrive in the copies that products read."""
     found = []
@@ -76,7 +105,9 @@ def test_products_in_bfloat16_are_the_same_up_to_rounding():
             ConvolutionalEncoder(shape, 7, WIDTHS), ConvolutionalDecoder(7, shape, WIDTHS)
         )
         working = set_precision(network, dtype)
-        assert len(working) == 2 * (2 + 4)  # each half has two changes of size and two blocks of two
+        assert len(working) == 2 * (
+            1 + 2 + 4
+        )  # each half has a linear map, two changes of size, two blocks of two
         x = torch.rand(5, 2, 9, 8, generator=torch.Generator().manual_seed(1))
         out = network(x)
         out.square().mean().backward()

@@ -15,6 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.weights import MixedPrecisionLayer
 
 DEFAULT_WIDTHS = (16, 32, 64)  # cheap enough for two cores
+_ROWS = 250  # decoded at a time without gradients: their images stay in the cache
 
 
 class Convolution(MixedPrecisionLayer, nn.Conv2d):
@@ -27,13 +28,46 @@ class Convolution(MixedPrecisionLayer, nn.Conv2d):
         return F.conv2d(x.to(weight.dtype), weight, bias, self.stride, self.padding)
 
 
-class TransposedConvolution(MixedPrecisionLayer, nn.ConvTranspose2d):
-    """A transposed convolution without bias that can read a low-precision copy of its weight."""
+class Linear(MixedPrecisionLayer, nn.Linear):
+    """A linear map that can read a low-precision copy of its weight; its output is then in the copy's precision."""
+
+    def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """Map (batch, feature)."""
+        weight = self.product_weight()
+        return F.linear(x.to(weight.dtype), weight, self.bias.to(weight.dtype))
+
+
+class Doubling(MixedPrecisionLayer, nn.ConvTranspose2d):
+    """A transposed convolution to twice the size, kernel 4 x 4, that can read a low-precision copy of its weight."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__(before, after, 4, stride=2, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         """Spread, (batch, channel, row, column)."""
         weight = self.product_weight()
-        return F.conv_transpose2d(x.to(weight.dtype), weight, None, self.stride, self.padding)  # pyright: ignore[reportArgumentType]
+        x = x.to(weight.dtype)
+        if x.is_cpu and self.out_channels < _FEW_CHANNELS:
+            return F.pixel_shuffle(F.conv2d(x, _of_quarters(weight), padding=1), 2)
+        return F.conv_transpose2d(x, weight, stride=2, padding=1)
+
+
+_FEW_CHANNELS = 4  # oneDNN's transposed convolution to fewer is several times slower than a convolution
+
+
+def _of_quarters(weight: Tensor) -> Tensor:
+    """The weight (4 output, input, 3, 3) of a convolution that gives the four pixels made of each.
+
+    Pixel 2 r + a of a row is sum_d x[r + d] w[a + 1 - 2 d]: w[3] and w[1] of x[r - 1] and x[r] for a = 0, w[2] and w[0]
+    of x[r] and x[r + 1] for a = 1.
+    """
+    reverse = weight.flip(2, 3)
+    quarters = [
+        F.pad(reverse[:, :, row::2, column::2], (column, 1 - column, row, 1 - row))
+        for row in (0, 1)
+        for column in (0, 1)
+    ]
+    return torch.stack(quarters, 2).flatten(1, 2).transpose(0, 1)
 
 
 class _Norm(nn.GroupNorm):
@@ -92,12 +126,12 @@ class ConvolutionalEncoder(nn.Module):
             layers.append(Convolution(before, width, kernel, stride=2, padding=kernel // 2))
             layers.append(ResidualBlock(width))
         self.layers = nn.Sequential(*layers, _norm(widths[-1]), nn.ReLU())
-        self.output = nn.Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
+        self.output = Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode (batch, channel, row, column) as (batch, feature)."""
         check_tensor("x", x, ("batch", *self.input_shape))
-        return self.output(self.layers(x).flatten(1).to(self.output.weight.dtype))
+        return self.output(self.layers(x).flatten(1)).to(self.output.weight.dtype)
 
 
 class ConvolutionalDecoder(nn.Module):
@@ -122,15 +156,12 @@ class ConvolutionalDecoder(nn.Module):
         self.num_latents = check_positive_int("num_latents", num_latents)
         self.sizes = sizes[-2::-1]
         self.smallest = (widths[-1], *sizes[-1])
-        self.input = nn.Linear(num_latents, math.prod(self.smallest))
+        self.input = Linear(num_latents, math.prod(self.smallest))
         channels = (*reversed(widths), parameter_shape[0])
         self.blocks = nn.ModuleList(
             nn.Sequential(ResidualBlock(width), _norm(width), nn.ReLU()) for width in reversed(widths)
         )
-        self.doublings = nn.ModuleList(
-            TransposedConvolution(before, after, 4, stride=2, padding=1, bias=False)
-            for before, after in pairwise(channels)
-        )
+        self.doublings = nn.ModuleList(Doubling(before, after) for before, after in pairwise(channels))
         self.output_bias = nn.Parameter(torch.zeros(*parameter_shape))
 
     @torch.no_grad()
@@ -141,6 +172,11 @@ class ConvolutionalDecoder(nn.Module):
     def forward(self, latents: Tensor) -> Tensor:
         """Decode (row, latent), with sample axes flattened before, as (row, *parameter_shape)."""
         check_tensor("latents", latents, ("row", self.num_latents))
+        if latents.is_cpu and len(latents) > _ROWS and not torch.is_grad_enabled():
+            return torch.cat([self._decode(rows) for rows in latents.split(_ROWS)])
+        return self._decode(latents)
+
+    def _decode(self, latents: Tensor) -> Tensor:
         hidden = self.input(latents).unflatten(1, self.smallest)
         for block, double, (rows, columns) in zip(self.blocks, self.doublings, self.sizes, strict=True):
             hidden = double(block(hidden))[..., :rows, :columns]

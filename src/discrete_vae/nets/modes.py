@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.kernels.registry import compiled_by, is_eager
-from discrete_vae.nets.convolutional import Convolution, TransposedConvolution
+from discrete_vae.nets.convolutional import Convolution, Doubling, Linear
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.weights import (
     MixedPrecisionLayer,
@@ -93,7 +93,7 @@ def _copies(module: nn.Module) -> bool:
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}  # precisions by their names in settings
 
-_LAYERS = (ConcatLinear, Convolution, TransposedConvolution)  # a subclass may compute otherwise
+_LAYERS = (ConcatLinear, Convolution, Doubling, Linear)  # a subclass may compute otherwise
 
 
 def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionWeight]:
