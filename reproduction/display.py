@@ -357,7 +357,23 @@ def notes_of(
     records = [run.record for run in runs]
     sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)
     lines = [_evaluation(records), _budget(records), _cost(records), f"Data: {'; '.join(sources)}."]
-    return [line for line in [*lines, _smaller(runs, paper_scale, varied)] if line]
+    return [
+        line for line in [*lines, _moved_or_refitted(records), _smaller(runs, paper_scale, varied)] if line
+    ]
+
+
+def _moved_or_refitted(records: Sequence[RunRecord]) -> str:
+    """What was done to images before training and to posteriors before the evaluation."""
+    found = dict.fromkeys((r.data.name, r.config.training.augmentation, r.refit_steps) for r in records)
+    words = []
+    for name, moves, refit_steps in found:
+        flips = " and mirrored at random" if moves.horizontal_flip else ""
+        if moves.moves:
+            shifts = f"shifted by up to {moves.max_shift} pixels{flips} until {moves.end:g} of the run"
+            words.append(f"Training images of {name} were {shifts}.")
+        if refit_steps:
+            words.append(f"Before the evaluation {refit_steps:,} steps fitted the posterior of {name} anew.")
+    return " ".join(words)
 
 
 def _evaluation(records: Sequence[RunRecord]) -> str:

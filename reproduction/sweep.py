@@ -258,6 +258,8 @@ class Sweep:
             steps = _steps_done(folder)
             num_steps, evaluation_seconds = self._num_steps.get(planned, math.nan), math.nan
             seconds, logged = _log_length(folder)
+            if self._has_diverged(planned):  # nothing is left to do
+                num_steps, evaluation_seconds = steps, 0.0
         return {
             "steps": steps,
             "num_steps": num_steps,

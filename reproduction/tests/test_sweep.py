@@ -215,6 +215,7 @@ def test_others_go_on_beside_a_run_that_may_diverge(tmp_path, monkeypatch):
     work.complete()
     assert list(work.stored) == [tiny()]
     assert len(said) == 3  # the announcements, and what became of the first
+    assert seconds_left(work.status()) == 0
     monkeypatch.setattr(sweeps, "train", None)  # neither is made again
     again = sweep(tmp_path, steep, tiny(), may_diverge=True)
     again.complete()

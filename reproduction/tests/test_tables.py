@@ -9,8 +9,8 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.presets import load_experiment
 from reproduction import paper
 from reproduction.__main__ import REPRODUCTIONS
-from reproduction.display import Column, Options, Table
-from reproduction.records import Value
+from reproduction.display import Column, Options, Table, notes_of
+from reproduction.records import Value, plan_run
 from reproduction.relaxations import RELAXATIONS
 from reproduction.sizes import load_sized
 from reproduction.tables import plan_main_runs
@@ -195,3 +195,14 @@ def test_a_table_in_words_and_numbers():
     assert (
         table.numbers().to_csv(index=False) == "what,nats,nats_std_error,gap\na,-1.0,0.25,\nbcd,-2.0,,0.5\n"
     )
+
+
+def test_notes_tell_of_moved_images_and_refits(tmp_path):
+    plain, other = (
+        " ".join(notes_of([made_up_runs.make_up(plan_run(name, "large"), tmp_path, -90.0)]))
+        for name in ("mnist-dynamic", "omniglot")
+    )
+    assert "0.8" in other
+    assert "4,000" in other
+    assert "0.8" not in plain
+    assert "4,000" not in plain

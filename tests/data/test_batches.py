@@ -155,6 +155,16 @@ def test_examples_that_are_no_images_are_not_moved(name):
     assert refused == f"training.augmentation.{name}"
 
 
+def test_images_are_not_moved_out_of_sight():
+    for max_shift, is_refused in ((3, False), (4, True)):
+        arguments = {"seed": 0, "augmentation": AugmentationConfig(max_shift=max_shift)}
+        if is_refused:
+            refused = refused_argument(TrainingBatches, images(9, dynamic=False), 2, **arguments)
+            assert refused == "training.augmentation.max_shift"
+        else:
+            assert TrainingBatches(images(9, dynamic=False), 2, **arguments).batch(0).shape == (2, 40)
+
+
 def test_sizes_and_steps_that_make_no_sense_are_refused():
     data = dataset(torch.zeros(5, 2), dynamic=False)
     for argument, size, step in (

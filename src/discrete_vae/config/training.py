@@ -173,7 +173,10 @@ class OptimizerConfig(Record):
 
 
 class AugmentationConfig(Record):
-    """Training images moved at random in each step, so that few images overfit less."""
+    """Training images moved at random in each step, so that few images overfit less.
+
+    The ELBO that training logs is that of the moved images, which lies below that of validation.
+    """
 
     max_shift: int = Field(
         default=0,

@@ -236,6 +236,12 @@ def _steps_per_epoch(num_examples: int, batch_size: int) -> int:
 
 def _check_images(dataset: DataSplits, augmentation: AugmentationConfig) -> None:
     if len(dataset.event_shape) == 3 and isinstance(dataset.train, Tensor):
+        smallest = min(dataset.event_shape[1:])
+        if augmentation.max_shift >= smallest:
+            rule = f"must be less than the {smallest} pixels of an image's smaller side"
+            raise InvalidInputError(
+                "training.augmentation.max_shift", rule, augmentation.max_shift, "Give 1 or 2."
+            )
         return
     name, unset = ("max_shift", 0) if augmentation.max_shift else ("horizontal_flip", False)
     rule = f"must be {unset} for examples of shape {dataset.event_shape}, which are no images"
