@@ -57,8 +57,8 @@ _PROGRAM = "python -m reproduction"
 @click.option(
     "--only",
     metavar="NAMES",
-    help="A part of a grid, such as mnist-static,rbm,disarm; of a kind of which none is named, all. The table also has "
-    "what is complete in OUT. Default: the whole grid.",
+    help="A part, such as omniglot for one data set, or mnist-static,rbm,disarm of a grid; of a kind of which none is "
+    "named, all. The table also has what is complete in OUT. Default: all.",
 )
 @click.option("--runs", metavar="DIR", default="runs/reproductions", show_default=True, help="Of the runs.")
 @click.option(

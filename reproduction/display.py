@@ -69,6 +69,10 @@ class Options:
         """Size and budget, as titles have them."""
         return f"size {self.size}" + ("" if self.budget is None else f", {self.budget:g} minutes each")
 
+    def chosen(self, names: Sequence[str]) -> list[str]:
+        """Those of a kind of parts that are asked for."""
+        return [name for name in names if name in self.only] or list(names)
+
     @property
     def seeds(self) -> range:
         """The seeds of the runs."""

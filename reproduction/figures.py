@@ -52,7 +52,7 @@ from reproduction.records import (
 )
 from reproduction.sizes import WITH_LARGE
 from reproduction.sweep import Sweep
-from reproduction.tables import BRIEF, MAIN, SMALL, TEN_LAYERS, plan_main_runs
+from reproduction.tables import BRIEF, DATA_SETS, MAIN, SMALL, TEN_LAYERS, find_main_runs, plan_main_runs
 from reproduction.transformations import (
     draw_inverse_cdfs,
     draw_shifted_spike_gaussian,
@@ -67,7 +67,7 @@ _SHOWN_FROM = 0.05  # of a run; before, bounds rise by more than all that follow
 
 
 def _make_training(options: Options, sweep: Sweep) -> Result:
-    runs = {planned.experiment: stored for planned, stored in sweep.stored.items()}
+    runs = {name: stored[0] for name, stored in find_main_runs(options, sweep).items()}
     rows: list[tuple[Cell, ...]] = []
     for name, run in runs.items():
         minutes, valid = _points(run, "validation_elbo")
@@ -130,14 +130,18 @@ def _work(config: ExperimentConfig) -> float:
 
 
 def _draw_training(runs: Mapping[str, StoredRun], options: Options) -> Picture:
-    figure = Picture((7.2, 5.6), layout="constrained")
+    lines = math.ceil(len(runs) / 2)
+    figure = Picture((7.2, 0.8 + 2.4 * lines), layout="constrained")
     figure.suptitle(f"ELBO of the main runs against time, {options.in_words}", fontsize=10, x=0.01, ha="left")
-    panels = list(figure.subplots(2, 2, squeeze=False, sharex=True).flat)
-    for axes, (name, run) in zip(panels, runs.items(), strict=True):
+    panels = list(figure.subplots(lines, 2, squeeze=False, sharex=True).flat)
+    for axes in panels[len(runs) :]:
+        axes.set_visible(False)
+    for axes, (name, run) in zip(panels, runs.items(), strict=False):
         _draw_run(axes, run)
         axes.set_title(name, fontsize=9, loc="left")
-    for axes in panels[2:]:
+    for axes in panels[max(0, len(runs) - 2) : len(runs)]:  # the lowest of each column
         axes.set_xlabel("minutes of training", fontsize=9)
+        axes.tick_params(labelbottom=True)
     for axes in panels[::2]:
         axes.set_ylabel("ELBO (nats per example)", fontsize=9)
     shown = dict(
@@ -549,7 +553,12 @@ def _make_gradient_study(options: Options, sweep: Sweep) -> Result:
 
 FIGURES = {
     "training": Reproduction(
-        "bounds of the main runs against time", _make_training, plan_main_runs, MAIN, sizes=WITH_LARGE
+        "bounds of the main runs against time",
+        _make_training,
+        plan_main_runs,
+        MAIN,
+        sizes=WITH_LARGE,
+        parts=DATA_SETS,
     ),
     "figure-2": Reproduction(
         "inverse CDF of spike-and-exponential, and rectifiers with noise",

@@ -194,8 +194,8 @@ Grid = list[tuple[Case, str]]
 
 def _grid(options: Options) -> Grid:
     """Cases and ways, those that are asked for alone."""
-    chosen = [[name for name in names if name in options.only] or names for names in _PARTS.values()]
-    return [(Case(data, prior, width), way) for data, prior, width, way in product(*chosen)]
+    chosen = product(*map(options.chosen, _PARTS.values()))
+    return [(Case(data, prior, width), way) for data, prior, width, way in chosen]
 
 
 def _plan(options: Options) -> list[PlannedRun]:

@@ -33,6 +33,7 @@ few_samples = pytest.mark.filterwarnings("ignore:the last doubling of the import
         ("figure-5 --seeds 3", "--seeds"),
         ("figure-5 --only rbm", "--only"),
         ("relaxations --only rbm,rmb", "'rmb'"),
+        ("table-1 --only mnist", "'mnist'"),
         ("relaxations --only ,", "--only"),
         ("table-2 --out /dev/null/x", "/dev/null/x"),
         ("table-1 --runs /dev/null/x", "/dev/null/x"),

@@ -70,6 +70,17 @@ def test_tables_share_the_runs_that_they_have_in_common():
     assert names("figure-6a", "paper") & names("figure-6b", "paper")  # ten layers
 
 
+@pytest.mark.parametrize("name", ["table-1", "training"])
+def test_a_data_set_alone_is_shown_with_those_that_are_complete_besides(name, tmp_path):
+    entry = REPRODUCTIONS[name]
+    for part in ("omniglot", "mnist-static"):
+        asked = Options("large", only=(part,))
+        (planned,) = entry.plan(asked)
+        assert planned.experiment == part
+        found = entry.make(asked, made_up(entry, asked, tmp_path, [-80.0])).table.numbers().data_set.tolist()
+        assert found == (["omniglot"] if part == "omniglot" else ["mnist-static", "omniglot"])
+
+
 @pytest.mark.parametrize("size", ["cpu", "paper"])
 @pytest.mark.parametrize("name", OF_RECORDS)
 def test_every_table_is_made_of_records_alone(name, size, tmp_path):
