@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from discrete_vae import load_dataset, load_run, train
 from discrete_vae.cli import main
+from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop import hub
@@ -106,6 +107,29 @@ def test_a_released_run_goes_to_the_hub_with_both(released, tmp_path):
     model = DiscreteVAE.from_pretrained(tmp_path / "hub")
     wanted = load_run(released[0]).model
     assert model.decoder.network.output.weight.equal(wanted.decoder.network.output.weight)
+
+
+def test_cards_tell_of_moved_images_and_of_a_refit(digits, tmp_path):
+    config = apply_overrides(
+        CONFIG,
+        [
+            ("training.augmentation.max-shift", ["1"]),
+            ("training.augmentation.horizontal-flip", ["true"]),
+            ("training.augmentation.end", ["0.75"]),
+        ],
+    )
+    run, refitted, small = (str(tmp_path / name) for name in ("run", "refitted", "small"))
+    train(config, digits, run, progress=QuietProgress())
+    assert main(["refit", run, "--out", refitted, "--num-steps", "3", "--device", "cpu"]) == 0
+    assert main(["evaluate", refitted, "--num-examples", "20", "--device", "cpu"]) == 0
+    release_run(RunDirectory.open(refitted), load_run(refitted), digits, small, **QUICK)
+    for folder in (refitted, small):
+        card = card_of_run(RunDirectory.open(folder), name="a/b", license="mit")
+        assert "until 0.75 of the run: shifts of up to 1 pixels, mirrored" in card
+        assert "fitted the posterior anew in 3 steps" in card
+    assert str(tmp_path) not in json.dumps(json.loads((tmp_path / "small/release.json").read_text()))
+    plain = card_of_run(RunDirectory.open(run), name="a/b", license="mit")
+    assert "anew" not in plain
 
 
 def test_the_card_of_a_later_evaluation_says_so(released, tmp_path):

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader
+from pydantic import Field
 from torch import Tensor
 
 from discrete_vae import __version__
@@ -132,7 +133,8 @@ def push_to_hub(
 
 
 CARD_FILE = "README.md"
-EVALUATED = "evaluation_sha256"  # key of release.json: of the evaluation from before the weights were rounded
+# keys of release.json: of the evaluation from before the weights were rounded; the settings of a refit before it
+EVALUATED, REFIT = "evaluation_sha256", "refit"
 
 _TEMPLATES = Environment(
     loader=PackageLoader("discrete_vae.interop", ""), trim_blocks=True, lstrip_blocks=True
@@ -145,6 +147,11 @@ class _Release(Schema):
     num_examples: int
     difference: float
     difference_std_error: float
+    refit: dict[str, Any] = Field(default_factory=dict)
+
+
+class _Refit(Schema):
+    config: dict[str, Any]
 
 
 def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
@@ -169,6 +176,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         raise InvalidInputError(str(run.evaluation_path), rule, which(evaluation, saved.step), repair)
     seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
     release = read_json(run.release_path, _Release) if run.release_path.exists() else {}
+    refit = release.get(REFIT, {}) | _refit_of(run)
     return _card(
         name,
         license,
@@ -179,10 +187,16 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         data=environment.get("data", {}),
         duration=in_words(seconds),
         evaluation=evaluation,
+        refit_steps=refit.get("num_steps"),
         rounding=release if release.get("precision") == "bfloat16" else None,
         rounded_after=evaluation is not None and sha256_file(run.evaluation_path) == release.get(EVALUATED),
         in_folder=in_folder,
     )
+
+
+def _refit_of(run: RunDirectory) -> dict[str, Any]:
+    """The settings by which `dvae refit` fitted a run's posterior anew; empty for other runs."""
+    return read_json(run.refit_path, _Refit)["config"] if run.refit_path.exists() else {}
 
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
@@ -325,7 +339,8 @@ def release_run(
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
             repair = "Use float32: --precision float32; or check more examples: --num-examples."
             raise InvalidInputError(f"precision {precision}", rule, received, repair)
-        write_json(new.release_path, asdict(found) | _asked(new, loaded, precision, settings))
+        refit = {REFIT: settings_of_refit} if (settings_of_refit := _refit_of(run)) else {}
+        write_json(new.release_path, asdict(found) | refit | _asked(new, loaded, precision, settings))
         write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
 
