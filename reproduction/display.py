@@ -373,7 +373,7 @@ def _moved_or_refitted(records: Sequence[RunRecord]) -> str:
     for name, moves, refit_steps in found:
         flips = " and mirrored at random" if moves.horizontal_flip else ""
         if moves.moves:
-            shifts = f"shifted by up to {moves.max_shift} pixels{flips} until {moves.end:g} of the run"
+            shifts = f"shifted by at most {moves.max_shift} px{flips} until {moves.end:g} of the run"
             words.append(f"Training images of {name} were {shifts}.")
         if refit_steps:
             words.append(f"Before the evaluation {refit_steps:,} steps fitted the posterior of {name} anew.")

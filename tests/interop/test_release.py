@@ -125,7 +125,7 @@ def test_cards_tell_of_moved_images_and_of_a_refit(digits, tmp_path):
     release_run(RunDirectory.open(refitted), load_run(refitted), digits, small, **QUICK)
     for folder in (refitted, small):
         card = card_of_run(RunDirectory.open(folder), name="a/b", license="mit")
-        assert "until 0.75 of the run: shifts of up to 1 pixels, mirrored" in card
+        assert "until 0.75 of the run: shifts of at most 1 px, mirrored" in card
         assert "fitted the posterior anew in 3 steps" in card
     assert str(tmp_path) not in json.dumps(json.loads((tmp_path / "small/release.json").read_text()))
     plain = card_of_run(RunDirectory.open(run), name="a/b", license="mit")

@@ -15,7 +15,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from jinja2 import Environment, PackageLoader
-from pydantic import Field
 from torch import Tensor
 
 from discrete_vae import __version__
@@ -133,8 +132,8 @@ def push_to_hub(
 
 
 CARD_FILE = "README.md"
-# keys of release.json: of the evaluation from before the weights were rounded; the settings of a refit before it
-EVALUATED, REFIT = "evaluation_sha256", "refit"
+# keys of release.json: of the evaluation from before the weights were rounded; the steps of a refit before it
+EVALUATED, REFIT = "evaluation_sha256", "refit_steps"
 
 _TEMPLATES = Environment(
     loader=PackageLoader("discrete_vae.interop", ""), trim_blocks=True, lstrip_blocks=True
@@ -147,11 +146,15 @@ class _Release(Schema):
     num_examples: int
     difference: float
     difference_std_error: float
-    refit: dict[str, Any] = Field(default_factory=dict)
+    refit_steps: int = 0
+
+
+class _RefitSettings(Schema):
+    num_steps: int
 
 
 class _Refit(Schema):
-    config: dict[str, Any]
+    config: _RefitSettings
 
 
 def card_of_model(model: DiscreteVAE, *, name: str, license: str) -> str:
@@ -176,7 +179,6 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         raise InvalidInputError(str(run.evaluation_path), rule, which(evaluation, saved.step), repair)
     seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
     release = read_json(run.release_path, _Release) if run.release_path.exists() else {}
-    refit = release.get(REFIT, {}) | _refit_of(run)
     return _card(
         name,
         license,
@@ -187,16 +189,16 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         data=environment.get("data", {}),
         duration=in_words(seconds),
         evaluation=evaluation,
-        refit_steps=refit.get("num_steps"),
+        refit_steps=_refit_steps(run) or release.get(REFIT, 0),
         rounding=release if release.get("precision") == "bfloat16" else None,
         rounded_after=evaluation is not None and sha256_file(run.evaluation_path) == release.get(EVALUATED),
         in_folder=in_folder,
     )
 
 
-def _refit_of(run: RunDirectory) -> dict[str, Any]:
-    """The settings by which `dvae refit` fitted a run's posterior anew; empty for other runs."""
-    return read_json(run.refit_path, _Refit)["config"] if run.refit_path.exists() else {}
+def _refit_steps(run: RunDirectory) -> int:
+    """Steps by which `dvae refit` fitted a run's posterior anew; 0 of other runs."""
+    return read_json(run.refit_path, _Refit)["config"]["num_steps"] if run.refit_path.exists() else 0
 
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
@@ -339,7 +341,7 @@ def release_run(
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
             repair = "Use float32: --precision float32; or check more examples: --num-examples."
             raise InvalidInputError(f"precision {precision}", rule, received, repair)
-        refit = {REFIT: settings_of_refit} if (settings_of_refit := _refit_of(run)) else {}
+        refit = {REFIT: steps} if (steps := _refit_steps(run)) else {}
         write_json(new.release_path, asdict(found) | refit | _asked(new, loaded, precision, settings))
         write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
