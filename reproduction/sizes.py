@@ -22,7 +22,7 @@ _CONVOLUTIONAL: dict[str, tuple[object, ...]] = {
     "training.optimizer.learning-rate": (0.003,),
     "training.optimizer.rise": (0.01,),
     "training.log-every": (500,),
-    "training.validate-every": (500,),
+    "training.validate-every": (1000,),
 }
 
 
@@ -38,14 +38,14 @@ def _epochs(count: int, warm_up: int, of_prior: int) -> dict[str, tuple[object, 
 
 LARGE: dict[str, dict[str, tuple[object, ...]]] = {
     "mnist-dynamic": _CONVOLUTIONAL
-    | _epochs(640, 10, 30)
+    | _epochs(200, 10, 30)
     | {
         "model.hierarchy.num-layers": (10,),
         "model.hierarchy.prior-hidden": (300,),
-        "training.importance-start": (0.92,),
+        "training.num-importance-samples": (1,),
     },
     "mnist-static": _CONVOLUTIONAL
-    | _epochs(480, 10, 30)
+    | _epochs(200, 10, 30)
     | {
         "training.optimizer.decoder-weight-decay": (0.2,),
         "training.augmentation.max-shift": (1,),
