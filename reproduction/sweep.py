@@ -1,7 +1,7 @@
 """A sweep: the runs of a table or a figure are trained, evaluated and recorded one after the other.
 
 What is done is skipped, what was stopped goes on. A run is done once its record is there with the config that is asked
-for.
+for. A released run under the name of a planned one counts as trained, and as refitted if its release says so.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_data
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
+from discrete_vae.interop.hub import refit_steps
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
@@ -184,8 +185,8 @@ class Sweep:
         folder = self.folder(planned)
         return (
             self._config_of(planned) is not None
-            and _steps_done(folder) == stored.record.num_steps
-            and stored.record.is_of(folder.checkpoints().best())
+            and _is_trained(folder, stored.record.num_steps)
+            and stored.record.is_of(_best(folder))
         )
 
     def _config_of(self, planned: PlannedRun) -> ExperimentConfig | None:
@@ -255,8 +256,8 @@ class Sweep:
             steps = num_steps = logged = stored.record.num_steps
             seconds, evaluation_seconds = stored.record.seconds, stored.record.evaluation_seconds
         else:
-            steps = _steps_done(folder)
             num_steps, evaluation_seconds = self._num_steps.get(planned, math.nan), math.nan
+            steps = num_steps if _is_trained(folder, num_steps) else _steps_done(folder)
             seconds, logged = _log_length(folder)
             if self._has_diverged(planned):  # nothing is left to do
                 num_steps, evaluation_seconds = steps, 0.0
@@ -294,7 +295,7 @@ class Sweep:
             if config is None:
                 config = self._with_budget(planned, dataset)
             num_steps = check_experiment(config, dataset)
-            if _steps_done(folder) < num_steps:
+            if not _is_trained(folder, num_steps):
                 result = train(config, dataset, folder.path, device=self.places.device, stop=self._stop)
                 if result.step < num_steps:
                     raise StoppedError
@@ -336,7 +337,7 @@ class Sweep:
         write_record(
             self.records,
             planned,
-            _record(planned, folder, loaded, found, dataset),
+            _record(planned, folder, loaded, found, dataset, self._num_steps[planned]),
             history=thin_history(folder.metrics().read()),
             examples=pd.Series(examples.value.numpy(), examples.index.numpy()),
         )
@@ -346,7 +347,7 @@ class Sweep:
     def _refit(self, planned: PlannedRun) -> RunDirectory:
         """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it."""
         folder = self.folder(planned)
-        if planned.refit_steps == 0:
+        if planned.refit_steps == refit_steps(folder):
             return folder
         loaded = load_run(folder, device=torch.device(self.places.device))
         out = folder.path.with_name(f"{folder.path.name}-refit")
@@ -394,6 +395,18 @@ def _steps_done(folder: RunDirectory) -> int:
     return max(folder.checkpoints().steps(), default=0)
 
 
+def _is_trained(folder: RunDirectory, num_steps: float) -> bool:
+    """Whether a run has all of its steps; a released one has, though its one checkpoint may be of an earlier step."""
+    return folder.release_path.exists() or _steps_done(folder) >= num_steps
+
+
+def _best(folder: RunDirectory) -> dict[str, Any]:
+    """Step of the best checkpoint and its validation ELBO as training logged it, before any refit."""
+    step = (folder.checkpoints().best() or {}).get("step")
+    of_step = [line.get("validation_elbo") for line in folder.metrics().read() if line["step"] == step]
+    return {"step": step, "validation_elbo": next((elbo for elbo in of_step if elbo is not None), None)}
+
+
 def _log_length(folder: RunDirectory) -> tuple[float, int]:
     """Seconds and steps that the log of a run has come to."""
     lines = folder.metrics().read()
@@ -402,7 +415,12 @@ def _log_length(folder: RunDirectory) -> tuple[float, int]:
 
 
 def _record(
-    planned: PlannedRun, folder: RunDirectory, loaded: LoadedRun, found: RunEvaluation, dataset: DataSplits
+    planned: PlannedRun,
+    folder: RunDirectory,
+    loaded: LoadedRun,
+    found: RunEvaluation,
+    dataset: DataSplits,
+    num_steps: int,
 ) -> RunRecord:
     result, environment, about = found.result, folder.read_environment(), dataset.description
     likelihood, limit, prior = result.log_likelihood, result.log_likelihood_limit, result.log_partition
@@ -431,8 +449,8 @@ def _record(
         median_ess=likelihood.median_ess,
         doubling_gain=likelihood.doubling_gain,
         step=loaded.step,
-        num_steps=_steps_done(folder),
-        validation_elbo=(folder.checkpoints().best() or {}).get("validation_elbo"),
+        num_steps=num_steps,
+        validation_elbo=_best(folder)["validation_elbo"],
         evaluation_seconds=result.seconds,
         evaluation_precision=found.config.precision,
         precision=environment.get(KEY, "float32"),

@@ -15,7 +15,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from discrete_vae import load_dataset, load_run
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.interop.hub import release_run
 from discrete_vae.runs.run_directory import RunDirectory
 from reproduction import sweep as sweeps
 from reproduction.budget import with_length
@@ -177,6 +179,22 @@ def test_a_run_is_refitted_beside_itself_and_evaluated_there(done, monkeypatch):
     shutil.rmtree(done / "runs")
     (again,) = completed(done, planned)
     assert record_fields(again) == record_fields(found)
+
+
+@pytest.mark.parametrize("refit_steps", [0, 20])
+def test_a_released_run_gives_the_record_of_the_run_that_it_is_of(done, tmp_path, monkeypatch, refit_steps):
+    """As where the run's folder is lost; released in float32, so that no digit differs."""
+    planned = replace(tiny(), refit_steps=refit_steps)
+    (expected,) = completed(done, planned)
+    made = RunDirectory.open(done / "runs" / (planned.name + ("-refit" if refit_steps else "")))
+    out = tmp_path / "other/runs" / planned.name
+    settings = {"license": "mit", "precision": "float32", "num_examples": 10, "num_samples": 2}
+    release_run(made, load_run(made), load_dataset("digits"), out, **settings)
+    monkeypatch.setattr(sweeps, "train", None)
+    (found,) = completed(tmp_path / "other", planned)
+    assert record_fields(found) == record_fields(expected)
+    assert found.examples.equals(expected.examples)
+    assert sweep(tmp_path / "other", planned).status().steps.tolist() == [NUM_STEPS]
 
 
 def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):

@@ -178,7 +178,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         repair = f"Evaluate it: dvae evaluate {run.path}."
         raise InvalidInputError(str(run.evaluation_path), rule, which(evaluation, saved.step), repair)
     seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
-    release = read_json(run.release_path, _Release) if run.release_path.exists() else {}
+    release = _read_release(run)
     return _card(
         name,
         license,
@@ -189,16 +189,22 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         data=environment.get("data", {}),
         duration=in_words(seconds),
         evaluation=evaluation,
-        refit_steps=_refit_steps(run) or release.get(REFIT, 0),
+        refit_steps=refit_steps(run),
         rounding=release if release.get("precision") == "bfloat16" else None,
         rounded_after=evaluation is not None and sha256_file(run.evaluation_path) == release.get(EVALUATED),
         in_folder=in_folder,
     )
 
 
-def _refit_steps(run: RunDirectory) -> int:
-    """Steps by which `dvae refit` fitted a run's posterior anew; 0 of other runs."""
-    return read_json(run.refit_path, _Refit)["config"]["num_steps"] if run.refit_path.exists() else 0
+def _read_release(run: RunDirectory) -> dict[str, Any]:
+    return read_json(run.release_path, _Release) if run.release_path.exists() else {}
+
+
+def refit_steps(run: RunDirectory) -> int:
+    """Steps by which `dvae refit` fitted a run's posterior anew, before it was released if it is; 0 of other runs."""
+    if run.refit_path.exists():
+        return int(read_json(run.refit_path, _Refit)["config"]["num_steps"])
+    return int(_read_release(run).get(REFIT, 0))
 
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
@@ -341,7 +347,7 @@ def release_run(
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
             repair = "Use float32: --precision float32; or check more examples: --num-examples."
             raise InvalidInputError(f"precision {precision}", rule, received, repair)
-        refit = {REFIT: steps} if (steps := _refit_steps(run)) else {}
+        refit = {REFIT: steps} if (steps := refit_steps(run)) else {}
         write_json(new.release_path, asdict(found) | refit | _asked(new, loaded, precision, settings))
         write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
