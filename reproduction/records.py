@@ -53,6 +53,8 @@ class PlannedRun:
         budget: Minutes of training that set its length; None is the experiment's length.
         scale: What makes it smaller or larger besides.
         refit_steps: Steps by which the posterior is fitted anew before the evaluation.
+        step_seconds: Of a step with its share of log lines and validations, as shorter runs had it, by which a budget
+            sets the length; None has the steps timed before the first one.
     """
 
     experiment: str
@@ -62,6 +64,7 @@ class PlannedRun:
     budget: float | None = None
     scale: Scale | None = None
     refit_steps: int = 0
+    step_seconds: float | None = None
 
     @cached_property
     def name(self) -> str:

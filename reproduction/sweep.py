@@ -31,7 +31,7 @@ from discrete_vae.system import in_words
 from discrete_vae.training.refit import RunRefit
 from discrete_vae.training.run import check_experiment, training_threads
 from discrete_vae.training.step import KEY
-from reproduction.budget import with_minutes
+from reproduction.budget import with_length, with_minutes
 from reproduction.records import (
     DataOfRun,
     Estimate,
@@ -307,10 +307,14 @@ class Sweep:
         if minutes is None:
             return config
         validations = check_experiment(config, dataset) // config.training.validate_every
-        with naming("--budget"):
-            config = with_minutes(
-                config, dataset, minutes, validations=validations, device=self.places.device
-            )
+        if planned.step_seconds is not None:
+            num_steps = int(60 * minutes / planned.step_seconds)
+            config = with_length(config, dataset, num_steps, validations=validations)
+        else:
+            with naming("--budget"):
+                config = with_minutes(
+                    config, dataset, minutes, validations=validations, device=self.places.device
+                )
         num_steps = check_experiment(config, dataset)
         self.say(f"{num_steps} steps take {minutes:g} minutes here: {config.training.num_epochs} epochs")
         return config

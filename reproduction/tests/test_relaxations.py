@@ -61,10 +61,10 @@ def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
         if planned.config.training.optimizer.learning_rate == BEST:
             del work.stored[planned]
     ((case, _),) = relaxations._grid(asked)
-    for seed, planned in enumerate(case.runs(asked, "disarm", 0.001)):
+    for seed, planned in enumerate(case.runs(asked, "disarm", 0.009)):
         make_up(planned, tmp_path, -105.0, seed=seed)
         (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
-    assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.001"]
+    assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.009"]
     work.stored.clear()
     with pytest.raises(FailedRunError, match="disarm"):
         TABLE.make(asked, work)
