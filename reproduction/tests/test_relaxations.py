@@ -54,6 +54,13 @@ def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_pa
     assert "Equal time" in result.notes[0]
 
 
+def test_a_budget_counts_in_steps_of_the_short_runs(tmp_path):
+    """Those that are made up take 1,000 steps in an hour."""
+    work = make_up_runs(tmp_path, PART, {})
+    for case, way in relaxations._grid(PART):
+        assert {run.step_seconds for run in relaxations._chosen(PART, work, case, way)} == {3.6}
+
+
 def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
     asked = replace(PART, only=(*PART.only, "disarm"))
     work = make_up_runs(tmp_path, asked, {})

@@ -214,6 +214,11 @@ def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
     assert settings.beta_bound.slope * settings.num_epochs == pytest.approx(end)
 
 
+def test_a_budget_may_have_the_speed_of_other_runs(tmp_path):
+    (stored,) = completed(tmp_path, replace(tiny(budget=0.5), step_seconds=1.25))
+    assert (stored.record.num_steps, stored.record.budget_minutes) == (24, 0.5)
+
+
 def test_a_loss_that_is_not_finite_names_the_run_and_leaves_what_is_done(done, monkeypatch):
     def fail(config, dataset, folder, **more):
         raise NonFiniteLossError(7, "elbo", float("nan"), None)
