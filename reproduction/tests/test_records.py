@@ -58,7 +58,8 @@ def test_a_kept_record_is_that_of_its_run(all_planned, path):
     found = stored.record.log_likelihood
     assert stored.examples.mean() == pytest.approx(found.value, abs=1e-4)
     assert stored.examples.sem() == pytest.approx(found.std_error, rel=0.01)
-    assert stored.history.step.iloc[-1] == stored.record.num_steps
+    # a released run has the log up to its checkpoint
+    assert stored.record.step <= stored.history.step.iloc[-1] <= stored.record.num_steps
     assert stored.history.validation_elbo.max() >= stored.record.validation_elbo - 1e-4
 
 
