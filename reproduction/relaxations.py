@@ -321,7 +321,8 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         options.num_seeds == 1
     )
     return [
-        f"Equal {'steps' if options.budget is None else 'time'} for all; training took {in_words(min(seconds))} to "
+        f"Equal {'steps' if options.budget is None else 'time, as the short runs foretell it,'} for all; training "
+        f"took {in_words(min(seconds))} to "
         f"{in_words(max(seconds))} a run, log lines and validations included, as they are in the steps per second. "
         "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",

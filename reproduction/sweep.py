@@ -349,10 +349,18 @@ class Sweep:
             found.parts.discard()
 
     def _refit(self, planned: PlannedRun) -> RunDirectory:
-        """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it."""
+        """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it.
+
+        Raises:
+            InvalidInputError: If the folder has a refit of other steps.
+        """
         folder = self.folder(planned)
-        if planned.refit_steps == refit_steps(folder):
+        if (done := refit_steps(folder)) == planned.refit_steps:
             return folder
+        if done:
+            rule = f"must be refitted by {planned.refit_steps} steps, or not be refitted yet"
+            repair = "Put the run itself there, or a release of it."
+            raise InvalidInputError(str(folder.path), rule, f"a refit of {done} steps", repair)
         loaded = load_run(folder, device=torch.device(self.places.device))
         out = folder.path.with_name(f"{folder.path.name}-refit")
         refit = RunRefit(folder, loaded, self.dataset(planned), out, num_steps=planned.refit_steps)

@@ -1,8 +1,11 @@
 """The relaxations' table: of made-up records, and the gradient of one trained model."""
 
 import json
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from reproduction import relaxations
@@ -92,6 +95,19 @@ def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path)
     assert numbers.difference.isna().all()  # from a way that is not there
     assert len(TABLE.plan(asked)) == 6
     assert len(TABLE.plan(OPTIONS)) == 3 * 14 * 8
+
+
+def test_kept_records_make_the_kept_table(tmp_path):
+    """Without a step of training, which would be stopped."""
+    kept = Path(relaxations.__file__).parent / "results/relaxations"
+    out = shutil.copytree(kept, tmp_path / "out")
+    table = pd.read_csv(kept / "relaxations-short-8-minutes.csv")
+    options = Options("short", budget=8.0, only=("mnist-static", "rbm", "width-200", *table.way))
+    work = Sweep(TABLE.plan(options), Places(tmp_path / "runs", out), stop=lambda: True)
+    work.complete()
+    found = TABLE.make(options, work).table.numbers()
+    assert found.way.tolist() == table.way.tolist()
+    assert found.log_likelihood.to_numpy() == pytest.approx(table.log_likelihood.to_numpy())
 
 
 def test_a_budget_shortens_the_warm_up_of_each_way_in_proportion():

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,6 +196,10 @@ def test_a_released_run_gives_the_record_of_the_run_that_it_is_of(done, tmp_path
     assert record_fields(found) == record_fields(expected)
     assert found.examples.equals(expected.examples)
     assert sweep(tmp_path / "other", planned).status().steps.tolist() == [NUM_STEPS]
+    if refit_steps:  # of another plan
+        (tmp_path / f"other/out/runs/{planned.name}.json").unlink()
+        with pytest.raises(InvalidInputError, match=re.escape(str(out))):
+            completed(tmp_path / "other", replace(planned, refit_steps=30))
 
 
 def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
