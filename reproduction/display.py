@@ -405,7 +405,8 @@ def _budget(records: Sequence[RunRecord]) -> str:
     if not budgets:
         return ""
     minutes = " or ".join(f"{budget:g}" for budget in budgets)
-    return f"Each run has as many epochs as {minutes} minutes had room for by a timing of its steps or of shorter runs before its first step."
+    timed = "by a timing of its steps or of shorter runs before its first step"
+    return f"Each run has as many epochs as {minutes} minutes had room for {timed}."
 
 
 def _cost(records: Sequence[RunRecord]) -> str:
