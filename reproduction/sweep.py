@@ -20,7 +20,7 @@ from discrete_vae import load_run, train
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_data
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, naming
-from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run
+from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run, num_modes
 from discrete_vae.interop.hub import refit_steps
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.load import LoadedRun
@@ -327,7 +327,8 @@ class Sweep:
         evaluated, config = self._refit(planned), planned.config.evaluation
         loaded = load_run(evaluated, device=torch.device(self.places.device))
         indices = subset_indices(len(dataset.test), config.num_examples)
-        with TrainingProgress(0, len(indices), what="evaluating", transient=True) as shown:
+        total = num_modes(loaded.model, config) * len(indices)
+        with TrainingProgress(0, total, what="evaluating", transient=True) as shown:
 
             def report(done: int, mean: float) -> None:
                 self.check()

@@ -21,7 +21,7 @@ from discrete_vae.distributed import compute_on_rank_zero, process_group, rank
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
 from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.evaluate_run import KeptParts, UnevenWeightsWarning, evaluate_model
+from discrete_vae.inference.evaluate_run import KeptParts, UnevenWeightsWarning, evaluate_model, num_modes
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
@@ -65,6 +65,15 @@ def test_it_is_plain_values(whole):
     assert fields["log_partition"]["gap"] is None
     assert whole.log_likelihood.log_partition_std_error == 0.0
     assert whole.log_likelihood_limit.value != whole.log_likelihood.value
+
+
+def test_the_sharp_limit_can_be_left_out(model, whole):
+    seen = []
+    config = CONFIG.model_copy(update={"sharp_limit": False})
+    found = evaluate_model(model, BITS, config, report=lambda done, mean: seen.append(done))
+    assert plain(found) == plain(dataclasses.replace(whole, log_likelihood_limit=None))
+    assert seen == list(range(1, len(BITS) + 1))
+    assert num_modes(model, config) == 1 < num_modes(model, CONFIG)
 
 
 def test_weighted_examples_keep_their_own_values(model, whole, tmp_path):
@@ -113,7 +122,7 @@ def test_what_was_stopped_goes_on(model, whole, tmp_path):
         go_on(stop_at=410)  # inside of the third part
     assert [done for done, _ in seen] == list(range(1, 411))
     found = go_on()
-    assert [done for done, _ in seen] == [*range(401, 431), *range(1, 431)]
+    assert [done for done, _ in seen] == list(range(401, 861))  # those of the limit after the first
     assert seen[29][1] == pytest.approx(found.log_likelihood.value)
     assert without_seconds(plain(found)) == approximately(without_seconds(plain(whole)))
     columns, expected = found.columns(), whole.columns()

@@ -82,7 +82,7 @@ def run_evaluate(
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
     from discrete_vae.distributed import compute_on_rank_zero, world_size
-    from discrete_vae.inference.evaluate_run import evaluate_run
+    from discrete_vae.inference.evaluate_run import evaluate_run, num_modes
     from discrete_vae.runs.results import evaluation_store
 
     # what cannot be written is found before the hours that it would cost
@@ -96,15 +96,12 @@ def run_evaluate(
     indices = subset_indices(len(dataset.test), config.num_examples, argument="--num-examples")
     parts_folder = run.directory.evaluation_parts_path if out is None and world_size() == 1 else None
     run.say_device()
-    passes = 1 if run.loaded.model.smoothing.sharp_limit() is None else 2  # each counts the examples from 0
-    over = last = 0  # examples of the passes that are over, and of the last report
+    total = num_modes(run.loaded.model, config) * len(indices)
 
-    with run.progress(passes * len(indices), "log-likelihood") as progress:
+    with run.progress(total, "log-likelihood") as progress:
 
         def report(done: int, mean: float) -> None:
-            nonlocal over, last
-            over, last = over + (len(indices) if done < last else 0), done
-            progress(over + done, f"{mean:.2f} nats")
+            progress(done, f"{mean:.2f} nats")
 
         found = evaluate_run(run.loaded, dataset, config, indices, parts_folder=parts_folder, report=report)
     if not run.is_first_process:

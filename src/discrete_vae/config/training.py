@@ -435,6 +435,10 @@ class EvaluationConfig(Record):
         default="float32",
         description="Precision of the networks' matrix products in evaluation; auto is bfloat16 where it gains.",
     )
+    sharp_limit: bool = Field(
+        default=True,
+        description="Whether the model is evaluated in the limit zeta = z, too, which takes as long again.",
+    )
     log_partition_std_error: Factor = Field(
         default=0.003, ge=1e-6, description="Standard error of log Z that bridge sampling goes for, nats."
     )

@@ -70,7 +70,8 @@ class Evaluation(ShowsTable):
 
     Attributes:
         log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
-        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none.
+        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has
+            none, or where the config leaves it out.
         elbo: The bound and its parts.
         log_partition: log Z with the method and the error of its estimate.
         seconds: Time it took.
@@ -118,6 +119,11 @@ class Evaluation(ShowsTable):
         return columns
 
 
+def num_modes(model: DiscreteVAE, config: EvaluationConfig) -> int:
+    """Modes that an evaluation takes all examples through: 2 with the sharp limit, else 1."""
+    return 1 if model.smoothing.sharp_limit() is None or not config.sharp_limit else 2
+
+
 def evaluate_model(
     model: DiscreteVAE,
     x: Tensor,
@@ -144,7 +150,7 @@ def evaluate_model(
         indices: Numbers of the examples in their data set, which key the noise; None means from 0.
         weights: (example,), above 0, of the means; None counts all examples alike.
         train_weights: Those of the training examples.
-        report: Called with the number of examples done and the running plain mean, in each mode from anew.
+        report: Called with the number of examples done, those of a second mode after the first, and the running mean.
         parts: Store of finished parts, not under torchrun; None keeps nothing.
 
     Warns:
@@ -167,7 +173,7 @@ def evaluate_model(
         with precision_of_products(of_model, dtype):
             return evaluate_log_likelihood(of_model, x[rows], report=report, **of_each, **sizes, **settings)
 
-    def likelihood(of_model: DiscreteVAE, name: str) -> MeanLogLikelihood:
+    def likelihood(of_model: DiscreteVAE, name: str, report: Report | None) -> MeanLogLikelihood:
         if parts is None:
             whole = of_rows(of_model, slice(None), report)
         else:
@@ -180,9 +186,13 @@ def evaluate_model(
         return whole if given is None else whole.weighted(given)
 
     given = positive_weights(weights, len(x))
-    trained = likelihood(model, "trained")
+    trained = likelihood(model, "trained", report)
     _check_weights(trained)
-    limit = None if model.smoothing.sharp_limit() is None else likelihood(model.discretized(), "limit")
+    limit = None
+    if num_modes(model, config) == 2:
+        limit = likelihood(
+            model.discretized(), "limit", report and (lambda done, mean: report(len(x) + done, mean))
+        )
     with precision_of_products(model, dtype):
         elbo = evaluate_elbo(model, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
     of_both = {"train_weights": train_weights, "weights": given}
