@@ -54,7 +54,7 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
         "training.augmentation.end": (0.75,),
     },
     "omniglot": _CONVOLUTIONAL
-    | _epochs(1050, 22, 66)
+    | _epochs(450, 22, 66)
     | {
         "training.num-importance-samples": (1,),
         "training.optimizer.decoder-weight-decay": (0.5,),
