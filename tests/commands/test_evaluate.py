@@ -183,6 +183,21 @@ def test_the_precision_is_an_option_and_kept(done, trained):
     assert len(list((trained / "evaluations").iterdir())) == 2
 
 
+def test_the_sharp_limit_is_an_option(done, refused, trained):
+    """An evaluation without it stands beside one with it, and does not take its place."""
+    out, _ = done("evaluate", trained, "--sharp-limit", "false")
+    assert "sharp limit" not in out
+    first = evaluation(trained)
+    assert first["log_likelihood_limit"] is None
+    done("evaluate", trained, "--sharp-limit", "true")
+    found = evaluation(trained)
+    assert found["log_likelihood"] == first["log_likelihood"]
+    done("evaluate", trained, "--sharp-limit", "false")
+    assert evaluation(trained) == found
+    assert len(list((trained / "evaluations").iterdir())) == 2
+    assert "--sharp-limit" in refused("evaluate", trained, "--sharp-limit", "maybe")
+
+
 def test_the_last_lines_say_what_the_model_is_worth(done, trained, tmp_path):
     """Its error is that of the differences, example by example, and log Z here is exact."""
     out, _ = done("evaluate", trained, "--per-example", tmp_path / "rows.npz")

@@ -71,6 +71,9 @@ def run_cite(name: str | None) -> None:
     "--num-examples N", "a fixed random choice of N test examples; default: the experiment's", whole_number()
 )
 @option("--precision auto|float32|bfloat16", "of the networks' matrix products; default: the experiment's")
+@option(
+    "--sharp-limit true|false", "whether at zeta = z, too: takes as long again; default: the experiment's"
+)
 @option("--out FILE.json", "write the result there and leave the run as it is; default: RUN/evaluations")
 @option("--per-example FILE", "write the log-likelihood of each example to this .csv or .npz file")
 @data_dir_option

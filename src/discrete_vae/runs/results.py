@@ -253,7 +253,8 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
     """The evaluations of a run.
 
     evaluation.json holds the most complete: with the data and the config of training before others, of the checkpoint
-    that is the best now before others, then with most examples, then with most samples, then of the newest checkpoint.
+    that is the best now before others, then with most examples, then with most samples, then with the sharp limit, then
+    of the newest checkpoint.
     """
     trained_on, of_best = run.read_environment().get("data", {}).get("sha256"), _of_best(run)
 
@@ -272,7 +273,7 @@ def evaluation_store(run: RunDirectory) -> ResultStore:
         found = fields["log_likelihood"]
         # evaluations of earlier versions do not say which data they are of
         as_trained = fields.get("data_sha256", trained_on) == trained_on and not _change(fields)
-        counts = found["num_examples"], found["num_samples"]
+        counts = found["num_examples"], found["num_samples"], fields.get("log_likelihood_limit") is not None
         return as_trained, of_best(fields), *counts, fields["step"]
 
     path, folder = run.evaluation_path, run.path / "evaluations"
