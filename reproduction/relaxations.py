@@ -3,9 +3,10 @@
 Models have bits alone, no Gaussian layers. All ways share the prior, the four groups of the posterior, the networks and
 the batches; differences are from spike-and-exponential, the default. Score functions and the straight-through estimator
 train zeta = z. Each way first trains with three step sizes for a sixth of the length, two minutes of a budget at least,
-and then with the one whose validation bound is best; one whose loss is not finite is worst. With a budget all take the
-same time, by the speed of those short runs; without one they take the same steps. A part of the grid may be made first;
-the table has every row whose runs are complete.
+and then with the one whose validation bound is best; one whose loss is not finite is worst, and while the best is the
+smallest or the largest, one beyond it is tried. With a budget all take the same time, by the speed of those short runs;
+without one they take the same steps. A part of the grid may be made first; the table has every row whose runs are
+complete.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ for _kind, _k in product(("overlapping-exponential", "overlapping-power"), (1, 5
     }
 _FIRST = next(iter(_WAYS))
 _RATES = (3e-3, 9e-3, 27e-3)
+_RATIO = 3  # of step sizes beyond these
 _BASELINE_STEPS = 200  # as in the gradient study
 _SCREEN = 6  # a screen is so many times shorter than a run
 _LEAST_MINUTES = 2.0  # of a screen under a budget
@@ -143,9 +145,9 @@ class Case:
         """The runs of a way, a seed each."""
         return [self._run(options, way, rate, seed=seed) for seed in options.seeds]
 
-    def screens(self, options: Options, way: str) -> list[PlannedRun]:
+    def screens(self, options: Options, way: str, rates: Sequence[float] = _RATES) -> list[PlannedRun]:
         """The short runs of a way, a step size each."""
-        return [self._run(options, way, rate, part=_SCREEN) for rate in _RATES]
+        return [self._run(options, way, rate, part=_SCREEN) for rate in rates]
 
     def _run(self, options: Options, way: str, rate: float, *, seed: int = 0, part: int = 1) -> PlannedRun:
         """Plan one run, or a part of its length."""
@@ -202,35 +204,48 @@ def _plan(options: Options) -> list[PlannedRun]:
     return [run for case, way in _grid(options) for run in case.screens(options, way)]
 
 
-def _chosen(options: Options, sweep: Sweep, case: Case, way: str) -> list[PlannedRun]:
+def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: bool) -> list[PlannedRun] | None:
     """The runs with the step size whose short run has the best bound of validation examples, at the short runs' speed.
+
+    While the best step size is the smallest or the largest, one beyond it is tried. None where nothing is to be
+    trained and a short run is missing.
 
     Raises:
         FailedRunError: If the loss of no short run was finite.
     """
-    screens = [sweep.stored.get(planned) for planned in case.screens(options, way)]
-    bounds = [-math.inf if run is None else run.history.validation_score.max() for run in screens]
-    if max(bounds) == -math.inf:
-        raise FailedRunError(f"{case}, {way}: the loss is finite with no step size of {_RATES}.")
-    records = [run.record for run in screens if run is not None]
+    rates = list(_RATES)
+    while True:
+        screens = case.screens(options, way, rates)
+        if trains:
+            sweep.extend(screens, may_diverge=True)
+        elif not sweep.find(screens):
+            return None
+        found = [sweep.stored.get(planned) for planned in screens]
+        bounds = [-math.inf if run is None else run.history.validation_score.max() for run in found]
+        if max(bounds) == -math.inf:
+            raise FailedRunError(f"{case}, {way}: the loss is finite with no step size of {rates}.")
+        best = int(np.argmax(bounds))
+        if 0 < best < len(rates) - 1:
+            break
+        beyond = float(f"{rates[best] * (_RATIO if best else 1 / _RATIO):g}")
+        rates.insert(best + 1 if best else 0, beyond)
+    records = [run.record for run in found if run is not None]
     pace = sum(record.seconds for record in records) / sum(record.num_steps for record in records)
-    return [
-        replace(run, step_seconds=pace) for run in case.runs(options, way, _RATES[int(np.argmax(bounds))])
-    ]
+    return [replace(run, step_seconds=pace) for run in case.runs(options, way, rates[best])]
 
 
 def _complete(options: Options, sweep: Sweep) -> dict[Case, dict[str, list[PlannedRun]]]:
     """Complete the runs that are asked for; returns them with those that are there besides, by case and way."""
-    asked = {key: _chosen(options, sweep, *key) for key in _grid(options)}
+    asked = {key: _chosen(options, sweep, *key, trains=True) or [] for key in _grid(options)}
     sweep.extend([run for runs in asked.values() for run in runs], needs_model=_lacks_variance)
     for runs in asked.values():
         _variance(sweep.of(runs)[0], sweep)
     found: dict[Case, dict[str, list[PlannedRun]]] = {}
     for case, way in _grid(replace(options, only=())):
         runs = asked.get((case, way))
-        if runs is None and sweep.find(case.screens(options, way)):
-            others = _chosen(options, sweep, case, way)
-            if sweep.find(others) and not _lacks_variance(others[0], sweep):
+        if runs is None:
+            others = _chosen(options, sweep, case, way, trains=False)
+            if others and sweep.find(others) and not _lacks_variance(others[0], sweep):
                 runs = others
         if runs is not None:
             found.setdefault(case, {})[way] = runs
@@ -313,9 +328,7 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
 
 def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
     records = [run.record for run in stored]
-    rates = [record.config.training.optimizer.learning_rate for record in records]
     seconds = [record.seconds for record in records]
-    at_the_ends = sum(rate in (_RATES[0], _RATES[-1]) for rate in rates)
     screen = "a sixth of the steps" if options.budget is None else f"{_of_screen(options.budget):g} minutes"
     only = " Other seeds may give another order: one seed says nothing of their spread." * (
         options.num_seeds == 1
@@ -327,8 +340,8 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
         f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of {screen} has "
-        f"the best bound of validation examples, the bound that the way trains. {at_the_ends} of {len(rates)} runs "
-        "have the smallest or the largest: a better one may lie beyond.",
+        "the best bound of validation examples, the bound that the way trains. While the best is the smallest or the "
+        f"largest, one {_RATIO} times beyond it is tried too.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors and the last doubling of the importance samples together; no means that the two are not separated."
         f"{only}",
@@ -382,7 +395,7 @@ RELAXATIONS = {
         "ways to train bits alone, beside each other under one prior",
         _make,
         _plan,
-        f"{len(_grid(Options('cpu')))} runs, each after three of a sixth of its length; --only makes a part",
+        f"{len(_grid(Options('cpu')))} runs, each after three or more of a sixth of its length; --only makes a part",
         num_seeds=1,
         may_diverge=True,
         sizes=("short", "smoke", "cpu"),

@@ -154,9 +154,17 @@ class Sweep:
         planned: Sequence[PlannedRun],
         *,
         needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
+        may_diverge: bool = False,
     ) -> None:
         """Complete more runs, such as those that follow from the first ones; arguments and errors as before."""
-        more = Sweep(planned, self.places, stop=self._stop, say=self.say, needs_model=needs_model)
+        more = Sweep(
+            planned,
+            self.places,
+            stop=self._stop,
+            say=self.say,
+            needs_model=needs_model,
+            may_diverge=may_diverge,
+        )
         more.complete()
         self.stored |= more.stored
 

@@ -19,15 +19,20 @@ from reproduction.tests.made_up import TINY, completed, make_up, sweep
 TABLE = RELAXATIONS["relaxations"]
 OPTIONS = Options("short", num_seeds=2, budget=30.0)
 PART = replace(OPTIONS, only=("mnist-static", "rbm", "width-200"))
-BEST = 0.003  # of the made-up screens
+BEST = 0.009  # of the made-up screens
+
+
+def make_up_screens(folder, planned, best):
+    """Records of short runs, the better the nearer their step size is to the best."""
+    for number, each in enumerate(planned):
+        rate = each.config.training.optimizer.learning_rate
+        make_up(each, folder, -120.0 - abs(rate - best), seed=number)
 
 
 def make_up_runs(folder, options, values):
     """Records of screens and runs where ways have these log-likelihoods, and others -110; the table's sweep."""
     work = Sweep(TABLE.plan(options), Places(folder / "runs", folder), say=lambda text: None)
-    for number, planned in enumerate(work.planned):
-        rate = planned.config.training.optimizer.learning_rate
-        work.stored[planned] = make_up(planned, folder, -120.0 - abs(rate - BEST), seed=number)
+    make_up_screens(folder, work.planned, BEST)
     for case, way in relaxations._grid(options):
         for seed, planned in enumerate(case.runs(options, way, BEST)):
             make_up(planned, folder, values.get(way, -110.0), seed=seed, log_partition_error=0.003)
@@ -61,23 +66,51 @@ def test_a_budget_counts_in_steps_of_the_short_runs(tmp_path):
     """Those that are made up take 1,000 steps in an hour."""
     work = make_up_runs(tmp_path, PART, {})
     for case, way in relaxations._grid(PART):
-        assert {run.step_seconds for run in relaxations._chosen(PART, work, case, way)} == {3.6}
+        assert {run.step_seconds for run in relaxations._chosen(PART, work, case, way, trains=True)} == {3.6}
 
 
 def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
     asked = replace(PART, only=(*PART.only, "disarm"))
     work = make_up_runs(tmp_path, asked, {})
+    ((case, _),) = relaxations._grid(asked)
+    (beyond,) = case.screens(asked, "disarm", [0.001])
+    make_up_screens(tmp_path, [beyond], BEST)
     for planned in work.planned:
         if planned.config.training.optimizer.learning_rate == BEST:
-            del work.stored[planned]
-    ((case, _),) = relaxations._grid(asked)
-    for seed, planned in enumerate(case.runs(asked, "disarm", 0.009)):
+            diverge(planned, tmp_path)
+    for seed, planned in enumerate(case.runs(asked, "disarm", 0.003)):
         make_up(planned, tmp_path, -105.0, seed=seed)
         (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
-    assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.009"]
+    assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.003"]
+    for planned in (*work.planned, beyond):
+        diverge(planned, tmp_path)
     work.stored.clear()
     with pytest.raises(FailedRunError, match="disarm"):
         TABLE.make(asked, work)
+
+
+def diverge(planned, folder):
+    """Let the record be that of a run whose loss is not finite."""
+    (folder / f"runs/{planned.name}.json").unlink(missing_ok=True)
+    (folder / f"runs/{planned.name}.diverged.json").write_text("{}")
+
+
+@pytest.mark.parametrize(
+    ("best", "tried"), [(0.081, (0.081, 0.243)), (0.001, (0.001, 0.000333333)), (0.009, ())]
+)
+def test_step_sizes_go_on_beyond_the_smallest_and_the_largest(tmp_path, best, tried):
+    asked = replace(PART, only=(*PART.only, "disarm"))
+    ((case, way),) = relaxations._grid(asked)
+    work = Sweep(TABLE.plan(asked), Places(tmp_path / "runs", tmp_path), stop=lambda: True, may_diverge=True)
+    make_up_screens(tmp_path, (*work.planned, *case.screens(asked, way, tried)), best)
+    for trains in (True, False):
+        chosen = relaxations._chosen(asked, work, case, way, trains=trains)
+        assert [run.config.training.optimizer.learning_rate for run in chosen] == [best, best]
+    if tried:
+        diverge(case.screens(asked, way, tried)[1], tmp_path)
+        assert relaxations._chosen(asked, work, case, way, trains=True) == chosen
+        (tmp_path / f"runs/{case.screens(asked, way, tried)[0].name}.json").unlink()
+        assert relaxations._chosen(asked, work, case, way, trains=False) is None
 
 
 def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path):
