@@ -341,7 +341,7 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
         f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of {screen} has "
         "the best bound of validation examples, the bound that the way trains. While the best is the smallest or the "
-        f"largest, one {_RATIO} times beyond it is tried too.",
+        f"largest, one {_RATIO} times beyond it is tried too: each that is chosen has a worse one on either side.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors and the last doubling of the importance samples together; no means that the two are not separated."
         f"{only}",
