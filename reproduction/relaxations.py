@@ -2,17 +2,17 @@
 
 Models have bits alone, no Gaussian layers. All ways share the prior, the four groups of the posterior, the networks and
 the batches; differences are from spike-and-exponential, the default. Score functions and the straight-through estimator
-train zeta = z. Each way first trains with three step sizes for a sixth of the length, two minutes of a budget at least,
-and then with the one whose validation bound is best; one whose loss is not finite is worst, and while the best is the
-smallest or the largest, one beyond it is tried. With a budget all take the same time, by the speed of those short runs;
-without one they take the same steps. A part of the grid may be made first; the table has every row whose runs are
-complete.
+train zeta = z. Each way first trains for a sixth of the length, two minutes of a budget at least, with three step sizes
+and then with three sharpnesses where its smoothing has one: a factor of beta or b. The value whose validation bound is
+best is taken; one whose loss is not finite is worst, and while the best is the smallest or the largest, one beyond it
+is tried. With a budget all take the same time, by the speed of those short runs; without one they take the same steps.
+A part of the grid may be made first; the table has every row whose runs are complete.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import product
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae import load_run
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.system import in_words
@@ -106,15 +107,24 @@ _WAYS: dict[str, Settings] = {
         "training.gradient.baseline": ["learned"],
     },
 }
-for _kind, _k in product(("overlapping-exponential", "overlapping-power"), (1, 5, 20)):
+_OVERLAPS: dict[str, Settings] = {
+    "overlapping-exponential": {"model.smoothing.beta": [8]},
+    "overlapping-power": {"model.smoothing.b": [30]},
+}
+for _kind, _k in product(_OVERLAPS, (1, 5, 20)):
     _WAYS[f"{_kind}-{_k}"] = {
         "model.smoothing": [_kind],
         "training.num-importance-samples": [_k],
         "training.importance-start": [0.25],  # after the warm-up
+        **_OVERLAPS[_kind],
     }
 _FIRST = next(iter(_WAYS))
-_RATES = (3e-3, 9e-3, 27e-3)
-_RATIO = 3  # of step sizes beyond these
+_RATES, _RATE_RATIO = (3e-3, 9e-3, 27e-3), 3.0
+_SHARPNESSES, _SHARPNESS_RATIO = (0.5, 1.0, 2.0), 2.0
+_SHARPNESS_OF = {  # the settings that it multiplies; other ways have none
+    _FIRST: ("training.beta-bound.start", "training.beta-bound.slope"),
+    **{way: tuple(_OVERLAPS[way.rpartition("-")[0]]) for way in _WAYS if way.startswith("overlapping")},
+}
 _BASELINE_STEPS = 200  # as in the gradient study
 _SCREEN = 6  # a screen is so many times shorter than a run
 _LEAST_MINUTES = 2.0  # of a screen under a budget
@@ -141,15 +151,17 @@ class Case:
     def __str__(self) -> str:
         return f"{self.data}, {self.prior}, {self.width}"
 
-    def runs(self, options: Options, way: str, rate: float) -> list[PlannedRun]:
+    def runs(self, options: Options, way: str, rate: float, sharpness: float = 1.0) -> list[PlannedRun]:
         """The runs of a way, a seed each."""
-        return [self._run(options, way, rate, seed=seed) for seed in options.seeds]
+        return [self._run(options, way, rate, sharpness, seed=seed) for seed in options.seeds]
 
-    def screens(self, options: Options, way: str, rates: Sequence[float] = _RATES) -> list[PlannedRun]:
-        """The short runs of a way, a step size each."""
-        return [self._run(options, way, rate, part=_SCREEN) for rate in rates]
+    def screen(self, options: Options, way: str, rate: float, sharpness: float = 1.0) -> PlannedRun:
+        """A short run of a way."""
+        return self._run(options, way, rate, sharpness, part=_SCREEN)
 
-    def _run(self, options: Options, way: str, rate: float, *, seed: int = 0, part: int = 1) -> PlannedRun:
+    def _run(
+        self, options: Options, way: str, rate: float, sharpness: float, *, seed: int = 0, part: int = 1
+    ) -> PlannedRun:
         """Plan one run, or a part of its length."""
         experiment = _DATA[self.data]
         usual = load_sized(experiment, options.size).training
@@ -169,12 +181,15 @@ class Case:
             same |= _SMOKE
         if part > 1:
             same |= _OF_A_SCREEN
+        changes: Settings = {"training.optimizer.learning-rate": [rate]}
+        if sharpness != 1:
+            changes |= {path: [float(same[path][0]) * sharpness] for path in _SHARPNESS_OF[way]}
         name = f"bits-{self.prior}-{self.width}-{way}" + (f"-part-{part}" if part > 1 else "")
         return plan_run(
             experiment,
             options.size,
             seed=seed,
-            changes={"training.optimizer.learning-rate": [rate]},
+            changes=changes,
             budget=options.budget if options.budget is None or part == 1 else _of_screen(options.budget),
             scale=Scale(name, as_changes(same)),
         )
@@ -201,37 +216,64 @@ def _grid(options: Options) -> Grid:
 
 
 def _plan(options: Options) -> list[PlannedRun]:
-    return [run for case, way in _grid(options) for run in case.screens(options, way)]
+    return [case.screen(options, way, rate) for case, way in _grid(options) for rate in _RATES]
 
 
 def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: bool) -> list[PlannedRun] | None:
-    """The runs with the step size whose short run has the best bound of validation examples, at the short runs' speed.
+    """The runs with the best step size, and the best sharpness with that, at the speed of short runs.
 
-    While the best step size is the smallest or the largest, one beyond it is tried. None where nothing is to be
-    trained and a short run is missing.
+    None where nothing is to be trained and a short run is missing.
 
     Raises:
         FailedRunError: If the loss of no short run was finite.
     """
-    rates = list(_RATES)
+    screen = partial(case.screen, options, way)
+    rate = _best(sweep, screen, _RATES, _RATE_RATIO, trains=trains)
+    if rate is None:
+        return None
+    sharpness: float | None = 1.0
+    if way in _SHARPNESS_OF:
+        of_sharpness = partial(screen, rate)
+        sharpness = _best(sweep, of_sharpness, _SHARPNESSES, _SHARPNESS_RATIO, trains=trains)
+    if sharpness is None:
+        return None
+    records = [run.record for each in map(screen, _RATES) if (run := sweep.stored.get(each)) is not None]
+    pace = sum(record.seconds for record in records) / sum(record.num_steps for record in records)
+    return [replace(run, step_seconds=pace) for run in case.runs(options, way, rate, sharpness)]
+
+
+def _best(
+    sweep: Sweep,
+    screen: Callable[[float], PlannedRun],
+    values: Sequence[float],
+    ratio: float,
+    *,
+    trains: bool,
+) -> float | None:
+    """The value whose short run has the best bound of validation examples.
+
+    While that is the smallest or the largest, one beyond it is tried. None where nothing is to be trained and a short
+    run is missing.
+
+    Raises:
+        FailedRunError: If the loss of no short run was finite.
+    """
+    tried = list(values)
     while True:
-        screens = case.screens(options, way, rates)
+        runs = [screen(value) for value in tried]
         if trains:
-            sweep.extend(screens, may_diverge=True)
-        elif not sweep.find(screens):
+            sweep.extend(runs, may_diverge=True)
+        elif not sweep.find(runs):
             return None
-        found = [sweep.stored.get(planned) for planned in screens]
+        found = [sweep.stored.get(run) for run in runs]
         bounds = [-math.inf if run is None else run.history.validation_score.max() for run in found]
         if max(bounds) == -math.inf:
-            raise FailedRunError(f"{case}, {way}: the loss is finite with no step size of {rates}.")
+            raise FailedRunError(f"{runs[0]}: the loss is not finite, nor is it with {tried[1:]}.")
         best = int(np.argmax(bounds))
-        if 0 < best < len(rates) - 1:
-            break
-        beyond = float(f"{rates[best] * (_RATIO if best else 1 / _RATIO):g}")
-        rates.insert(best + 1 if best else 0, beyond)
-    records = [run.record for run in found if run is not None]
-    pace = sum(record.seconds for record in records) / sum(record.num_steps for record in records)
-    return [replace(run, step_seconds=pace) for run in case.runs(options, way, rates[best])]
+        if 0 < best < len(tried) - 1:
+            return tried[best]
+        beyond = tried[best] * ratio if best else tried[best] / ratio
+        tried.insert(best + 1 if best else 0, float(f"{beyond:g}"))
 
 
 def _complete(options: Options, sweep: Sweep) -> dict[Case, dict[str, list[PlannedRun]]]:
@@ -282,6 +324,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
                     mean_elbo(runs),
                     Value(noise["variance"], noise["std_error"]),
                     f"{records[0].config.training.optimizer.learning_rate:g}",
+                    _sharpest(records[0].config),
                     round(steps / len(records)),
                     steps / sum(record.seconds for record in records),
                 )
@@ -300,6 +343,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("ELBO", "elbo"),
         Column("variance of the gradient", "gradient_variance", digits=3, form="g"),
         Column("step size", "learning_rate"),
+        Column("β or b", "sharpness"),
         Column("steps", "num_steps"),
         Column("steps per second", "steps_per_second", digits=1),
     )
@@ -326,6 +370,15 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
     return found, "yes" if abs(found.value) > 2 * found.std_error + gain else "no"
 
 
+def _sharpest(config: ExperimentConfig) -> str:
+    """The last bound of a trained beta, or the beta or b of an overlapping smoothing; empty for others."""
+    smoothing, settings = config.model.smoothing, config.training
+    if smoothing.kind == _FIRST:
+        return f"{settings.beta_bound.start + settings.beta_bound.slope * settings.num_epochs:g}"
+    value = getattr(smoothing, "beta", None) or getattr(smoothing, "b", None)
+    return "" if value is None else f"{value:g}"
+
+
 def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
     records = [run.record for run in stored]
     seconds = [record.seconds for record in records]
@@ -340,8 +393,10 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
         f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of {screen} has "
-        "the best bound of validation examples, the bound that the way trains. While the best is the smallest or the "
-        f"largest, one {_RATIO} times beyond it is tried too: each that is chosen has a worse one on either side.",
+        "the best bound of validation examples, the bound that the way trains. Then the last bound of a trained β, the "
+        "β of overlapping-exponential or the b of overlapping-power is chosen likewise, among the usual one, half and "
+        "twice of it. While the best is the smallest or the largest, one beyond it is tried too, three times the step "
+        "size or twice the sharpness away: each that is chosen has a worse one on either side.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors and the last doubling of the importance samples together; no means that the two are not separated."
         f"{only}",
@@ -395,7 +450,7 @@ RELAXATIONS = {
         "ways to train bits alone, beside each other under one prior",
         _make,
         _plan,
-        f"{len(_grid(Options('cpu')))} runs, each after three or more of a sixth of its length; --only makes a part",
+        f"{len(_grid(Options('cpu')))} runs, each after three to ten of a sixth of its length; --only makes a part",
         num_seeds=1,
         may_diverge=True,
         sizes=("short", "smoke", "cpu"),

@@ -29,11 +29,20 @@ def make_up_screens(folder, planned, best):
         make_up(each, folder, -120.0 - abs(rate - best), seed=number)
 
 
+def make_up_sharpness(folder, options, case, way, *, best):
+    """Likewise for the sharpness at the best step size, up to one beyond the best."""
+    for factor in (0.25, 0.5, 1.0, 2.0, 4.0, 8.0) if way in relaxations._SHARPNESS_OF else ():
+        if min(0.5, best / 2) <= factor <= max(2.0, 2 * best):
+            value = -119.0 - 0.001 * abs(factor - best)
+            make_up(case.screen(options, way, BEST, factor), folder, value)
+
+
 def make_up_runs(folder, options, values):
     """Records of screens and runs where ways have these log-likelihoods, and others -110; the table's sweep."""
     work = Sweep(TABLE.plan(options), Places(folder / "runs", folder), say=lambda text: None)
     make_up_screens(folder, work.planned, BEST)
     for case, way in relaxations._grid(options):
+        make_up_sharpness(folder, options, case, way, best=1.0)
         for seed, planned in enumerate(case.runs(options, way, BEST)):
             make_up(planned, folder, values.get(way, -110.0), seed=seed, log_partition_error=0.003)
             path = folder / f"runs/{planned.name}.gradient.json"
@@ -73,7 +82,7 @@ def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
     asked = replace(PART, only=(*PART.only, "disarm"))
     work = make_up_runs(tmp_path, asked, {})
     ((case, _),) = relaxations._grid(asked)
-    (beyond,) = case.screens(asked, "disarm", [0.001])
+    beyond = case.screen(asked, "disarm", 0.001)
     make_up_screens(tmp_path, [beyond], BEST)
     for planned in work.planned:
         if planned.config.training.optimizer.learning_rate == BEST:
@@ -102,15 +111,37 @@ def test_step_sizes_go_on_beyond_the_smallest_and_the_largest(tmp_path, best, tr
     asked = replace(PART, only=(*PART.only, "disarm"))
     ((case, way),) = relaxations._grid(asked)
     work = Sweep(TABLE.plan(asked), Places(tmp_path / "runs", tmp_path), stop=lambda: True, may_diverge=True)
-    make_up_screens(tmp_path, (*work.planned, *case.screens(asked, way, tried)), best)
+    beyond = [case.screen(asked, way, rate) for rate in tried]
+    make_up_screens(tmp_path, (*work.planned, *beyond), best)
     for trains in (True, False):
         chosen = relaxations._chosen(asked, work, case, way, trains=trains)
         assert [run.config.training.optimizer.learning_rate for run in chosen] == [best, best]
     if tried:
-        diverge(case.screens(asked, way, tried)[1], tmp_path)
+        diverge(beyond[1], tmp_path)
         assert relaxations._chosen(asked, work, case, way, trains=True) == chosen
-        (tmp_path / f"runs/{case.screens(asked, way, tried)[0].name}.json").unlink()
+        (tmp_path / f"runs/{beyond[0].name}.json").unlink()
         assert relaxations._chosen(asked, work, case, way, trains=False) is None
+
+
+@pytest.mark.parametrize(
+    ("way", "best", "sharpness"),
+    [
+        ("overlapping-exponential-1", 2.0, "16"),
+        ("overlapping-power-5", 0.5, "15"),
+        ("spike-exponential", 4.0, "32"),
+        ("ramps", 1.0, ""),
+    ],
+)
+def test_the_sharpness_is_chosen_at_the_best_step_size(tmp_path, way, best, sharpness):
+    asked = replace(PART, only=(*PART.only, way))
+    ((case, _),) = relaxations._grid(asked)
+    work = make_up_runs(tmp_path, asked, {})
+    make_up_sharpness(tmp_path, asked, case, way, best=best)
+    for planned in case.runs(asked, way, BEST, best):
+        make_up(planned, tmp_path, -100.0)
+        (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
+    (row,) = TABLE.make(asked, work).table.numbers().to_dict("records")
+    assert (row["sharpness"], row["log_likelihood"], row["learning_rate"]) == (sharpness, -100.0, f"{BEST:g}")
 
 
 def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path):
