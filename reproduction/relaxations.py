@@ -119,8 +119,8 @@ for _kind, _k in product(_OVERLAPS, (1, 5, 20)):
         **_OVERLAPS[_kind],
     }
 _FIRST = next(iter(_WAYS))
-_RATES, _RATE_RATIO = (3e-3, 9e-3, 27e-3), 3.0
-_SHARPNESSES, _SHARPNESS_RATIO = (0.5, 1.0, 2.0), 2.0
+_RATES = (3e-3, 9e-3, 27e-3)
+_SHARPNESSES = (0.5, 1.0, 2.0)
 _SHARPNESS_OF = {  # the settings that it multiplies; other ways have none
     _FIRST: ("training.beta-bound.start", "training.beta-bound.slope"),
     **{way: tuple(_OVERLAPS[way.rpartition("-")[0]]) for way in _WAYS if way.startswith("overlapping")},
@@ -228,13 +228,12 @@ def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: boo
         FailedRunError: If the loss of no short run was finite.
     """
     screen = partial(case.screen, options, way)
-    rate = _best(sweep, screen, _RATES, _RATE_RATIO, trains=trains)
+    rate = _best(sweep, screen, _RATES, trains=trains)
     if rate is None:
         return None
     sharpness: float | None = 1.0
     if way in _SHARPNESS_OF:
-        of_sharpness = partial(screen, rate)
-        sharpness = _best(sweep, of_sharpness, _SHARPNESSES, _SHARPNESS_RATIO, trains=trains)
+        sharpness = _best(sweep, partial(screen, rate), _SHARPNESSES, trains=trains)
     if sharpness is None:
         return None
     records = [run.record for each in map(screen, _RATES) if (run := sweep.stored.get(each)) is not None]
@@ -243,22 +242,17 @@ def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: boo
 
 
 def _best(
-    sweep: Sweep,
-    screen: Callable[[float], PlannedRun],
-    values: Sequence[float],
-    ratio: float,
-    *,
-    trains: bool,
+    sweep: Sweep, screen: Callable[[float], PlannedRun], values: Sequence[float], *, trains: bool
 ) -> float | None:
     """The value whose short run has the best bound of validation examples.
 
-    While that is the smallest or the largest, one beyond it is tried. None where nothing is to be trained and a short
-    run is missing.
+    While that is the smallest or the largest, one beyond it is tried, by the ratio of the given ones. None where
+    nothing is to be trained and a short run is missing.
 
     Raises:
         FailedRunError: If the loss of no short run was finite.
     """
-    tried = list(values)
+    tried, ratio = list(values), values[1] / values[0]
     while True:
         runs = [screen(value) for value in tried]
         if trains:
