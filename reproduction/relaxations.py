@@ -121,6 +121,7 @@ for _kind, _k in product(_OVERLAPS, (1, 5, 20)):
 _FIRST = next(iter(_WAYS))
 _RATES = (3e-3, 9e-3, 27e-3)
 _SHARPNESSES = (0.5, 1.0, 2.0)
+_MOST_BEYOND = 3  # values beyond these, so that b stays above 1
 _SHARPNESS_OF = {  # the settings that it multiplies; other ways have none
     _FIRST: ("training.beta-bound.start", "training.beta-bound.slope"),
     **{way: tuple(_OVERLAPS[way.rpartition("-")[0]]) for way in _WAYS if way.startswith("overlapping")},
@@ -246,8 +247,8 @@ def _best(
 ) -> float | None:
     """The value whose short run has the best bound of validation examples.
 
-    While that is the smallest or the largest, one beyond it is tried, by the ratio of the given ones. None where
-    nothing is to be trained and a short run is missing.
+    While that is the smallest or the largest, one beyond it is tried, by the ratio of the given ones, up to three.
+    None where nothing is to be trained and a short run is missing.
 
     Raises:
         FailedRunError: If the loss of no short run was finite.
@@ -264,7 +265,7 @@ def _best(
         if max(bounds) == -math.inf:
             raise FailedRunError(f"{runs[0]}: the loss is not finite, nor is it with {tried[1:]}.")
         best = int(np.argmax(bounds))
-        if 0 < best < len(tried) - 1:
+        if 0 < best < len(tried) - 1 or len(tried) == len(values) + _MOST_BEYOND:
             return tried[best]
         beyond = tried[best] * ratio if best else tried[best] / ratio
         tried.insert(best + 1 if best else 0, float(f"{beyond:g}"))
@@ -390,7 +391,7 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "the best bound of validation examples, the bound that the way trains. Then the last bound of a trained β, the "
         "β of overlapping-exponential or the b of overlapping-power is chosen likewise, among the usual one, half and "
         "twice of it. While the best is the smallest or the largest, one beyond it is tried too, three times the step "
-        "size or twice the sharpness away: each that is chosen has a worse one on either side.",
+        f"size or twice the sharpness away, up to {_MOST_BEYOND} of them.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors and the last doubling of the importance samples together; no means that the two are not separated."
         f"{only}",
@@ -444,7 +445,7 @@ RELAXATIONS = {
         "ways to train bits alone, beside each other under one prior",
         _make,
         _plan,
-        f"{len(_grid(Options('cpu')))} runs, each after three to ten of a sixth of its length; --only makes a part",
+        f"{len(_grid(Options('cpu')))} runs, each after three to eleven of a sixth of its length; --only makes a part",
         num_seeds=1,
         may_diverge=True,
         sizes=("short", "smoke", "cpu"),

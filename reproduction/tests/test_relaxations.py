@@ -123,6 +123,16 @@ def test_step_sizes_go_on_beyond_the_smallest_and_the_largest(tmp_path, best, tr
         assert relaxations._chosen(asked, work, case, way, trains=False) is None
 
 
+def test_no_more_than_three_values_are_tried_beyond(tmp_path):
+    asked = replace(PART, only=(*PART.only, "disarm"))
+    ((case, way),) = relaxations._grid(asked)
+    work = Sweep(TABLE.plan(asked), Places(tmp_path / "runs", tmp_path), stop=lambda: True, may_diverge=True)
+    beyond = [case.screen(asked, way, rate) for rate in (0.081, 0.243, 0.729)]
+    make_up_screens(tmp_path, (*work.planned, *beyond), 1.0)
+    (first, _) = relaxations._chosen(asked, work, case, way, trains=True)
+    assert first.config.training.optimizer.learning_rate == 0.729
+
+
 @pytest.mark.parametrize(
     ("way", "best", "sharpness"),
     [
@@ -190,7 +200,7 @@ def test_a_budget_leaves_short_runs_room_for_an_epoch(budget, minutes):
 def test_size_smoke_takes_few_steps():
     smoke = Options("smoke", only=("disarm",))
     for case, way in relaxations._grid(smoke):
-        for planned in (*case.screens(smoke, way), *case.runs(smoke, way, BEST)):
+        for planned in (case.screen(smoke, way, BEST), *case.runs(smoke, way, BEST)):
             training = planned.config.training
             assert training.num_examples * training.num_epochs <= 30 * training.batch_size
 
