@@ -19,7 +19,7 @@ from discrete_vae.config import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.nets.modes import eval_mode
-from discrete_vae.posterior import HierarchicalPosterior, Posterior, color_groups
+from discrete_vae.posterior import Posterior, color_groups
 from discrete_vae.system import check_memory, is_allocation_failure
 
 NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
@@ -161,14 +161,10 @@ def check_model_memory(
         parts = {f"model.{name}": module for name, module in modules.items()}
         if gradient is not None:
             posterior = modules["posterior"]
-            assert isinstance(posterior, HierarchicalPosterior)  # the only kind with a config
-            units = posterior.num_units
+            assert isinstance(posterior, Posterior)
+            sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
             with torch.device("meta"):
-                parts["training.gradient"] = instantiate(
-                    gradient,
-                    group_of_unit=torch.arange(units, device="cpu") * len(posterior.groups) // units,
-                    num_features=posterior.num_features,
-                )
+                parts["training.gradient"] = instantiate(gradient, **sizes)
     except RuntimeError as error:
         if not is_allocation_failure(error):
             raise

@@ -133,8 +133,13 @@ class ColumnDomain(Domain):
     def of(cls, columns: Sequence[Domain]) -> ColumnDomain:
         """The domain of a row of columns with these domains."""
         low, high = min(each.low for each in columns), max(each.high for each in columns)
-        rule = columns[0].rule if len(set(columns)) == 1 else "must hold in each column values of its kind"
-        return cls(rule, columns[0].repair, low, high, whole=True, columns=tuple(columns))
+        rule, repair = columns[0].rule, columns[0].repair
+        if len(set(columns)) > 1:
+            rule, repair = (
+                "must hold in each column values of its kind",
+                _always("Correct it, or make it NaN."),
+            )
+        return cls(rule, repair, low, high, whole=True, columns=tuple(columns))
 
     def contains(self, x: Any) -> Any:
         """Mask of the entries of a tensor (..., column) that lie in their column's domain; False for NaN."""

@@ -56,21 +56,22 @@ def process_group() -> Iterator[None]:
     torch has it. While a process waits for others, for messages of the CPU too, Ctrl-C and SIGTERM get through.
     """
     own, number = launched()
-    joins = number > 1 and dist.is_available() and not dist.is_initialized()
-    if joins:
-        _join_group(own, number)
+    if number == 1 or not dist.is_available() or dist.is_initialized():
+        yield
+        return
+    _join_group(own, number)
     try:
         yield
-        if joins:  # the first process holds what the others meet in: it must not leave before them
-            all_reduce_shards(torch.zeros(1))
+        all_reduce_shards(
+            torch.zeros(1)
+        )  # the others meet in the first process, which must not leave before them
     except BaseException:
-        if joins:  # leaving waits for a message that is under way, which may never arrive
-            leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
-            leaving.start()
-            leaving.join(1.0)
+        # leaving waits for a message that is under way, which may never arrive
+        leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
+        leaving.start()
+        leaving.join(1.0)
         raise
-    if joins:
-        dist.destroy_process_group()
+    dist.destroy_process_group()
 
 
 def shard_indices(num_items: int) -> range:

@@ -236,11 +236,12 @@ def _unrounded(device: str) -> Iterator[None]:
         yield
     finally:
         with _lock:
-            inside, before = _inside.pop(device)
-            if inside == 1:
-                products.fp32_precision = before
-            else:
+            inside, before = _inside[device]
+            if inside > 1:
                 _inside[device] = inside - 1, before
+            else:  # in this order, since `rounds_products` reads both without the lock
+                products.fp32_precision = before
+                del _inside[device]
 
 
 _lock = threading.Lock()

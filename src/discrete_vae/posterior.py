@@ -10,7 +10,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -139,11 +138,7 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
     if num_groups > num_units:
         repair = "Use fewer groups or more units."
         raise InvalidInputError("num_groups", f"must be at most the {num_units} units", num_groups, repair)
-    size, larger = divmod(num_units, num_groups)
-    bounds = [0]
-    for group in range(num_groups):
-        bounds.append(bounds[-1] + size + (group < larger))
-    return tuple(tuple(range(a, b)) for a, b in pairwise(bounds))
+    return tuple(tuple(group.tolist()) for group in np.array_split(np.arange(num_units), num_groups))
 
 
 def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
@@ -302,8 +297,8 @@ class Posterior(nn.Module, ABC):
         return int(self.group_of_unit.max()) + 1
 
     def log_prob_of_classes(self, features: Tensor) -> Tensor:
-        """log q(y | x), (batch, class), nats, of features without e_y; no column without classes."""
-        return features.new_zeros(len(features), 0)
+        """log q(y | x), (batch, class), nats, of features without e_y; of a model with classes."""
+        raise NotImplementedError
 
     @abstractmethod
     def rsample(
@@ -441,9 +436,7 @@ class HierarchicalPosterior(Posterior):
             raise InvalidInputError("groups", f"must cover {num_units} units", f"{sum(sizes)} units", repair)
         order = torch.tensor([unit for group in groups for unit in group], device="cpu")
         to_prior_order = order.argsort()
-        position = torch.tensor(
-            [place for place, size in enumerate(sizes) for _ in range(size)], device="cpu"
-        )
+        position = torch.arange(len(sizes), device="cpu").repeat_interleave(torch.tensor(sizes, device="cpu"))
         super().__init__(num_features, position[to_prior_order], smoothing)
         self.groups = groups
         self._sizes, self.num_classes = sizes, num_classes

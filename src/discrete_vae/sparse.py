@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_examples
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ Examples: TypeAlias = Tensor | SparseRows
 
 def check_rows(name: str, x: object) -> Examples:
     """Return examples if they are sparse rows, or a floating-point tensor of at least one row, (row, ...)."""
-    return x if isinstance(x, SparseRows) and len(x) else check_examples(name, x)
+    if not isinstance(x, SparseRows):
+        return check_examples(name, x)
+    if not len(x):
+        raise InvalidInputError(name, "must have at least one row", "none", "Give examples.")
+    return x
 
 
 def select(x: Examples, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Examples:

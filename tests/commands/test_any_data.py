@@ -224,6 +224,8 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
 def test_what_is_said_of_columns_is_checked(refused, tmp_path):
     file, table = tmp_path / "mixed.csv", tmp_path / "kinds.toml"
     file.write_text("\n".join(mixed_lines()), encoding="utf-8")
+    table.write_text('kinds = "real"\nsex = "real"\n')
+    assert "'kinds'" in refused("train", "--data", file, "--data.kinds", table, *TINY)  # no such column
     table.write_text('sex = "real"\n')
     for kinds, argument in (
         ("no=real", "--data.kinds"),
@@ -253,6 +255,8 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     ]
     assert named == [["town", "age"], ["sex", "visits", "pain", "weight", "where"]]
     assert "Means are weighted" in done("evaluate", run)[0]
+    done("release", run, "--out", tmp_path / "small", "--license", "mit")
+    assert "condition=c" in (tmp_path / "small/README.md").read_text(encoding="utf-8")
     # files need the condition and not the weights
     plain.write_text("\n".join(lines), encoding="utf-8")
     done("score", run, "--data", plain, "--out", tmp_path / "scores.csv")

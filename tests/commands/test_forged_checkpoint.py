@@ -96,14 +96,16 @@ METAS = [
         for value in ("gone", {"parts": [0.0], "count": 0}, {"parts": [0.0] * 4, "count": True})
     ),
     ("config_changes", "none"),
+    ("best_trained: best_trained std_error", {"step": 4, "score": -1.0, "lead": 0.5}),
 ]
 
 
 def test_plain_values_that_do_not_fit_are_refused(refused_of, last):
     right = read_checkpoint(last, 4).meta
     for name, value in METAS:
+        name, _, named = name.partition(": ")
         forge(last, meta=right | {name: value})
-        assert refused_of("train").startswith(f"error: {last}: {name} must "), (name, value)
+        assert refused_of("train").startswith(f"error: {last}: {named or name} must "), (name, value)
 
 
 BESTS = [

@@ -300,6 +300,17 @@ def test_another_number_of_labels_is_refused(file):
         assert refused_argument(labels_of_part, np.zeros(number), data, of) == "labels"
 
 
+def test_labels_of_all_rows_follow_the_examples_where_some_have_no_weight(file):
+    numbers = np.arange(40)
+    config = FileDataConfig(path=file(x=numbers[:, None] / 40, weights=numbers % 4))
+    data = load_file(path=config.path)
+    for part in ("train", "valid", "test"):
+        found = labels_of_part(numbers, data, config, part)
+        np.testing.assert_allclose(found / 40, getattr(data, part)[:, 0])
+        assert (found % 4 > 0).all()
+    assert refused_argument(labels_of_part, np.zeros(30), data, config) == "labels"  # no part has as many
+
+
 def test_files_of_labels(file, tmp_path):
     assert read_label_file(file('kind\n"a, b"\n c \n""\n')).tolist() == ["a, b", "c", ""]
     assert read_label_file(file("kind\n10\n9\n")).tolist() == [10, 9]  # which words would sort otherwise

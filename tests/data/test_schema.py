@@ -163,6 +163,8 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
 COUNTED = {"a": [0, 2, 5]}
 WRONG_TABLES = [
     (([1, 2],), "table"),
+    (({"a": []},), "table"),
+    (({1: [0, 1], "1": [2, 3]},), "table"),
     (({"a": [None, None]},), "table"),
     (({"a": [1, 2], "b": [1]},), "column 'b'"),
     (({"a": [*range(40), "?"]},), "column 'a'"),

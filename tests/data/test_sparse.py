@@ -259,6 +259,12 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
         assert torch.equal(getattr(found, part)[:], getattr(wanted, part))
         assert (found.labels[part] == wanted.labels[part]).all()
     assert torch.allclose(load_file(path=annotated).train, wanted.train.log1p())
+    anndata = pytest.importorskip("anndata")
+    unknown = anndata.read_h5ad(annotated)
+    unknown.obs["kind"] = unknown.obs["kind"].where(KINDS != "b")
+    unknown.write_h5ad(tmp_path / "unknown.h5ad")
+    labels = load_file(path=tmp_path / "unknown.h5ad", **settings).labels
+    assert set(labels["train"]) == {"a", "c", ""}
     assert load_file(path=annotated, ignored_columns=("gene2",)).event_shape == (6,)
     for name in ("layer", "label_column"):
         with pytest.raises(InvalidInputError, match=name):

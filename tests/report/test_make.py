@@ -162,6 +162,16 @@ def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_pa
     assert "Reconstructions" in page.said
 
 
+def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):
+    values = np.random.default_rng(0).random((60, 4)) ** 3
+    values[::5, 1] = np.nan
+    np.save(tmp_path / "shares.npy", values)
+    run = trained(tmp_path, "--data", tmp_path / "shares.npy")
+    assert read(run, "config.json")["data"]["binarize"]
+    assert "Reconstructions" in page_of(run).said
+    assert main(["sample", str(run), "--out", str(tmp_path / "columns.png")]) == 0
+
+
 def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):
     run = shutil.copytree(table, tmp_path / "a \x1b[31m\u202e b")
     (run / "metrics.jsonl").unlink()

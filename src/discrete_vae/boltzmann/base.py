@@ -77,7 +77,7 @@ class BoltzmannMachine(nn.Module, ABC):
 
     def block_place(self, block: int) -> slice | Tensor:
         """The units of a block as an index of the last axis: a slice where they are neighbors, which saves copies."""
-        return self.get_buffer(f"_block_{block}")
+        return getattr(self, f"_block_{block}")
 
     def is_factorial(self) -> bool:
         """True if the units are known to be independent, so that log Z = sum_i softplus(b_i); looks at the weights.

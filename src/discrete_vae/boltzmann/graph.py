@@ -111,7 +111,7 @@ class GraphBoltzmann(BoltzmannMachine):
         places = np.stack([row_in_block.repeat(np.diff(start)), neighbor])
         for index, entries in enumerate(self._entries):
             of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
-            self.register_buffer(f"_places_{index}", of_block, persistent=False)
+            self.register_buffer(f"_places_{index}", of_block.to(on), persistent=False)
 
     def extra_repr(self) -> str:
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
@@ -179,14 +179,11 @@ class GraphBoltzmann(BoltzmannMachine):
 
     def compute_block_logits(self, z: Tensor, block: int) -> Tensor:
         z = self._widen(z)
-        entries, units = self._entries[block], self.block_place(block)
+        entries, units = self._entries[block], getattr(self, f"_block_{block}")
         weight = self.weight.to(z.dtype).index_select(0, self.neighbor_edge[entries])
         places = getattr(self, f"_places_{block}")
         fields = sparse_product(weight, z, places, len(units), coalesced=True)
         return fields + self.bias.to(z.dtype)[units]
-
-    def block_place(self, block: int) -> Tensor:
-        return getattr(self, f"_block_{block}")
 
     def sum_pairs(self, z: Tensor) -> Tensor:
         flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]

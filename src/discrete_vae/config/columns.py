@@ -48,6 +48,11 @@ class RawColumn:
         missing = np.isnan(self.numbers)
         return missing if self.codes is None else missing & (self.codes < 0)
 
+    @property
+    def share_missing(self) -> float:
+        """Share of the rows without a value; 1 without rows."""
+        return float(self.missing.mean()) if len(self.numbers) else 1.0
+
     def counts(self) -> dict[str, int]:
         """How often each value occurs: numbers in ascending order, then words."""
         values, counts = np.unique(self.numbers[~np.isnan(self.numbers)], return_counts=True)
@@ -287,8 +292,7 @@ class CountColumnConfig(_NumberColumnConfig):
 
     def encode(self, column: RawColumn) -> np.ndarray:
         values = super().encode(column)
-        wrong = values[(values < 0) | (values % 1 != 0)]  # False for NaN
-        wrong = wrong[~np.isnan(wrong)]
+        wrong = values[(values < 0) | (values % 1 > 0)]  # False for NaN
         if len(wrong):
             raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
         return values

@@ -96,13 +96,13 @@ class SpikeGaussianConfig(BaseSmoothingConfig):
     target = "discrete_vae.smoothing.spike:SpikeGaussian"
     kind: Literal["spike-gaussian"] = "spike-gaussian"
     prior_loc: Factor = Field(default=0.0, ge=-10, description="Mean of the prior's Gaussian.")
-    max_ratio: Factor = Field(
+    max_ratio: float = Field(
         default=3.0,
         gt=0,
         le=10,
         description="Bound on mean over standard deviation of the posterior's Gaussians.",
     )
-    log_scale_bound: Factor = Field(
+    log_scale_bound: float = Field(
         default=5.0,
         gt=0,
         le=20,
@@ -511,8 +511,11 @@ class ModelConfig(Record):
         if self.num_classes and not 2 <= self.num_classes < self.prior.num_units:
             rule = f"must be 0, or at least 2 and less than the prior's {self.prior.num_units} units"
             raise InvalidInputError("num_classes", rule, self.num_classes, "Give the prior more units.")
-        if self.class_names and len(set(self.class_names)) != self.num_classes:
-            rule = f"must be the number of different class_names, {len(set(self.class_names))}"
+        names = self.class_names
+        if twice := [name for name in names if names.count(name) > 1]:
+            raise InvalidInputError("class_names", "must be different", repr(twice[0])[:80], "Name each once.")
+        if names and len(names) != self.num_classes:
+            rule = f"must be the number of class_names, {len(names)}"
             raise InvalidInputError("num_classes", rule, self.num_classes, "Leave one of them out.")
         return self
 

@@ -412,9 +412,7 @@ class TrainingConfig(Record):
 
     @model_validator(mode="after")
     def _check_gradient(self) -> Self:
-        if isinstance(self.gradient, ReparameterizedConfig):
-            return self
-        if self.num_importance_samples > 1:
+        if self.num_importance_samples > 1 and not isinstance(self.gradient, ReparameterizedConfig):
             rule = f"must be 1 with the gradient {self.gradient.kind!r}, whose loss is that of single draws"
             repair = "Leave it out, or take the gradient 'reparameterized'."
             raise InvalidInputError("num_importance_samples", rule, self.num_importance_samples, repair)

@@ -245,14 +245,13 @@ def _arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArray
         kinds = {column: kind for column, kind in reading.kinds.items() if column not in table.besides}
         with naming(name):
             schema = infer_columns(table.columns, kinds)
-        found = [column for column in table.columns if column.name in schema.names]
+        names = {*schema.names}
+        found = [column for column in table.columns if column.name in names]
     else:
-        values, columns, schema = table.numbers(name), table.names, None
-        return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, **more)
+        return OwnArrays({WHOLE: table.numbers(name)}, {WHOLE: name}, labels, table.names, None, **more)
     with naming(name):
         encoded = [config.encode(column) for config, column in zip(schema.columns, found, strict=True)]
-    values, columns = np.stack(encoded, 1), schema.names
-    return OwnArrays({WHOLE: values}, {WHOLE: name}, labels, columns, schema, **more)
+    return OwnArrays({WHOLE: np.stack(encoded, 1)}, {WHOLE: name}, labels, schema.names, schema, **more)
 
 
 def _besides(besides: Mapping[str, RawColumn], name: str, reading: TableReading) -> dict[str, Any]:

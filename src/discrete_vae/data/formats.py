@@ -130,8 +130,10 @@ def read_h5ad(
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
     labels = None
     if roles.label in data.obs:
-        labels = data.obs[roles.label].to_numpy()
-        labels = labels if labels.dtype.kind in "biuf" else labels.astype(np.str_)
+        column = data.obs[roles.label]
+        labels = column.to_numpy()
+        if labels.dtype.kind not in "biuf":
+            labels = np.where(column.isna(), "", labels.astype(np.str_))
     return values, labels, columns, besides
 
 

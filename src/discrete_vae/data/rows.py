@@ -241,17 +241,20 @@ def labels_of_part(
 
     They are given for the examples of the part, or, where the data are a file that was cut into parts, for its rows.
     """
-    sizes = {name: len(getattr(dataset, name)) for name in PARTS}
-    total = sum(sizes.values())
-    if len(labels) == sizes[part]:
+    count = len(getattr(dataset, part))
+    if len(labels) == count:
         return labels
-    rule = f"must be as many as the {sizes[part]} examples of the part {part!r}"
+    rule = f"must be as many as the {count} examples of the part {part!r}"
     if isinstance(config, FileDataConfig):
-        found = read_own_arrays(Path(config.path), TableReading.of(config))
+        found = read_own_arrays(config.path, TableReading.of(config))
         if set(found.examples) == {WHOLE}:
+            total = len(found.examples[WHOLE])
             if len(labels) == total:
-                test, valid, train = shuffled_rows(total, sizes["test"], sizes["valid"], config.split_seed)
-                return labels[{"test": test, "valid": valid}.get(part, train)]
+                rows = _split(found, config)[0][part][1]
+                if WHOLE not in found.weights:
+                    return labels[rows]
+                weights = check_weights(*found.weights[WHOLE], total)
+                return labels[rows][weights[rows] > 0]  # the others are in no part
             rule += f" or the {total} rows of {config.path}"
     raise InvalidInputError(argument, rule, len(labels), "Give one label per example, in their order.")
 

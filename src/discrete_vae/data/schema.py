@@ -92,7 +92,7 @@ class TableSchema:
     @classmethod
     def of(cls, columns: Sequence[ColumnConfig], found: Sequence[RawColumn] = ()) -> Self:
         """The schema of a model that is trained; of each of its columns as found in a file, where that is given."""
-        counted = [(len(raw.counts()), float(raw.missing.mean())) for raw in found]
+        counted = [(len(raw.counts()), raw.share_missing) for raw in found]
         pairs = zip(columns, counted or [(0, 0.0)] * len(columns), strict=True)
         return cls(tuple(ColumnReading(each.name, each, "as trained", "", *counts) for each, counts in pairs))
 
@@ -205,16 +205,19 @@ def _items(table: Mapping[str, Any], names: Sequence[str] | None = None) -> Iter
         raise InvalidInputError("table", "must have named columns", f"a {type(table).__name__}", repair)
     sizes = {}
     for name, values in items():
-        if names is not None and str(name) not in names:
+        word = str(name)
+        if names is not None and word not in names:
             continue
-        if name in sizes:
+        if word in sizes:
             rule = "must have different names of columns"
             raise InvalidInputError("table", rule, repr(name), "Rename one.")
-        sizes[name] = np.shape(values)
-        if len(sizes[name]) != 1 or sizes[name] != next(iter(sizes.values())):
+        sizes[word] = np.shape(values)
+        if len(sizes[word]) != 1 or sizes[word] != next(iter(sizes.values())):
             rule, repair = "must have one value for each row", "Give columns of one length."
-            raise InvalidInputError(f"column {name!r}", rule, f"shape {sizes[name]}", repair)
-        yield str(name), values
+            raise InvalidInputError(f"column {name!r}", rule, f"shape {sizes[word]}", repair)
+        if sizes[word] == (0,):
+            raise InvalidInputError("table", "must have at least one row", "none", "Add rows.")
+        yield word, values
 
 
 def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = "kinds") -> None:
@@ -260,7 +263,8 @@ def read_kinds(text: str) -> dict[str, str]:
             kinds = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise InvalidInputError("kinds", "must name a readable TOML file", error, "Correct it.") from None
-        kinds = kinds.get("kinds", kinds)
+        nested = kinds.get("kinds")  # or a column of that name
+        kinds = nested if isinstance(nested, dict) else kinds
     else:
         kinds = read_pairs("kinds", text)
     for name, kind in kinds.items():
@@ -273,7 +277,6 @@ def read_kinds(text: str) -> dict[str, str]:
 def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
     """The kind of one column, by the rules of `infer_schema`."""
     counts = column.counts()
-    missing = float(column.missing.mean()) if len(column.numbers) else 1.0
     kind, why, *hint = _judged(column, counts, wanted)
     config, kinds = None, by_kind(ColumnConfig)
     if kind is not None:
@@ -282,7 +285,7 @@ def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
             rule, repair = "must be known", f"Choose one of {', '.join(kinds)} and ignore."
             raise InvalidInputError(f"kind of column {column.name!r}", rule, repr(kind)[:80], repair)
         config = kinds[name].of(column, words)
-    return ColumnReading(column.name, config, why, "".join(hint), len(counts), missing)
+    return ColumnReading(column.name, config, why, "".join(hint), len(counts), column.share_missing)
 
 
 _Judged = tuple[str | None, str] | tuple[str | None, str, str]  # a kind, why, and what else it may be

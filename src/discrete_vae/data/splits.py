@@ -128,8 +128,7 @@ class DataSplits(ShowsShapes):
         """Summary of each part's values; of the bits that are drawn to train on, if the data set is dynamic."""
         found = {part: summarize(getattr(self, part)) for part in PARTS}
         if self.dynamic:
-            drawn = found["train"]
-            found["train"] = ValueSummary(drawn.low, drawn.high, True, drawn.num_missing, drawn.num_values)
+            found["train"] = replace(found["train"], whole=True)
         return found
 
 

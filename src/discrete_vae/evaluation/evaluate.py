@@ -71,9 +71,8 @@ class MeanLogLikelihood(ShowsTable):
     log_partition_std_error: float = 0.0  # which shifts value as a whole: -1 nat for each nat
     # of which value is the mean, `statistics.fmean` to the last digit
     examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
-    effective_examples: float | None = (
-        None  # `effective_number` of a weighted mean; None where all count alike
-    )
+    # `effective_number` of a weighted mean; None where all count alike
+    effective_examples: float | None = None
 
     def weighted(self, weights: Tensor) -> MeanLogLikelihood:
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
@@ -358,11 +357,8 @@ def mean_elbo(
 # Independent features: the log-likelihood that a model has to beat.
 
 
-_ROWS, _FEWEST_ROWS, _VALUES = (
-    4096,
-    256,
-    1 << 22,
-)  # in double precision at a time, fewer rows of many features
+# in double precision at a time, fewer rows of many features
+_ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 22
 _REPEATS = 8
 
 

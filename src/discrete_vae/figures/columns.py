@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from torch import Tensor
 
 from discrete_vae.checks import check_tensor
+from discrete_vae.data.batches import binarize
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.run import samples_of_run
 from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, FigureRun, Picture
@@ -230,7 +230,7 @@ def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> Co
     dataset, schema = run.dataset, run.dataset.schema
     x = dataset.train[:]
     if dataset.dynamic:
-        x = torch.bernoulli(x, generator=keyed_generator(seed, _STREAM))
+        x = binarize(x, missing=True, generator=keyed_generator(seed, _STREAM))
     words = [] if schema is None else [getattr(each, "values", None) for each in schema.columns]
     names = dataset.description.columns if schema is None else [each.name for each in schema.columns]
     weights = dataset.weights.get("train")

@@ -18,6 +18,7 @@ from discrete_vae.figures.style import (
     Picture,
     draw_image_grid,
     grayscale_for,
+    in_rows,
     tidy,
 )
 from discrete_vae.inference.encode import Codes
@@ -105,14 +106,12 @@ def draw_denoised(
     kinds = [noisy, after] if clean is None else [clean, noisy, after]
     members = torch.stack([gray(values[places].float()) for values in kinds], 1)
     columns = min(_COLUMNS, count) if shape is not None else 1
-    num_rows = -(-count // columns)
-    empty = members.new_full((num_rows * columns - count, *members.shape[1:]), torch.nan)
-    grid = torch.cat([members, empty]).reshape(num_rows, columns, *members.shape[1:])
+    grid = in_rows(members, columns)
     names = ["noisy", "denoised"] if clean is None else ["clean", "noisy", "denoised"]
     text = GridText(
         caption=f"Examples before and after noise was taken out, from above: {', '.join(names)}, the last as means "
         f"given the noisy one; {gray.words}.",
-        row_labels=names * num_rows,
+        row_labels=names * len(grid),
     )
     return draw_image_grid(grid, shape, text=text, stacked=True)
 

@@ -23,6 +23,7 @@ from discrete_vae.figures.style import (
     cell_shape,
     draw_image_grid,
     grayscale_for,
+    in_rows,
 )
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
@@ -481,17 +482,15 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
     # Strips are flat and wide: they fill rows of the grid before columns.
     wanted = -(-num_examples // _STRIP_ROWS) if image_shape is None else num_examples
     columns = min(_MAX_COLUMNS, wanted, max(1, MAX_WIDTH // (_MIN_SCALE * width)))
-    num_rows = -(-num_examples // columns)
     gray = grayscale_for(table.examples, per_feature=image_shape is None)
     pairs = torch.stack([gray(table.examples), gray(table.means.to(table.examples.dtype))], 1)
-    empty = pairs.new_full((num_rows * columns - num_examples, 2, num_features), torch.nan)
-    grid = torch.cat([pairs, empty]).reshape(num_rows, columns, 2, num_features)
+    grid = in_rows(pairs, columns)
     gaps = " Tinted places of an input are missing values." if bool(table.examples.isnan().any()) else ""
     kind = "strip" if image_shape is None else "image"
     text = GridText(
         caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
         f"mean E[x | ζ] for one ζ drawn from its posterior; {gray.words}.{gaps}",
-        row_labels=["input", "reconstruction"] * num_rows,
+        row_labels=["input", "reconstruction"] * len(grid),
     )
     return draw_image_grid(grid, image_shape, text=text, stacked=True)
 

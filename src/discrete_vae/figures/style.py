@@ -11,6 +11,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+import matplotlib
 import numpy as np
 import torch
 from matplotlib.axes import Axes
@@ -196,6 +197,12 @@ class GridText:
     group_labels: Sequence[str] = ()  # one per group; none leaves them out
 
 
+def in_rows(groups: Tensor, columns: int) -> Tensor:
+    """Groups, (group, member, feature), as (row, column, member, feature) of a grid; NaN fills the last row."""
+    whole = torch.nn.functional.pad(groups, (0, 0, 0, 0, 0, -len(groups) % columns), value=torch.nan)
+    return whole.unflatten(0, (-1, columns))
+
+
 def draw_image_grid(
     images: Tensor, image_shape: tuple[int, int] | None, *, text: GridText, stacked: bool = False
 ) -> Picture:
@@ -341,8 +348,6 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
 
     Any of matplotlib's figures, in its own dots per inch, as .png, .pdf or .svg; a note goes into the file's metadata.
     """
-    import matplotlib  # here, since it takes a while
-
     file, content = picture_file(path), io.BytesIO()
     changing, of_note = _METADATA[file.ending]
     metadata = {changing: None} | ({} if note is None else {of_note: printable(note, keep="\n")})
@@ -436,16 +441,12 @@ class FigureRun:
         condition = self.loaded.model.condition
         if condition is None:
             return self.loaded.note
-        given = (
-            "those of training examples chosen at random"
-            if self._has_conditions
-            else "all of its columns missing"
-        )
-        text = f"A model of p(x | c), with c the columns {', '.join(condition.names)}: the prior, and so what a code "
-        text += (
+        known, unknown = "those of training examples chosen at random", "all of its columns missing"
+        text = (
+            f"A model of p(x | c), with c the columns {', '.join(condition.names)}: the prior, and so what a code "
             "stands for, does not depend on c. Examples are read with their own c; samples are decoded with "
+            f"{known if self._has_conditions else unknown}."
         )
-        text += f"{given}."
         return " ".join([text, *filter(None, [self.loaded.note])])
 
     @cached_property

@@ -228,6 +228,7 @@ def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
         name=printable(name),
         license=license,
         config=config,
+        names_of_condition=", ".join(column.name for column in config.condition),
         prior=prior,
         sizes=", ".join(f"{key} {value}" for key, value in sizes.items()),
         config_json=json.dumps(config.model_dump(mode="json"), indent=2),
@@ -340,8 +341,14 @@ def release_run(
     log = thinned([line for line in run.metrics().read() if line["step"] <= loaded.step])
     with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
         write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
-        x = training_subset(dataset, loaded.config.training).valid[:num_examples]
-        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, num_samples, seed, report))
+        subset = training_subset(dataset, loaded.config.training)
+        x, c = subset.valid[:num_examples], subset.conditions.get("valid")
+        given = {
+            "condition": None if c is None else c[:num_examples],
+            "num_samples": num_samples,
+            "seed": seed,
+        }
+        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, given, report))
         if 2 * found.difference_std_error - found.difference > MAX_LOSS:
             rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
@@ -430,13 +437,12 @@ def _compared(
     loaded: LoadedRun,
     new: RunDirectory,
     x: Tensor,
-    num_samples: int,
-    seed: int,
+    given: Mapping[str, Any],
     report: Report | None,
 ) -> dict[str, Any]:
-    log_z = log_partition_of_run(run, loaded, seed=seed).value
+    log_z = log_partition_of_run(run, loaded, seed=given["seed"]).value
     released = load_run(new, device=loaded.model.prior.bias.device).model
-    score = partial(elbo_rows, x=x, log_partition=log_z, num_samples=num_samples, seed=seed)
+    score = partial(elbo_rows, x=x, log_partition=log_z, **given)
     before = score(loaded.model, report=report).value
     after = score(released, report=None if report is None else lambda done: report(len(x) + done)).value
     change, error = after - before, 0.0
@@ -448,5 +454,5 @@ def _compared(
         "difference": float(change.mean()),
         "difference_std_error": error,
         "num_examples": len(x),
-        "num_samples": num_samples,
+        "num_samples": given["num_samples"],
     }

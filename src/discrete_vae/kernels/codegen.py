@@ -81,9 +81,13 @@ class Vector:
         """The smaller of each float and a number."""
         return self.where(self.below(bound), bound)
 
+    def at_least(self, bound: Vector | float) -> Vector:
+        """The larger of each float and a number; NaN stays NaN."""
+        return self.filled(bound).where(self.below(bound), self)
+
     def between(self, low: Vector | float, high: Vector | float) -> Vector:
         """The nearest float from low to high; NaN stays NaN."""
-        inside = self.filled(low).where(self.below(low), self)
+        inside = self.at_least(low)
         return self.filled(high).where(inside.above(high), inside)
 
     def filled(self, number: Vector | float) -> Vector:
@@ -167,9 +171,7 @@ def constant(value: int) -> Any:
     return ir.Constant(INT64, value)
 
 
-def unpacked(builder: Any, pack: Any, count: int) -> list[Any]:
-    """The members of an LLVM tuple."""
-    return [builder.extract_value(pack, index) for index in range(count)]
+unpacked = cgutils.unpack_tuple  # the members of an LLVM tuple
 
 
 def builder_intrinsic(returns: Any = types.void) -> Callable[[Callable[..., Any]], Any]:
@@ -232,6 +234,12 @@ def bounded(x: Vector, low: Vector | float, high: Vector | float) -> Vector:
     return inside + (x - inside) * 0
 
 
+def inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
+    """A gradient, 0 where descent would push a parameter that lies outside its bounds further out."""
+    outward = ((own - used) * gradient).below(0.0)
+    return gradient.filled(0).where(outward, gradient)
+
+
 def _polynomial(x: Vector, coefficients: tuple[float, ...]) -> Vector:
     total = x.times_plus(coefficients[-1], coefficients[-2])
     for coefficient in coefficients[-3::-1]:
@@ -260,7 +268,7 @@ def exp(x: Vector) -> Vector:
 
 def exp_of_negative(x: Vector) -> Vector:
     """e^x of numbers up to 0 at a lower price; below -87, where it is next to nothing, it stays what it is there."""
-    n, rise = _split(x.filled(-87).where(x.below(-87), x))
+    n, rise = _split(x.at_least(-87))
     return (rise + 1) * _power_of_two(n)
 
 
@@ -459,13 +467,11 @@ def widen(bits: Vector) -> Vector:
 
 def narrow(numbers: Vector) -> Vector:
     """The nearest bfloat16 numbers, of two equally near the one with an even last bit; NaN stays NaN."""
-    builder, count = numbers.builder, numbers.value.type.count
     bits = numbers.view(INT32)
     rounded = bits + ((bits >> 16) & 1) + 0x7FFF
     # the carry of a NaN's bits could make it a number
-    nan = Vector(builder, builder.fcmp_unordered("uno", numbers.value, numbers.value))
-    upper = Vector(builder, ir.Constant(rounded.value.type, [_NAN] * count)).where(nan, rounded) >> 16
-    return Vector(builder, builder.trunc(upper.value, ir.VectorType(INT16, count)))
+    upper = rounded.filled(_NAN).where(numbers.differs_from(numbers), rounded) >> 16
+    return Vector(bits.builder, bits.builder.trunc(upper.value, ir.VectorType(INT16, upper.value.type.count)))
 
 
 def zeros(builder: Any, count: int) -> Vector:

@@ -14,7 +14,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from discrete_vae.kernels.codegen import Vector, bounded, exp, exp_of_negative, expm1, log1p, magnitude, tanh
+from discrete_vae.kernels.codegen import (
+    Vector,
+    bounded,
+    exp,
+    exp_of_negative,
+    expm1,
+    inward,
+    log1p,
+    magnitude,
+    tanh,
+)
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain
 from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows
 from discrete_vae.numerics import differentiable_once
@@ -306,8 +316,6 @@ head_backward = Kernel(
 
 Bounds = tuple[Tensor, Tensor]
 
-_TINY = 2.0**-126
-
 
 @partial(RowReduction, "draw")
 def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
@@ -322,7 +330,7 @@ def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
     minus_c = expm1(-beta)
     inner = v * minus_c
     zeta = log1p(inner) / beta + 1
-    zeta = zeta.filled(_TINY).where(zeta.below(_TINY), zeta)  # a rounding can bring it to 0 or below
+    zeta = zeta.at_least(2.0**-126)  # a rounding can bring it to 0 or below
     zeta = zero.where(spike, zeta)
     bits = zero.where(spike, zeta * 0 + 1)  # a NaN comes out here too
     slope = minus_c / -beta / (inner + 1)
@@ -334,8 +342,7 @@ def _draw(elements: Vectors, per_row: Vectors) -> tuple[Vectors, Vectors]:
 
 def _not_outward(totals: Vectors, per_row: Vectors) -> Vectors:
     (total,), (beta, low, high) = totals, per_row
-    excess = beta - beta.between(low, high)
-    return [total.filled(0).where((excess * total).below(0), total)]
+    return [inward(total, beta, beta.between(low, high))]
 
 
 # the sum over all elements is taken row by row, whatever the threads

@@ -255,7 +255,7 @@ def run_on_device(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
 
     The law is that of every kernel, the stream is another one: it is the same for the same calls on the same kind of
     device, but differs from the CPU's and depends on how sweeps are divided among calls. For an RBM a sweep is 12
-    launches (the words of `philox` alone would be a hundred), and nothing waits for the device or is copied to it.
+    launches (the words of `unit_words` alone would be a hundred), and nothing waits for the device or is copied to it.
     Beside the states it needs their size again for the noise, and that of a block for its logits.
     """
     generator = keyed_generator(call.key, call.first_sweep, call.first_chain, device=z.device)

@@ -49,7 +49,7 @@ from discrete_vae.kernels.codegen import (
     zeros,
 )
 from discrete_vae.kernels.gibbs import SweepCall
-from discrete_vae.kernels.loops import ChunkLoop
+from discrete_vae.kernels.loops import INNER, ChunkLoop
 
 # numba takes the intrinsics' builder for an argument that is missing.
 # pyright: reportCallIssue=false
@@ -61,9 +61,6 @@ LANES = GROUP * TILE // 4  # counters of a group
 SPLIT = (5, 5, 6)  # bits of a tile that choose a row of the table
 ROWS = sum(1 << bits for bits in SPLIT)  # of the table for one tile and one tile of the other side
 BLOCK = 4  # tiles of the other side whose rows, 32 KiB, are read by all chains before the next
-
-INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-"""Options of compiled functions that only others call."""
 
 _bits = np.arange(TILE)
 UNIT_ORDER = 4 * (_bits % 8 // 2) + 2 * (_bits // 8) + 1 - _bits % 2
@@ -480,7 +477,7 @@ def is_binary(values, first, last):
 def pack(spins, values, units, first, last):
     """Pack rows first to last of values (row, unit), 0 or 1, into spins (tile, row)."""
     for tile in range(units.shape[0]):
-        whole = _first_of_whole(units[tile])
+        whole = units[tile].min()  # below 0 where there is padding
         for c in range(first, last):
             if whole >= 0:
                 spins[tile, c - first] = _pack_tile(values, c * values.shape[1] + whole)
@@ -496,7 +493,7 @@ def pack(spins, values, units, first, last):
 def unpack(values, spins, units, first, last):
     """Undo `pack`."""
     for tile in range(units.shape[0]):
-        whole = _first_of_whole(units[tile])
+        whole = units[tile].min()  # below 0 where there is padding
         for c in range(first, last):
             bits = spins[tile, c - first]
             if whole >= 0:
@@ -505,11 +502,6 @@ def unpack(values, spins, units, first, last):
                 for j in range(TILE):
                     if units[tile, j] >= 0:
                         values[c, units[tile, j]] = np.float32((bits >> j) & 1)
-
-
-@njit(**INNER)
-def _first_of_whole(units):
-    return units.min()
 
 
 @builder_intrinsic(types.uint16)

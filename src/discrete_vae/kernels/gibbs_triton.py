@@ -36,7 +36,7 @@ _BELOW_ONE = tl.constexpr(LARGEST_UNIFORM)
 
 @triton.jit
 def _uniforms(chain, first_quad, sweep, key, CHAINS: tl.constexpr, UNITS: tl.constexpr):  # noqa: N803
-    """The uniforms of `philox` of a tile of chains and the units from 4 first_quad on, (chain, unit) float32."""
+    """The uniforms of `unit_words` of a tile of chains and the units from 4 first_quad on, (chain, unit) float32."""
     quad = first_quad + tl.arange(0, UNITS // 4)[None, :] + tl.zeros([CHAINS, 1], tl.int32)
     low = (sweep & 0xFFFFFFFF).to(tl.uint32) + tl.zeros_like(quad).to(tl.uint32)
     high = (sweep >> 32).to(tl.uint32) + tl.zeros_like(quad).to(tl.uint32)

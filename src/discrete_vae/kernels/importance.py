@@ -43,7 +43,6 @@ from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeSlab
 # `discrete_vae.smoothing.spike`.
 
 
-_TINY = 2.0**-126
 _Pair = tuple[Tensor, Tensor]
 
 
@@ -86,8 +85,8 @@ def _draw_units(
 
 def _of_exponential(v: Vector, numbers: list[Vector]) -> Vector:
     minus_c, inverse_beta = numbers
-    zeta = log1p(v * minus_c).times_plus(inverse_beta, 1)
-    return zeta.filled(_TINY).where(zeta.below(_TINY), zeta)  # a rounding can bring it to 0 or below
+    # a rounding can bring it to 0 or below
+    return log1p(v * minus_c).times_plus(inverse_beta, 1).at_least(2.0**-126)
 
 
 _INVERSE_SURVIVALS: dict[type[Smoothing], Callable[[Vector, list[Vector]], Vector]] = {

@@ -33,6 +33,9 @@ from discrete_vae.kernels.codegen import INT32, INT64, builder_intrinsic
 _log = logging.getLogger(__name__)
 _SOURCES = (codegen, sys.modules[__name__])  # of all machine code
 
+INNER: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+"""Options of compiled functions that only others call."""
+
 # Loops over chunks of work. Where torch's OpenMP is GNU's, a loop runs in a parallel region of that library: numba's
 # own OpenMP layer would load a second copy, whose idle threads spin on the cores that torch's threads need.
 
@@ -232,8 +235,7 @@ def parallel_region(loop: Callable[..., Any]) -> Callable[..., Any]:
 
     The loop takes the arguments, divides its work by `share`, raises nothing and returns an integer.
     """
-    options: dict[str, Any] = {"nogil": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-    body: Any = njit(**options)(loop)
+    body: Any = njit(**INNER)(loop)
 
     @intrinsic
     def start(_typing, num_threads, arguments):
@@ -251,8 +253,8 @@ def parallel_region(loop: Callable[..., Any]) -> Callable[..., Any]:
             entry.linkage = "internal"
             inside = ir.IRBuilder(entry.append_basic_block("entry"))
             packed = inside.load(inside.bitcast(entry.args[0], place.type))
-            unpacked = [inside.extract_value(packed, index) for index in range(len(kinds.types))]
-            context.call_internal_no_propagate(inside, compiled.fndesc, inner, unpacked)
+            members = cgutils.unpack_tuple(inside, packed, len(kinds.types))
+            context.call_internal_no_propagate(inside, compiled.fndesc, inner, members)
             inside.ret_void()
             run = cgutils.get_or_insert_function(
                 module,

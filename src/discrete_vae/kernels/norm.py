@@ -20,6 +20,7 @@ from discrete_vae.kernels.codegen import (
     bounded,
     builder_intrinsic,
     constant,
+    inward,
     loop,
     magnitude,
     minimum,
@@ -168,12 +169,6 @@ def _sign(vector: Vector) -> Vector:
     return (zero + 1.0).where(vector.above(0.0), (zero - 1.0).where(vector.below(0.0), zero))
 
 
-def _inward(gradient: Vector, own: Vector, used: Vector) -> Vector:
-    """A gradient, 0 where descent would push a parameter that lies outside its bounds further out."""
-    outward = ((own - used) * gradient).below(0.0)
-    return gradient.filled(0).where(outward, gradient)
-
-
 class _Norm:
     """Some columns of a norm in either direction: tensors of features, and the numbers of the form as vectors."""
 
@@ -222,7 +217,7 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
         factor = times[1] / (spread + norm.eps)
         with loop(builder, constant(0), num_rows) as (row, _):
             value = (inside.load(row) - centre) * factor + shift[1]
-            outside.store(norm.floor.where(value.below(norm.floor), value), row)
+            outside.store(value.at_least(norm.floor), row)
 
     return columns
 
@@ -252,8 +247,8 @@ def _backward_columns(lanes: int, bfloat16: bool) -> Any:
         divisor = norm.load(deviation) + norm.eps
         through_scale = sum_gc / divisor
         times, shift = norm.bounded(scale, offset)
-        norm.store(_inward(through_scale, *times), by_scale)
-        norm.store(_inward(sum_g, *shift), by_offset)
+        norm.store(inward(through_scale, *times), by_scale)
+        norm.store(inward(sum_g, *shift), by_offset)
         factor = times[1] / divisor
         share = norm.share / norm.count  # 0 where the statistics are constants
         pull = factor * through_scale * share
@@ -355,19 +350,14 @@ _CLEAR = {torch.float32: _clear_loop(False), torch.bfloat16: _clear_loop(True)}
 # Affine maps of features, and sums of rows with what they share.
 
 
-def _rectified(value: Vector) -> Vector:
-    """At least 0, NaN staying NaN."""
-    return value.filled(0).where(value.below(0), value)
-
-
 _AFFINE = RowReduction(
     "affine",
-    lambda each, _: Block([_rectified((each[0] - each[1]) * each[2] + each[3])]),
+    lambda each, _: Block([((each[0] - each[1]) * each[2] + each[3]).at_least(0)]),
     prefetches=True,
 )
 _ADD = RowReduction("add shared", lambda each, _: Block([each[0] + each[1]]), prefetches=True)
 _ADD_AND_RECTIFY = RowReduction(
-    "add shared and rectify", lambda each, _: Block([_rectified(each[0] + each[1])]), prefetches=True
+    "add shared and rectify", lambda each, _: Block([(each[0] + each[1]).at_least(0)]), prefetches=True
 )
 
 

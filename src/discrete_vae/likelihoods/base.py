@@ -356,7 +356,7 @@ def check_observed(x: Tensor, observed: Tensor | None) -> None:
         raise InvalidInputError("observed", f"must be dense, on {x.device} as x is", received, repair)
 
 
-def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
+def check_values(x: Tensor, observed: Tensor | None, domain: Domain, *, name: str = "x") -> None:
     """Check that every observed entry of x lies in the domain, where its values can be read."""
     ends = extremes(x)
     # one pass settles most batches; NaN compares as outside
@@ -371,8 +371,8 @@ def check_values(x: Tensor, observed: Tensor | None, domain: Domain) -> None:
     value = x[outside][0].item()
     if value != value:
         repair = "Mark it as not observed, or fill it."
-        raise InvalidInputError("x", "must hold no NaN where observed is True", "NaN", repair)
-    raise InvalidInputError("x", domain.rule, f"a value of {value:g}", domain.repair(value))
+        raise InvalidInputError(name, "must hold no NaN where observed is True", "NaN", repair)
+    raise InvalidInputError(name, domain.rule, f"a value of {value:g}", domain.repair(value))
 
 
 def validate_batch(
@@ -398,11 +398,11 @@ def validate_batch(
         x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
     """
     shape = likelihood.event_shape
-    rows = isinstance(x, Tensor) and x.layout == torch.strided and x.dim() == 2  # others are refused below
-    if isinstance(x, Tensor) and rows and x.shape[1] == math.prod(shape):
-        flat = isinstance(observed, Tensor) and observed.layout == torch.strided and observed.shape == x.shape
+    # others are refused below
+    if isinstance(x, Tensor) and x.layout == torch.strided and x.shape[1:] == (math.prod(shape),):
+        if isinstance(observed, Tensor) and observed.layout == torch.strided and observed.shape == x.shape:
+            observed = observed.reshape(-1, *shape)
         x = x.reshape(-1, *shape)
-        observed = observed.reshape(x.shape) if flat and observed is not None else observed
     batch = check_tensor("x", x, ("batch", *shape))
     if batch.device.type != like.device.type:
         repair = f"Move it with x.to({str(like.device)!r})."

@@ -71,11 +71,7 @@ class ConditionEmbedding(nn.Module):
             repair = f"Move it with condition.to({str(self.missing.device)!r})."
             raise InvalidInputError("condition", "must be on the model's device", c.device, repair)
         for name, values, domain in zip(self.names, c.unbind(1), self._domains, strict=True):
-            try:
-                check_values(values, None, domain)
-            except InvalidInputError as error:
-                argument = f"condition {name!r}"
-                raise InvalidInputError(argument, error.rule, error.received, error.repair) from None
+            check_values(values, None, domain, name=f"condition {name!r}")
         return c.to(torch.promote_types(self.missing.dtype, torch.float32)).expand(num_rows, -1)
 
     @property

@@ -71,15 +71,16 @@ def _of_quarters(weight: Tensor) -> Tensor:
 
 
 class _Norm(nn.GroupNorm):
-    """A norm in the precision of what it reads, with sums in float32."""
+    """A norm over the channels of one example, so that an example's value does not depend on its batch.
+
+    It is in the precision of what it reads, with sums in float32.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__(math.gcd(8, width), width)
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return F.group_norm(x, self.num_groups, self.weight.to(x.dtype), self.bias.to(x.dtype), self.eps)
-
-
-def _norm(width: int) -> nn.GroupNorm:
-    """A norm over the channels of one example, so that an example's value does not depend on its batch."""
-    return _Norm(math.gcd(8, width), width)
 
 
 class ResidualBlock(nn.Module):
@@ -87,7 +88,7 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.norms = nn.ModuleList([_norm(width), _norm(width)])
+        self.norms = nn.ModuleList([_Norm(width), _Norm(width)])
         self.convolutions = nn.ModuleList(
             [Convolution(width, width, 3, padding=1, bias=False), Convolution(width, width, 3, padding=1)]
         )
@@ -125,7 +126,7 @@ class ConvolutionalEncoder(nn.Module):
         for (before, width), kernel in zip(pairwise(channels), kernels, strict=True):
             layers.append(Convolution(before, width, kernel, stride=2, padding=kernel // 2))
             layers.append(ResidualBlock(width))
-        self.layers = nn.Sequential(*layers, _norm(widths[-1]), nn.ReLU())
+        self.layers = nn.Sequential(*layers, _Norm(widths[-1]), nn.ReLU())
         self.output = Linear(widths[-1] * sizes[-1][0] * sizes[-1][1], num_features)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -159,7 +160,7 @@ class ConvolutionalDecoder(nn.Module):
         self.input = Linear(num_latents, math.prod(self.smallest))
         channels = (*reversed(widths), parameter_shape[0])
         self.blocks = nn.ModuleList(
-            nn.Sequential(ResidualBlock(width), _norm(width), nn.ReLU()) for width in reversed(widths)
+            nn.Sequential(ResidualBlock(width), _Norm(width), nn.ReLU()) for width in reversed(widths)
         )
         self.doublings = nn.ModuleList(Doubling(before, after) for before, after in pairwise(channels))
         self.output_bias = nn.Parameter(torch.zeros(*parameter_shape))

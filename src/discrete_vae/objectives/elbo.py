@@ -356,7 +356,8 @@ def kl_to_boltzmann(
     logits = torch.cat([group.logits for group in groups], -1)[..., to_prior_order]
     bits = torch.cat([group.bits for group in groups], -1)[..., to_prior_order]
     check_unit_interval("bits", bits.detach().nan_to_num(nan=0.5))  # a NaN of a broken network comes out
-    kl = kl_without_log_partition(energy, logits, bits, energy.pair_order(group_of_unit)) + log_z
+    order = energy.pair_order(group_of_unit).to(energy.bias.device)
+    kl = kl_without_log_partition(energy, logits, bits, order) + log_z
     for group in groups:
         if group.kl_of_zeta is not None:
             kl = kl + group.kl_of_zeta.sum(-1)

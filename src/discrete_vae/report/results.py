@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -338,7 +337,7 @@ def train_command(source: ReportSource) -> list[str] | None:
         base, start = load_experiment(config.name, config.size), [config.name]  # pyright: ignore[reportArgumentType]
     elif isinstance(config.data, FileDataConfig):
         kind = config.model.likelihood.kind
-        base = own_experiment_of(source.dataset, Path(config.data.path), likelihood=kind, size=config.size)
+        base = own_experiment_of(source.dataset, config.data.path, likelihood=kind, size=config.size)
         start = ["--data", str(config.data.path)]
         # the file tells the kinds of these columns too
         model = base.model.model_copy(update={"condition": config.model.condition})

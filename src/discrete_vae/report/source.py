@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.config import BinaryColumnConfig, ExperimentConfig, TableLikelihoodConfig
+from discrete_vae.data.batches import binarize
 from discrete_vae.data.rows import labels_of_part, read_label_file
 from discrete_vae.data.splits import fixed_permutation, subset_indices
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
@@ -155,7 +156,7 @@ class ReportSource(FigureRun):
         """Training examples as the model meets them, bits where the data set has probabilities, (example, feature)."""
         rows = self.dataset.train[torch.from_numpy(self.indices)]
         if self.dataset.dynamic:
-            rows = torch.bernoulli(rows, generator=keyed_generator(self.seed, _BITS))
+            rows = binarize(rows, missing=True, generator=keyed_generator(self.seed, _BITS))
         return rows.to(self.device)
 
     @cached_property

@@ -191,7 +191,7 @@ class MetricsLog:
         self.path = path
 
     def append(self, record: Mapping[str, Any]) -> None:
-        """Add one line: strings and finite numbers, of which ``step`` counts the steps done."""
+        """Add one line: finite numbers, of which ``step`` counts the steps done."""
         check_fields("record", record, MetricsSchema, "Give the step, and finite numbers.")
         line = (to_json("record", record) + "\n").encode()
         self._check_own()
@@ -272,7 +272,7 @@ def sole_writer(folder: Path) -> Iterator[None]:
 
     Where the file system knows no such locks, or lets nothing be written, nothing is held.
     """
-    lock: FileLock | None = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
+    lock = FileLock(folder / LOCK_NAME, blocking=False, fallback_to_soft=False)
     try:
         lock.acquire()
     except Timeout:
@@ -280,16 +280,14 @@ def sole_writer(folder: Path) -> Iterator[None]:
         repair = "Wait for it or stop it, or give another --run-dir."
         raise InvalidInputError("run_dir", "must not be in use", received, repair) from None
     except OSError:  # some network file systems; a folder that is read only
-        lock = None
-    if lock is None:
-        yield
-        return
+        pass
     try:
         yield
     finally:
-        with suppress(OSError):  # Windows removes it on release
-            (folder / LOCK_NAME).unlink()  # while it is held: who gets hold of a removed file looks again
-        lock.release()
+        if lock.is_locked:
+            with suppress(OSError):  # Windows removes it on release
+                (folder / LOCK_NAME).unlink()  # while it is held: who gets hold of a removed file looks again
+            lock.release()
 
 
 CONFIG_SUM = (

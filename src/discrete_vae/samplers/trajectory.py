@@ -338,9 +338,8 @@ class SnapshotLadder(nn.Module):
         Returns states of the new snapshot, (set * chain, unit), and the number of independent ones with the same error.
         """
         z = [self.states(index, energy.num_units) for index in range(len(self))] + [start]
-        machines, new = [*self._machines], len(self)
-        self.set_state(snapshots=torch.cat([self.snapshots, parameters[None]]))
-        self._machines = machines
+        new = len(self)
+        self.snapshots = torch.cat([self.snapshots, parameters[None]])
         works = []
         for number in range(_THERMALIZING_ROUNDS):
             found = self._round(energy, z, number)

@@ -14,7 +14,7 @@ from torch import Tensor
 from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import bounded, differentiable_once, replace_gradient, softplus
+from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, differentiable_once, replace_gradient, softplus
 from discrete_vae.rng import open_uniform, standard_normal
 from discrete_vae.smoothing.base import (
     BetaSmoothing,
@@ -150,33 +150,27 @@ class PlainDraw(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
             slope, by_parameter = smoothing.slopes(v, zeta, parameter)
-            saved = [survival.mul_(odds).masked_fill_(spike, 0).mul_(slope)]  # v p = (1 - rho) p / q
-            if ctx.needs_input_grad[0]:
-                saved.append((slope * inverse_q).masked_fill_(spike, 0))
-            ctx.has_parameter = ctx.needs_input_grad[2] and by_parameter is not None
-            if ctx.has_parameter:
-                assert by_parameter is not None
-                saved.append(by_parameter)
-            ctx.save_for_backward(*saved, inverse_q.reciprocal_().mul_(spike))
+            ctx.save_for_backward(
+                survival.mul_(odds).masked_fill_(spike, 0).mul_(slope),  # v p = (1 - rho) p / q
+                (slope * inverse_q).masked_fill_(spike, 0) if ctx.needs_input_grad[0] else None,
+                by_parameter if ctx.needs_input_grad[2] else None,
+                inverse_q.reciprocal_().mul_(spike),
+            )
         return zeta, bits
 
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
         of_zeta, of_bits = gradients
-        by_logits, *more, bits_by_logits = ctx.saved_tensors
-        parts = []
+        by_logits, by_rho, by_parameter, bits_by_logits = ctx.saved_tensors
+        of_rho = of_logits = of_parameter = None
         if of_zeta is not None:
-            parts.append(of_zeta * by_logits)
+            of_logits = of_zeta * by_logits
+            of_rho = None if by_rho is None else of_zeta * by_rho
+            of_parameter = None if by_parameter is None else (of_zeta * by_parameter).sum()
         if of_bits is not None:
-            parts.append(of_bits * bits_by_logits)
-        of_logits = parts[0] if len(parts) == 1 else parts[0].add_(parts[1])
-        of_rho = of_parameter = None
-        if of_zeta is not None:
-            if ctx.needs_input_grad[0]:
-                of_rho = of_zeta * more[0]
-            if ctx.has_parameter:
-                of_parameter = (of_zeta * more[-1]).sum()
+            through_bits = of_bits * bits_by_logits
+            of_logits = through_bits if of_logits is None else of_logits.add_(through_bits)
         return of_rho, of_logits, of_parameter, None
 
 
@@ -305,7 +299,7 @@ class DrawGaussian(torch.autograd.Function):
         u, v = rho * inverse_q, survival * inverse_q
         # asked so that a NaN is no spike: it must come out, or a broken network would look like z = 0
         if shifted:
-            lower, spike = None, v >= 1
+            spike = v >= 1
             y = torch.special.ndtri(v)
             zeta = never_zero(loc - scale * y)
             tail, minus_y = survival, -y
@@ -478,7 +472,7 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits, loc, scale), dtype = widened(zeta, logits, *parameters)
-        density = -((zeta - loc) / scale).square() / 2 - scale.log() - math.log(2 * math.pi) / 2
+        density = -((zeta - loc) / scale).square() / 2 - scale.log() - HALF_LOG_TWO_PI
         spike = (zeta == 0) & ~density.isnan()  # a broken network's NaN comes out at the spike too
         return torch.where(spike, F.logsigmoid(-logits), F.logsigmoid(logits) + density).to(dtype)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -57,13 +57,10 @@ def written(
         if logger is not None:
             logger.write(record)
 
-    try:
+    with nullcontext() if logger is None else closing(logger):
         if logger is not None:
             logger.begin(metrics.read())
         yield append
-    finally:
-        if logger is not None:
-            logger.close()
 
 
 def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:

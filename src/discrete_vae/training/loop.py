@@ -33,7 +33,7 @@ from discrete_vae.evaluation.evaluate import (
     weighted_mean,
 )
 from discrete_vae.nets.weights import non_finite_weight
-from discrete_vae.objectives.elbo import Elbo
+from discrete_vae.objectives.elbo import Elbo, weighs_binary_latents
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
@@ -280,7 +280,7 @@ def training_step(
         state.averages.update(model, state.step + 1)
     state.sums.add(means, state.log_partition)
     state.times.end_step()
-    return Elbo(*terms, state.log_partition, trains_prior=True, num_importance_samples=num_samples)
+    return Elbo(*terms, state.log_partition, True, num_samples, weighs_binary_latents(model))
 
 
 def _line_of_steps(state: TrainingState, store: CheckpointStore, *, to_compare: bool) -> dict[str, float]:
@@ -428,7 +428,7 @@ class RunCheckpoints:
                 check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
                 check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
                 for name in ("lead", "std_error", "least") if "lead" in trained else ():
-                    check_number(f"{_TRAINED} {name}", trained[name], repair=repair)
+                    check_number(f"{_TRAINED} {name}", trained.get(name), repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains

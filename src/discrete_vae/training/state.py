@@ -263,8 +263,6 @@ def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
 def whole_state(chains: Sampler) -> dict[str, Any]:
     """The state of the chains of all processes, as one sampler would have it; every process must ask."""
     state = chains.state_dict()
-    if world_size() == 1:
-        return state
     divided = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
     return state | {name: gather_shares(value) for name, value in divided.items()}
 

@@ -146,11 +146,9 @@ class DimodSampler(MarkovChains):
         found = {
             "solver_inverse_temperature": self.solver_inverse_temperature,
             "sampled_at_inverse_temperature": self.sampled_at,
-            "chain_break_fraction": math.nan
-            if self.chain_break_fraction is None
-            else self.chain_break_fraction,
+            "chain_break_fraction": self.chain_break_fraction,
         }
-        return {name: value for name, value in found.items() if math.isfinite(value)}
+        return {name: value for name, value in found.items() if value is not None and math.isfinite(value)}
 
     def local_chains(self) -> BlockGibbs:
         """Chains of the library's own that start at the last samples and need no solver."""
