@@ -105,20 +105,6 @@ def test_a_weight_that_is_not_finite_is_named_at_the_step_that_meets_it(call, mo
         model.elbo(x) if call == "elbo" else model.estimate_gradient(LeaveOneOut.of(model, num_samples=2), x)
 
 
-def test_log_likelihood_ignores_the_mode_and_the_rest_of_the_batch(model, x):
-    model.train()
-    model.elbo(x)
-    generators = [torch.Generator().manual_seed(1) for _ in range(2)]
-    model.train()
-    a = model.log_likelihood(x, 50, generator=generators[0])
-    assert model.training
-    assert model.posterior.networks[0].layers[1].training
-    b = model.eval().log_likelihood(x, 50, generator=generators[1])
-    assert torch.equal(a.value, b.value)
-    assert a.value.dtype == torch.float64
-    assert not a.value.requires_grad
-
-
 def test_log_partition_may_be_a_record_a_number_or_a_tensor(model, x):
     record = exact_log_partition(model.prior)
     values = [

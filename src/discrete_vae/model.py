@@ -683,18 +683,16 @@ class DiscreteVAE(nn.Module):
             parameters = model.parameters_of(model.hierarchy.decoder_input(zeta, h))
             if rows is not None:
                 parameters = likelihood.at_exposure(parameters, *rows)
+            if statistic in ("mode", "sample"):  # a bit or a code hides what is not finite
+                self._check_finite("the decoder's output", parameters)
             if statistic == "mean":
                 x = likelihood.mean(parameters)
-            elif statistic == "expected":
+            elif statistic == "mode":
+                x = likelihood.mode(parameters)
+            elif statistic == "sample":
+                x = likelihood.sample(parameters, generator=generator)
+            else:
                 x = likelihood.expected_statistics(parameters)
-            else:  # a bit or a code hides what is not finite
-                self._check_finite("the decoder's output", parameters)
-                draws = statistic == "sample"
-                x = (
-                    likelihood.sample(parameters, generator=generator)
-                    if draws
-                    else likelihood.mode(parameters)
-                )
             if rows is not None and statistic != "expected":
                 x = likelihood.with_exposure(x, rows[0])
         return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h

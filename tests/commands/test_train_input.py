@@ -9,43 +9,13 @@ from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import TINY
 
-GOOD = np.eye(40, 12, dtype=np.float32)
 
-
-def with_value(value):
-    array = GOOD.copy()
-    array[3, 4] = value
-    return array
-
-
-WRONG = [  # a file, what it holds, and what is said of it; tests of the data say which others are refused
-    ("below.npy", with_value(-0.5), "bernoulli; received values from -0.5 to 1. gaussian can"),
-    ("infinite.npy", with_value(np.inf), "received values from 0 to inf. No likelihood can read them"),
-    ("images.npy", (GOOD * 255).astype(np.uint8), "Divide 0..255 intensities by 255."),
-    ("whole.npy", GOOD.astype(int) - 1, "received whole numbers from -1 to 0. gaussian can read them"),
-    ("few.npy", GOOD[:5], "received 5 examples, cut into 5, 0 and 0"),
-    ("objects.npy", GOOD.astype(object), "received Python objects"),
-    ("text.npy", b"0,1,1\n", "received another format."),
-    ("table.txt", b"0,1\n", "Add such a line."),
-    ("table.csv", b"0,1\n", "received '0', '1'"),
-    ("keys.npz", {"images": GOOD, "masks": np.zeros(40)}, "received images, masks."),
-    ("parts.npz", {"train": GOOD, "valid": GOOD[:, :9], "test": GOOD}, "received shape (9,)"),
-    ("none.npy", None, "received no such file"),
-]
-
-
-@pytest.mark.parametrize(("name", "content", "received"), WRONG)
-def test_wrong_files_are_refused(refused, tmp_path, name, content, received):
-    path = tmp_path / name
-    if isinstance(content, dict):
-        np.savez(path, **content)
-    elif isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        np.save(path, content, allow_pickle=True)
-    error = refused("train", "--data", path, "--run-dir", tmp_path / "run")
-    assert received in error
-    assert name in error
+def test_a_wrong_file_is_refused_by_name(refused, tmp_path):
+    """Which ones are wrong, the tests of the data say."""
+    np.save(tmp_path / "few.npy", np.eye(5, 12))
+    for name in ("few.npy", "none.npy"):
+        assert name in refused("train", "--data", tmp_path / name, "--run-dir", tmp_path / "run")
+        assert not (tmp_path / "run").exists()
 
 
 def test_ten_examples_are_trained_and_evaluated_to_the_end(done, tmp_path):

@@ -1,11 +1,9 @@
 """Events hold what metrics.jsonl holds, whatever becomes of a run, and training does not notice."""
 
-import sys
 
 import pytest
 
 from discrete_vae import load_dataset
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.training.logging import TensorBoardLogger
 from discrete_vae.training.loop import run_steps
 from tests.interop.events import events, lines
@@ -61,12 +59,3 @@ def test_the_logger_is_closed_where_training_cannot_begin(tmp_path):
     with pytest.raises(OSError, match="no space left"):
         run_steps(CONFIG, load_dataset("digits"), run, progress=QuietProgress(), logger=logger)
     assert logger.closed
-
-
-def test_a_missing_extra_is_named(monkeypatch, tmp_path):
-    for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "tensorboard", None)
-    message = r"logger must be installed; .* pip install 'discrete-vae\[tensorboard\]'"
-    with pytest.raises(InvalidInputError, match=message):
-        TensorBoardLogger(tmp_path)

@@ -52,8 +52,6 @@ def test_weights_of_nodes_sum_to_one_and_give_the_moments(beta):
 def rejected(check, *arguments, **keywords):
     try:
         check(*arguments, **keywords)
-    except TooFewSamplesError:
-        raise
     except AssertionError:
         return True
     return False

@@ -513,7 +513,9 @@ class ModelConfig(Record):
             raise InvalidInputError("num_classes", rule, self.num_classes, "Give the prior more units.")
         names = self.class_names
         if twice := [name for name in names if names.count(name) > 1]:
-            raise InvalidInputError("class_names", "must be different", repr(twice[0])[:80], "Name each once.")
+            raise InvalidInputError(
+                "class_names", "must be different", repr(twice[0])[:80], "Name each once."
+            )
         if names and len(names) != self.num_classes:
             rule = f"must be the number of class_names, {len(names)}"
             raise InvalidInputError("num_classes", rule, self.num_classes, "Leave one of them out.")

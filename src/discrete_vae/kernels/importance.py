@@ -119,7 +119,7 @@ def _unit_reduction(kind: type[Smoothing]) -> RowReduction:
     return RowReduction(f"units {kind.__name__}", body, adds=True, factors=True, prefetches=True)
 
 
-def _check_units(_kernel: Kernel) -> None:
+def _check_units(kernel: Kernel) -> None:
     shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
     raw, factor, offset = torch.linspace(-9, 9, 222).view(shape), torch.linspace(0.5, 2, 37), torch.ones(37)
     survival = draw_uniforms(shape, keys)
@@ -130,7 +130,7 @@ def _check_units(_kernel: Kernel) -> None:
             other = torch.empty(shape, dtype=dtype)
             spike = spike_of(smoothing)
             assert spike is not None
-            _draw_units(spike, given, (factor, offset), keys, (z, zeta), [other], log_prob)
+            kernel.compiled(spike, given, (factor, offset), keys, (z, zeta), [other], log_prob)
             logits = given.float() * factor + offset
             right = smoothing.draw(1 - survival, logits)
             expected = torch.where(right.z == 1, logits.sigmoid(), (-logits).sigmoid()).log().sum(-1)
@@ -182,14 +182,14 @@ def _layer_reduction(posterior_bound: float | None, prior_bound: float | None) -
     return RowReduction(name, body, adds=True, prefetches=True)
 
 
-def _check_layer(_kernel: Kernel) -> None:
+def _check_layer(kernel: Kernel) -> None:
     shape, keys = (3, 2, 37), Keys(torch.tensor([5, -7]), 11, 1)
     posterior, prior = (torch.linspace(low, high, 444).view(3, 2, 74) for low, high in ((-3, 3), (2, -2)))
     noise = draw_normals(shape, keys)
     for dtype in (torch.float32, torch.bfloat16):
         h, log_ratio, other = torch.empty(shape), torch.zeros(shape[:2]), torch.empty(shape, dtype=dtype)
         given = posterior.to(dtype), prior.to(dtype)
-        _draw_layer(given, (5.0, None), keys, h, [other], log_ratio)
+        kernel.compiled(given, (5.0, None), keys, h, [other], log_ratio)
         (m, u), (n, t) = (value.float().chunk(2, -1) for value in given)
         s = 5 * torch.tanh(u / 5)
         right = m + s.exp() * noise
