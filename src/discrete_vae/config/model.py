@@ -96,13 +96,13 @@ class SpikeGaussianConfig(BaseSmoothingConfig):
     target = "discrete_vae.smoothing.spike:SpikeGaussian"
     kind: Literal["spike-gaussian"] = "spike-gaussian"
     prior_loc: Factor = Field(default=0.0, ge=-10, description="Mean of the prior's Gaussian.")
-    max_ratio: Factor = Field(
+    max_ratio: float = Field(
         default=3.0,
         gt=0,
         le=10,
         description="Bound on mean over standard deviation of the posterior's Gaussians.",
     )
-    log_scale_bound: Factor = Field(
+    log_scale_bound: float = Field(
         default=5.0,
         gt=0,
         le=20,
