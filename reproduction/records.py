@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from statistics import fmean
@@ -53,8 +53,8 @@ class PlannedRun:
         budget: Minutes of training that set its length; None is the experiment's length.
         scale: What makes it smaller or larger besides.
         refit_steps: Steps by which the posterior is fitted anew before the evaluation.
-        step_seconds: Of a step with its share of log lines and validations, as shorter runs had it, by which a budget
-            sets the length; None has the steps timed before the first one.
+        like: A run by whose record a budget sets the length: equal budgets mean equal steps, others equal speed, and
+            validations as far apart. Without one, or its record, the steps are timed before the first.
     """
 
     experiment: str
@@ -64,7 +64,7 @@ class PlannedRun:
     budget: float | None = None
     scale: Scale | None = None
     refit_steps: int = 0
-    step_seconds: float | None = None
+    like: PlannedRun | None = field(default=None, compare=False)
 
     @cached_property
     def name(self) -> str:

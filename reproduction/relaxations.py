@@ -3,10 +3,11 @@
 Models have bits alone, no Gaussian layers. All ways share the prior, the four groups of the posterior, the networks and
 the batches; differences are from spike-and-exponential, the default. Score functions and the straight-through estimator
 train zeta = z. Each way first trains for a sixth of the length, two minutes of a budget at least, with three step sizes
-and then with three sharpnesses where its smoothing has one: a factor of beta or b. The value whose validation bound is
-best is taken; one whose loss is not finite is worst, and while the best is the smallest or the largest, one beyond it
-is tried. With a budget all take the same time, by the speed of those short runs; without one they take the same steps.
-A part of the grid may be made first; the table has every row whose runs are complete.
+and then with three sharpnesses where its smoothing has one: a factor of beta, b or the mean of a Gaussian. The value
+whose validation bound is best is taken; one whose loss is not finite is worst, and while the best is the smallest or
+the largest, one beyond it is tried. With a budget the short runs of a way take the same steps, and all long ones the
+same time, by the speed of the best short run; without one all take the same steps. A part of the grid may be made
+first; the table has every row whose runs are complete.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from discrete_vae import load_run
 from discrete_vae.config import ExperimentConfig
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.system import in_words
@@ -96,7 +98,11 @@ _OF_A_SCREEN: Settings = {  # only its validations count
 _WAYS: dict[str, Settings] = {
     "spike-exponential": {},
     "spike-slab": {"model.smoothing": ["spike-slab"]},
-    "spike-gaussian": {"model.smoothing": ["spike-gaussian"], "model.smoothing.prior-loc": [2]},
+    "spike-gaussian": {
+        "model.smoothing": ["spike-gaussian"],
+        "model.smoothing.prior-loc": [2],
+        "model.smoothing.max-ratio": [3],
+    },
     "ramps": {"model.smoothing": ["ramps"]},
     "straight-through": {"model.smoothing": ["straight-through"]},
     "disarm": {"model.smoothing": ["straight-through"], "training.gradient": ["disarm"]},
@@ -121,9 +127,10 @@ for _kind, _k in product(_OVERLAPS, (1, 5, 20)):
 _FIRST = next(iter(_WAYS))
 _RATES = (3e-3, 9e-3, 27e-3)
 _SHARPNESSES = (0.5, 1.0, 2.0)
-_MOST_BEYOND = 3  # values beyond these, so that b stays above 1
+_MOST_BEYOND = 3  # values beyond these
 _SHARPNESS_OF = {  # the settings that it multiplies; other ways have none
     _FIRST: ("training.beta-bound.start", "training.beta-bound.slope"),
+    "spike-gaussian": ("model.smoothing.prior-loc", "model.smoothing.max-ratio"),
     **{way: tuple(_OVERLAPS[way.rpartition("-")[0]]) for way in _WAYS if way.startswith("overlapping")},
 }
 _BASELINE_STEPS = 200  # as in the gradient study
@@ -157,8 +164,10 @@ class Case:
         return [self._run(options, way, rate, sharpness, seed=seed) for seed in options.seeds]
 
     def screen(self, options: Options, way: str, rate: float, sharpness: float = 1.0) -> PlannedRun:
-        """A short run of a way."""
-        return self._run(options, way, rate, sharpness, part=_SCREEN)
+        """A short run of a way, as long as that of the smallest step size."""
+        run = self._run(options, way, rate, sharpness, part=_SCREEN)
+        first = self._run(options, way, _RATES[0], 1.0, part=_SCREEN)
+        return run if run == first else replace(run, like=first)
 
     def _run(
         self, options: Options, way: str, rate: float, sharpness: float, *, seed: int = 0, part: int = 1
@@ -221,12 +230,12 @@ def _plan(options: Options) -> list[PlannedRun]:
 
 
 def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: bool) -> list[PlannedRun] | None:
-    """The runs with the best step size, and the best sharpness with that, at the speed of short runs.
+    """The runs with the best step size, and the best sharpness with that, at the speed of their short run.
 
-    None where nothing is to be trained and a short run is missing.
+    None where nothing is to be trained and a short run is missing, or the loss of none was finite.
 
     Raises:
-        FailedRunError: If the loss of no short run was finite.
+        FailedRunError: If the loss of no short run was finite, of what is to be trained.
     """
     screen = partial(case.screen, options, way)
     rate = _best(sweep, screen, _RATES, trains=trains)
@@ -237,9 +246,7 @@ def _chosen(options: Options, sweep: Sweep, case: Case, way: str, *, trains: boo
         sharpness = _best(sweep, partial(screen, rate), _SHARPNESSES, trains=trains)
     if sharpness is None:
         return None
-    records = [run.record for each in map(screen, _RATES) if (run := sweep.stored.get(each)) is not None]
-    pace = sum(record.seconds for record in records) / sum(record.num_steps for record in records)
-    return [replace(run, step_seconds=pace) for run in case.runs(options, way, rate, sharpness)]
+    return [replace(run, like=screen(rate, sharpness)) for run in case.runs(options, way, rate, sharpness)]
 
 
 def _best(
@@ -247,11 +254,9 @@ def _best(
 ) -> float | None:
     """The value whose short run has the best bound of validation examples.
 
-    While that is the smallest or the largest, one beyond it is tried, by the ratio of the given ones, up to three.
-    None where nothing is to be trained and a short run is missing.
-
-    Raises:
-        FailedRunError: If the loss of no short run was finite.
+    While that is the smallest or the largest, one beyond it is tried, by the ratio of the given ones, up to three and
+    as far as the setting goes.
+    None and errors as in `_chosen`.
     """
     tried, ratio = list(values), values[1] / values[0]
     while True:
@@ -263,28 +268,32 @@ def _best(
         found = [sweep.stored.get(run) for run in runs]
         bounds = [-math.inf if run is None else run.history.validation_score.max() for run in found]
         if max(bounds) == -math.inf:
+            if not trains:
+                return None
             raise FailedRunError(f"{runs[0]}: the loss is not finite, nor is it with {tried[1:]}.")
         best = int(np.argmax(bounds))
         if 0 < best < len(tried) - 1 or len(tried) == len(values) + _MOST_BEYOND:
             return tried[best]
-        beyond = tried[best] * ratio if best else tried[best] / ratio
-        tried.insert(best + 1 if best else 0, float(f"{beyond:g}"))
+        beyond = float(f"{tried[best] * ratio if best else tried[best] / ratio:g}")
+        try:
+            screen(beyond).config  # noqa: B018
+        except InvalidInputError:
+            return tried[best]
+        tried.insert(best + 1 if best else 0, beyond)
 
 
 def _complete(options: Options, sweep: Sweep) -> dict[Case, dict[str, list[PlannedRun]]]:
     """Complete the runs that are asked for; returns them with those that are there besides, by case and way."""
     asked = {key: _chosen(options, sweep, *key, trains=True) or [] for key in _grid(options)}
-    sweep.extend([run for runs in asked.values() for run in runs], needs_model=_lacks_variance)
-    for runs in asked.values():
-        _variance(sweep.of(runs)[0], sweep)
+    runs = [run for of_way in asked.values() for run in of_way]
+    sweep.extend(runs, needs_model=_lacks_variance, may_diverge=True)
+    for first in [run for run in runs if run.seed == 0 and run in sweep.stored]:
+        _variance(sweep.stored[first], sweep)
     found: dict[Case, dict[str, list[PlannedRun]]] = {}
     for case, way in _grid(replace(options, only=())):
-        runs = asked.get((case, way))
-        if runs is None:
-            others = _chosen(options, sweep, case, way, trains=False)
-            if others and sweep.find(others) and not _lacks_variance(others[0], sweep):
-                runs = others
-        if runs is not None:
+        runs = asked.get((case, way)) or _chosen(options, sweep, case, way, trains=False) or []
+        sweep.find(runs)
+        if runs and all(run in sweep.stored for run in runs) and not _lacks_variance(runs[0], sweep):
             found.setdefault(case, {})[way] = runs
     return found
 
@@ -293,7 +302,8 @@ def _make(options: Options, sweep: Sweep) -> Result:
     rows: list[tuple[Cell, ...]] = []
     differences: dict[Case, list[Value]] = {}
     stored: list[StoredRun] = []
-    for case, chosen in _complete(options, sweep).items():
+    complete = _complete(options, sweep)
+    for case, chosen in complete.items():
         found = {way: sweep.of(runs) for way, runs in chosen.items()}
         means = {way: mean_log_likelihood(runs) for way, runs in found.items()}
         of_case = {
@@ -338,7 +348,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("ELBO", "elbo"),
         Column("variance of the gradient", "gradient_variance", digits=3, form="g"),
         Column("step size", "learning_rate"),
-        Column("β or b", "sharpness"),
+        Column("sharpness", "sharpness"),
         Column("steps", "num_steps"),
         Column("steps per second", "steps_per_second", digits=1),
     )
@@ -353,6 +363,8 @@ def _make(options: Options, sweep: Sweep) -> Result:
     )
     title = "Ways to train bits: test log-likelihood, nats per image"
     notes = [*_notes(options, stored), *notes_of(stored)]
+    if lost := [f"{way} ({case})" for case, way in _grid(options) if way not in complete.get(case, {})]:
+        notes.append(f"Not in the table, since their loss was not finite: {', '.join(lost)}.")
     return Result(title, notes, Table(columns, rows), picture, ending=".svg")
 
 
@@ -366,12 +378,12 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
 
 
 def _sharpest(config: ExperimentConfig) -> str:
-    """The last bound of a trained beta, or the beta or b of an overlapping smoothing; empty for others."""
+    """The last bound of a trained beta, or what `_SHARPNESS_OF` names of another smoothing; empty without."""
     smoothing, settings = config.model.smoothing, config.training
     if smoothing.kind == _FIRST:
         return f"{settings.beta_bound.start + settings.beta_bound.slope * settings.num_epochs:g}"
-    value = getattr(smoothing, "beta", None) or getattr(smoothing, "b", None)
-    return "" if value is None else f"{value:g}"
+    values = [getattr(smoothing, name, None) for name in ("beta", "b", "prior_loc")]
+    return "".join(f"{value:g}" for value in values if value is not None)
 
 
 def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
@@ -388,10 +400,11 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "Numbers after a way are importance samples of zeta under one logarithm, from a quarter of the run on, where "
         "the warm-up of the KL ends. A width is that of the hidden layers: two of the posterior, one of the decoder.",
         f"Each step size is that of {', '.join(f'{rate:g}' for rate in _RATES)} whose run of {screen} has "
-        "the best bound of validation examples, the bound that the way trains. Then the last bound of a trained β, the "
-        "β of overlapping-exponential or the b of overlapping-power is chosen likewise, among the usual one, half and "
-        "twice of it. While the best is the smallest or the largest, one beyond it is tried too, three times the step "
-        f"size or twice the sharpness away, up to {_MOST_BEYOND} of them.",
+        "the best bound of validation examples, the bound that the way trains. Then the sharpness is chosen likewise, "
+        "among the usual one, half and twice of it: the last bound of a trained β, the β of overlapping-exponential, "
+        "the b of overlapping-power, the mean of spike-gaussian's prior. While the best is the smallest or largest, "
+        "one beyond it is tried too, three times the step size or twice the sharpness away, up to "
+        f"{_MOST_BEYOND} of them. The short runs of a way have the same number of steps.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors and the last doubling of the importance samples together; no means that the two are not separated."
         f"{only}",

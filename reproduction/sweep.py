@@ -310,15 +310,20 @@ class Sweep:
         self._num_steps[planned] = num_steps
 
     def _with_budget(self, planned: PlannedRun, dataset: DataSplits) -> ExperimentConfig:
-        """The config of a new run, whose length a budget sets by a timing of its steps."""
+        """The config of a new run, whose length a budget sets by the record of another, or by a timing of its steps."""
         config, minutes = planned.config, planned.budget
         if minutes is None:
             return config
-        validations = check_experiment(config, dataset) // config.training.validate_every
-        if planned.step_seconds is not None:
-            num_steps = int(60 * minutes / planned.step_seconds)
+        like = None if planned.like is None else read_record(self.records, planned.like)
+        if like is not None:
+            found = like.record
+            num_steps = found.num_steps
+            if found.budget_minutes != minutes:
+                num_steps = int(60 * minutes * num_steps / found.seconds)
+            validations = max(1, round(num_steps / found.config.training.validate_every))
             config = with_length(config, dataset, num_steps, validations=validations)
         else:
+            validations = check_experiment(config, dataset) // config.training.validate_every
             with naming("--budget"):
                 config = with_minutes(
                     config, dataset, minutes, validations=validations, device=self.places.device

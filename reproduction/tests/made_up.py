@@ -48,7 +48,7 @@ def record_fields(stored):
     return {name: value for name, value in fields.items() if name not in ("seconds", "evaluation_seconds")}
 
 
-def make_up(planned, out, value, *, num_examples=20, seed=0, log_partition_error=0.0):
+def make_up(planned, out, value, *, num_examples=20, seed=0, log_partition_error=0.0, num_steps=1000):
     """Write the record of a run that was never made, with normal log-likelihoods about a value."""
     random = np.random.default_rng(seed)
     examples = value + random.normal(size=num_examples)
@@ -75,7 +75,7 @@ def make_up(planned, out, value, *, num_examples=20, seed=0, log_partition_error
         median_ess=100.0,
         doubling_gain=0.05,
         step=900,
-        num_steps=1000,
+        num_steps=num_steps,
         validation_elbo=value - 4.2,
         evaluation_seconds=600.0,
         refit_steps=planned.refit_steps,

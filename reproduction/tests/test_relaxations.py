@@ -71,11 +71,24 @@ def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_pa
     assert "Equal time" in result.notes[0]
 
 
-def test_a_budget_counts_in_steps_of_the_short_runs(tmp_path):
-    """Those that are made up take 1,000 steps in an hour."""
+def test_short_runs_are_as_long_as_the_first_and_long_ones_as_fast_as_the_best(tmp_path):
     work = make_up_runs(tmp_path, PART, {})
     for case, way in relaxations._grid(PART):
-        assert {run.step_seconds for run in relaxations._chosen(PART, work, case, way, trains=True)} == {3.6}
+        first, *others = [case.screen(PART, way, rate) for rate in relaxations._RATES]
+        assert first.like is None
+        assert {each.like for each in others} == {first}
+        chosen = relaxations._chosen(PART, work, case, way, trains=True)
+        assert {run.like for run in chosen} == {case.screen(PART, way, BEST)}
+
+
+def test_a_way_whose_run_diverged_is_named_and_the_others_are_kept(tmp_path):
+    asked = replace(PART, only=(*PART.only, "ramps", "disarm"))
+    work = make_up_runs(tmp_path, asked, {})
+    ((case, way), _) = relaxations._grid(asked)
+    diverge(case.runs(asked, way, BEST)[1], tmp_path)
+    result = TABLE.make(asked, work)
+    assert result.table.numbers().way.tolist() == ["disarm"]
+    assert "ramps" in result.notes[-1]
 
 
 def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
@@ -139,6 +152,7 @@ def test_no_more_than_three_values_are_tried_beyond(tmp_path):
         ("overlapping-exponential-1", 2.0, "16"),
         ("overlapping-power-5", 0.5, "15"),
         ("spike-exponential", 4.0, "32"),
+        ("spike-gaussian", 0.5, "1"),
         ("ramps", 1.0, ""),
     ],
 )

@@ -24,7 +24,7 @@ from reproduction import sweep as sweeps
 from reproduction.budget import with_length
 from reproduction.records import plan_run
 from reproduction.sweep import FailedRunError, StoppedError, seconds_left
-from reproduction.tests.made_up import NUM_STEPS, TINY, completed, record_fields, sweep, tiny
+from reproduction.tests.made_up import NUM_STEPS, TINY, completed, make_up, record_fields, sweep, tiny
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 KEYS = """experiment size config seed commit log_likelihood log_likelihood_limit log_partition elbo num_samples
@@ -219,9 +219,18 @@ def test_a_budget_sets_the_length_once(tmp_path, monkeypatch):
     assert settings.beta_bound.slope * settings.num_epochs == pytest.approx(end)
 
 
-def test_a_budget_may_have_the_speed_of_other_runs(tmp_path):
-    (stored,) = completed(tmp_path, replace(tiny(budget=0.5), step_seconds=1.25))
-    assert (stored.record.num_steps, stored.record.budget_minutes) == (24, 0.5)
+@pytest.mark.parametrize(
+    ("budget", "num_steps", "validate_every"), [(0.5, 24, 8), (120.0, 48, 7), (None, 36, 7)]
+)
+def test_a_budget_may_follow_the_record_of_another_run(tmp_path, budget, num_steps, validate_every):
+    """An equal budget has its steps; another one has its speed, 24 steps in an hour."""
+    like = tiny(seed=1, budget=0.5)
+    make_up(like, tmp_path / "out", -100.0, num_steps=24)
+    planned = replace(tiny(budget=budget), like=like)
+    assert planned == tiny(budget=budget)
+    (stored,) = completed(tmp_path, planned)
+    settings = stored.record.config.training
+    assert (stored.record.num_steps, settings.validate_every) == (num_steps, validate_every)
 
 
 def test_a_loss_that_is_not_finite_names_the_run_and_leaves_what_is_done(done, monkeypatch):
