@@ -1,6 +1,5 @@
 """Events hold what metrics.jsonl holds, whatever becomes of a run, and training does not notice."""
 
-
 import pytest
 
 from discrete_vae import load_dataset
