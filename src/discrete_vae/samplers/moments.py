@@ -113,7 +113,7 @@ class RunningMoments:
         return Moments(mean, mean_std_error, pair, pair_std_error, self.num_chains, self.num_draws)
 
     def state_dict(self) -> dict[str, Any]:
-        """The sums, (batch, unit) and (batch, ...) int64, ... as of `Moments.pair`, and the integers of this object."""
+        """The sums of units, (batch, unit), and of pairs, (batch, ...), int64, and the integers of this object."""
         return {
             "units": self._units.clone(),
             "pairs": self._pairs.clone(),
