@@ -135,10 +135,8 @@ class ColumnDomain(Domain):
         low, high = min(each.low for each in columns), max(each.high for each in columns)
         rule, repair = columns[0].rule, columns[0].repair
         if len(set(columns)) > 1:
-            rule, repair = (
-                "must hold in each column values of its kind",
-                _always("Correct it, or make it NaN."),
-            )
+            rule = "must hold in each column values of its kind"
+            repair = _always("Correct it, or make it NaN.")
         return cls(rule, repair, low, high, whole=True, columns=tuple(columns))
 
     def contains(self, x: Any) -> Any:
