@@ -258,10 +258,11 @@ def study_estimator(
     with DrawsFrom(torch.Generator("cpu").manual_seed(key_to_seed(seed, _BASELINE_STREAM) >> 1)):
         estimator: GradientEstimator = instantiate(gradient, **sizes)
     learned = list(estimator.parameters())
+    unused = torch.zeros(1, model.prior.num_units)  # the baseline's gradient alone is taken
     optimizer = torch.optim.Adam(learned, _LEARNING_RATE) if learned else None
     if estimator.state_dict():  # others have nothing to learn
         for x, generator in _batches(dataset, num_steps, seed, _BASELINE_STREAM):
-            loss = model.estimate_gradient(estimator, x, log_partition=0.0, generator=generator).loss
+            loss = model.estimate_gradient(estimator, x, negative_phase=unused, generator=generator).loss
             if optimizer is not None:
                 for parameter, found in zip(learned, torch.autograd.grad(loss, learned), strict=True):
                     parameter.grad = found

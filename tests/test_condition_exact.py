@@ -25,9 +25,8 @@ from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.gradients import DisARM, NaiveKL
 from discrete_vae.testing import check_mean
-from tests.exact_paths import STEPS, by_path, flat_gradient, log_prior, randomize_norms
-from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
-from tests.test_hierarchy_exact import BOUND, follow, grid, normal
+from tests.exact_paths import STEPS, by_path, flat_gradient, randomize_norms
+from tests.test_hierarchy_exact import BOUND, exact_log_likelihood, exact_terms, kl_of, posterior_grid
 
 NUM_FEATURES = 4
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 0]], dtype=torch.float64)
@@ -87,76 +86,13 @@ def features_of(model):
     return READ + GAPS @ model.condition.missing
 
 
-def log_joint(model, x, zeta, h):
-    """log p(x | zeta, h, c) at rows of [zeta, e(c)] and h."""
-    latents = zeta if h.shape[1] == 0 else model.hierarchy.prior.decoder_input(zeta, h)
-    return model.likelihood.log_prob(model.decoder(latents), x.expand(len(zeta), -1))
-
-
-def beside(zeta, of_c):
-    return torch.cat([zeta, of_c.expand(len(zeta), -1)], 1)
-
-
-def noise_of(model, num_nodes):
-    """Nodes of the layers' noise, (node, layer), and their weights; one node where there is no layer."""
-    if model.hierarchy.num_layers:
-        return normal_nodes(model.hierarchy.num_layers, num_nodes[1])
-    return torch.zeros(1, 0, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-
-
-def on_grid(model, num_nodes):
-    """Of each pair of X and C: q on nodes of zeta, weights of noise, then log p(x|zeta, h) and log q(h) - log p(h)."""
-    noise, weight = noise_of(model, num_nodes)
-    networks, norms = model.posterior.networks, model.posterior.norms
-    for x, of_c in zip(X, features_of(model), strict=True):
-        features = torch.cat([x, of_c])[None]
-
-        def logits(index, zeta, features=features):
-            read = features.expand(len(zeta), -1)
-            return norms[index](networks[index](read, *[zeta[:, :1]][:index]))
-
-        q = posterior_quadrature(logits, model.posterior.groups, model.smoothing, num_nodes[0])
-        rows, eps = grid(beside(q.nodes.zeta, of_c), noise)
-
-        def layer(zeta, h, features=features):
-            network = model.hierarchy.posterior[h.shape[1]]
-            return network(features.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
-
-        h, log_q = follow(layer, rows, eps)
-        log_p = torch.zeros(len(rows), dtype=torch.float64)
-        for m in range(h.shape[1]):
-            log_p = log_p + normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
-        log_px = log_joint(model, x, rows, h)
-        yield q, weight, *(part.unflatten(0, (-1, len(noise))) for part in (log_px, log_q - log_p))
-
-
-def kl_of(model, q):
-    return q.log_q - log_prior(model.prior)(q.nodes.z)
-
-
-def exact_terms(model, num_nodes):
+def terms_of(model, num_nodes):
     """Means over X and C of reconstruction, KL of z and KL of h."""
-    means = []
-    for q, weight, log_px, of_h in on_grid(model, num_nodes):
-        means.append(q.expectation(torch.stack([log_px @ weight, kl_of(model, q), of_h @ weight], -1)))
-    return torch.stack(means).mean(0)
-
-
-def exact_log_likelihood(model, num_nodes, rows=X):
-    """log p(x | c) of each pair of rows and C."""
-    nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
-    noise, weight = noise_of(model, num_nodes)
-    log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
-    found = []
-    for x, of_c in zip(rows, features_of(model), strict=True):
-        latents, eps = grid(beside(nodes.zeta, of_c), noise)
-        h, _ = follow(lambda zeta, h: model.hierarchy.prior.next_layer(zeta, h), latents, eps)
-        found.append(torch.logsumexp(log_weight.flatten() + log_joint(model, x, latents, h), 0))
-    return torch.stack(found).detach()
+    return exact_terms(model, num_nodes, X, features_of(model))
 
 
 def expected(model, num_nodes):
-    terms = exact_terms(model, num_nodes)
+    terms = terms_of(model, num_nodes)
     return torch.cat([terms.detach(), flat_gradient(terms[0] - terms[1] - terms[2], model)])
 
 
@@ -182,8 +118,8 @@ def test_elbo_and_every_gradient_are_unbiased(name, path):
 )
 def test_bounds_lie_below_the_exact_log_likelihood_and_converge_to_it(name, path):
     model, num_nodes = build(name)
-    exact = exact_log_likelihood(model, num_nodes)
-    terms = exact_terms(model, num_nodes).detach()
+    exact = exact_log_likelihood(model, num_nodes, X, features_of(model))
+    terms = terms_of(model, num_nodes).detach()
     assert float(terms[0] - terms[1] - terms[2]) < float(exact.mean())
     generator = torch.Generator().manual_seed(1)
     with path.taken(model) as computed:
@@ -203,7 +139,8 @@ def test_gaps_are_filled_given_c(name):
     gaps = torch.tensor([1, 3])
     bits = torch.tensor([[0.0, 0.0], [0.0, 1.0], [1.0, 0.0], [1.0, 1.0]], dtype=torch.float64)
     fillings = [X.index_copy(1, gaps, pair.expand(len(X), 2)) for pair in bits]
-    weights = torch.stack([exact_log_likelihood(model, num_nodes, rows) for rows in fillings]).softmax(0)
+    of_c = features_of(model)
+    weights = torch.stack([exact_log_likelihood(model, num_nodes, x, of_c) for x in fillings]).softmax(0)
     right = torch.einsum("fr,frc->rc", weights, torch.stack(fillings))[:, gaps]
     settings = ImputationSettings(filling="mean", num_samples=20_000, num_rounds=3, num_fills=2)
 
@@ -221,7 +158,8 @@ def test_the_bound_of_two_samples_of_layers_and_its_gradient_are_unbiased():
     """E log (1/2) (w_1 + w_2) of two draws of h at each zeta, less the KL of z."""
     model, num_nodes = build("one layer")
     means = []
-    for q, weight, log_px, of_h in on_grid(model, num_nodes):
+    for x, of_c in zip(X, features_of(model), strict=True):
+        q, weight, log_px, of_h = posterior_grid(model, x, num_nodes, of_c)
         log_weights = log_px - of_h
         pairs = torch.logaddexp(log_weights[..., :, None], log_weights[..., None, :]) - math.log(2)
         means.append(q.expectation(pairs @ weight @ weight - kl_of(model, q)))
@@ -256,7 +194,7 @@ def no_vector_for_gaps(model, monkeypatch):
 @pytest.mark.parametrize("fault", [encoder_ignores, decoder_ignores, no_vector_for_gaps])
 def test_planted_faults_are_rejected(fault, monkeypatch):
     model, num_nodes = build("no layers")
-    right = exact_terms(model, num_nodes).detach()[:2]
+    right = terms_of(model, num_nodes).detach()[:2]
     fault(model, monkeypatch)
     with torch.no_grad():
         found = [model.elbo(X.repeat(400, 1), condition=C.repeat(400, 1)) for _ in range(40)]
@@ -268,7 +206,7 @@ def test_planted_faults_are_rejected(fault, monkeypatch):
 @pytest.mark.parametrize("estimator", [DisARM, NaiveKL])
 def test_other_estimators_have_the_same_expectation(estimator):
     model, num_nodes = build("no layers")
-    terms = exact_terms(model, num_nodes)
+    terms = terms_of(model, num_nodes)
     right = flat_gradient(terms[1] + terms[2] - terms[0], model)
     made, rows = estimator.of(model), []
     for _ in range(40):

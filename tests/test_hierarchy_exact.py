@@ -24,6 +24,7 @@ from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadra
 NUM_FEATURES = 4
 BOUND = 0.6  # of the log standard deviations; a wide one gives the KL's gradients heavy tails
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
+UNCONDITIONAL = torch.zeros(len(X), 0, dtype=torch.float64)  # features of a condition that there is not
 
 
 # name -> (prior of h, its layers, hidden layers of all networks, quadrature nodes of a binary unit and of a normal one)
@@ -66,7 +67,7 @@ def normal(layer):
 
 def follow(layer_of, zeta, noise):
     """Layers (row, layer, unit) made from noise (row, layer) one after another, and their log-density (row,)."""
-    h, log_prob = zeta.new_zeros(len(zeta), 0, 1), 0
+    h, log_prob = zeta.new_zeros(len(zeta), 0, 1), zeta.new_zeros(len(zeta))
     for eps in noise.T:
         layer = normal(layer_of(zeta, h))
         new = layer.mean + layer.stddev * eps[:, None]
@@ -80,56 +81,79 @@ def grid(zeta, noise):
     return zeta.repeat_interleave(len(noise), 0), noise.repeat(len(zeta), 1)
 
 
+def noise_nodes(model, num_nodes):
+    """Nodes of the layers' noise, (node, layer), and their weights; one node where there is no layer."""
+    if model.hierarchy.num_layers:
+        return normal_nodes(model.hierarchy.num_layers, num_nodes)
+    return torch.zeros(1, 0, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+
+
+def beside(rows, of_c):
+    """Rows with the features of a condition, (feature,), after each."""
+    return torch.cat([rows, of_c.expand(len(rows), -1)], 1)
+
+
 def log_joint(model, x, zeta, h):
-    parameters = model.decoder(model.hierarchy.prior.decoder_input(zeta, h))
-    return model.likelihood.log_prob(parameters, x.expand(len(zeta), -1))
+    """log p(x | zeta, h, c) at rows of [zeta, e(c)] and h."""
+    latents = model.hierarchy.prior.decoder_input(zeta, h) if h.shape[1] else zeta
+    return model.likelihood.log_prob(model.decoder(latents), x.expand(len(zeta), -1))
 
 
-def posterior_grid(model, x, noise, num_nodes):
-    """The posterior of one x on a grid: that of zeta, then zeta and h of all rows and the log-densities of h."""
+def posterior_grid(model, x, num_nodes, of_c=UNCONDITIONAL[0]):
+    """The posterior of one x, and of the features of one condition.
+
+    Returns it on nodes of zeta, the weights of the noise's nodes, and on the grid of both log p(x | zeta, h) and
+    log q(h) - log p(h), (zeta node, noise node).
+    """
     networks, norms = model.posterior.networks, model.posterior.norms
+    noise, weight = noise_nodes(model, num_nodes[1])
+    features = beside(x[None], of_c)
     q = posterior_quadrature(
-        lambda index, zeta: norms[index](networks[index](x.expand(len(zeta), -1), *[zeta[:, :1]][:index])),
+        lambda index, zeta: norms[index](
+            networks[index](features.expand(len(zeta), -1), *[zeta[:, :1]][:index])
+        ),
         model.posterior.groups,
         model.smoothing,
-        num_nodes,
+        num_nodes[0],
     )
-    rows, eps = grid(q.nodes.zeta, noise)
+    rows, eps = grid(beside(q.nodes.zeta, of_c), noise)
 
     def posterior_layer(zeta, h):
         network = model.hierarchy.posterior[h.shape[1]]
-        return network(x.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
+        return network(features.expand(len(zeta), -1), torch.cat([zeta, h.flatten(1)], 1))
 
-    h, log_q = follow(posterior_layer, rows, eps)
-    log_p = sum(
-        normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
-        for m in range(h.shape[1])
-    )
-    return q, rows, h, log_q, log_p
+    h, of_h = follow(posterior_layer, rows, eps)
+    for m in range(h.shape[1]):
+        of_h = of_h - normal(model.hierarchy.prior.next_layer(rows, h[:, :m])).log_prob(h[:, m]).sum(-1)
+    found = log_joint(model, x, rows, h), of_h
+    return q, weight, *(part.unflatten(0, (-1, len(noise))) for part in found)
 
 
-def exact_terms(model, num_nodes):
-    """Mean over X of reconstruction, KL of z and KL of h, from densities alone, no closed-form KL."""
-    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+def kl_of(model, q):
+    """log q(z | zeta) - log p(z) on the nodes."""
+    return q.log_q - log_prior(model.prior)(q.nodes.z)
+
+
+def exact_terms(model, num_nodes, x=X, of_c=UNCONDITIONAL):
+    """Mean over x of reconstruction, KL of z and KL of h, from densities alone, no closed-form KL."""
     means = []
-    for x in X:
-        q, rows, h, log_q, log_p = posterior_grid(model, x, noise, num_nodes[0])
-        below = torch.stack([log_joint(model, x, rows, h), log_q - log_p], -1)
-        inner = torch.tensordot(weight, below.unflatten(0, (-1, len(noise))), dims=([0], [1]))
-        kl = q.log_q - log_prior(model.prior)(q.nodes.z)
-        means.append(q.expectation(torch.stack([inner[:, 0], kl, inner[:, 1]], -1)))
+    for row, features in zip(x, of_c, strict=True):
+        q, weight, log_px, of_h = posterior_grid(model, row, num_nodes, features)
+        means.append(q.expectation(torch.stack([log_px @ weight, kl_of(model, q), of_h @ weight], -1)))
     return torch.stack(means).mean(0)
 
 
-def exact_log_likelihood(model, num_nodes):
+def exact_log_likelihood(model, num_nodes, x=X, of_c=UNCONDITIONAL):
+    """log p(x | c) of each row."""
     nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
-    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
-    rows, eps = grid(nodes.zeta, noise)
-    with torch.no_grad():
-        h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)
-        log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
-        terms = [log_weight.flatten() + log_joint(model, x, rows, h) for x in X]
-        return torch.logsumexp(torch.stack(terms), 1)
+    noise, weight = noise_nodes(model, num_nodes[1])
+    log_weight = (nodes.weight.log() + log_prior(model.prior)(nodes.z))[:, None] + weight.log()
+    found = []
+    for row, features in zip(x, of_c, strict=True):
+        latents, eps = grid(beside(nodes.zeta, features), noise)
+        h, _ = follow(lambda zeta, h: model.hierarchy.prior.next_layer(zeta, h), latents, eps)
+        found.append(torch.logsumexp(log_weight.flatten() + log_joint(model, row, latents, h), 0))
+    return torch.stack(found).detach()
 
 
 def estimates(model, path=EXACT):
@@ -169,7 +193,7 @@ def test_importance_weighting_finds_the_exact_log_likelihood(name, path):
 def test_generated_samples_have_the_exact_mean(name):
     model, num_nodes = build(name)
     nodes = joint_nodes(model.smoothing, 2, num_nodes[0])
-    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
+    noise, weight = noise_nodes(model, num_nodes[1])
     rows, eps = grid(nodes.zeta, noise)
     with torch.no_grad():
         h, _ = follow(model.hierarchy.prior.next_layer, rows, eps)

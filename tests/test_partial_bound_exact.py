@@ -8,9 +8,8 @@ import torch
 from discrete_vae.hierarchy.base import ManyDraws
 from discrete_vae.log_partition.exact import exact_log_partition
 from discrete_vae.testing import check_mean
-from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior
-from tests.oracles.quadrature import normal_nodes
-from tests.test_hierarchy_exact import X, build, exact_log_likelihood, exact_terms, log_joint, posterior_grid
+from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
+from tests.test_hierarchy_exact import X, build, exact_log_likelihood, exact_terms, kl_of, posterior_grid
 
 ONE, TWO = "one layer, no sharing", "two layers, complete sharing"
 NODES = {ONE: (12, 20), TWO: (8, 14)}
@@ -18,17 +17,15 @@ NODES = {ONE: (12, 20), TWO: (8, 14)}
 
 def exact_bound(model, num_samples, num_nodes):
     """Mean over X of E log (1/k) sum_j w_j - KL, from densities and the grid of all k samples' noise."""
-    noise, weight = normal_nodes(model.hierarchy.num_layers, num_nodes[1])
     means = []
     for x in X:
-        q, rows, h, log_q, log_p = posterior_grid(model, x, noise, num_nodes[0])
-        log_weight = (log_joint(model, x, rows, h) + log_p - log_q).unflatten(0, (-1, len(noise)))
+        q, weight, log_px, of_h = posterior_grid(model, x, num_nodes)
+        log_weight = log_px - of_h
         inner, many = log_weight, weight
         for _ in range(num_samples - 1):
             inner = torch.logaddexp(inner[:, :, None], log_weight[:, None, :]).flatten(1)
             many = (many[:, None] * weight).flatten()
-        kl = q.log_q - log_prior(model.prior)(q.nodes.z)
-        means.append(q.expectation((inner - math.log(num_samples)) @ many - kl))
+        means.append(q.expectation((inner - math.log(num_samples)) @ many - kl_of(model, q)))
     return torch.stack(means).mean()
 
 

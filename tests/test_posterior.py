@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae import (
     DiscreteVAE,
@@ -22,6 +23,7 @@ from discrete_vae.config import (
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.posterior import check_groups, color_groups, contiguous_groups
 from discrete_vae.testing import check_frequencies, check_posterior
+from tests.models import LAYERS, small_model
 from tests.refusals import refused_argument
 
 
@@ -185,3 +187,35 @@ def test_discrete_draws_in_float32_have_the_law_of_zeta_given_z():
         levels = torch.special.expm1(beta * drawn.double()) / torch.special.expm1(beta)  # F(zeta | z = 1)
         counts = torch.histc(levels, bins=20, min=0, max=1)
     check_frequencies(counts, torch.full((20,), 0.05))
+
+
+class Ignores(nn.Module):
+    """A network that makes nothing of what was drawn before."""
+
+    def __init__(self, network):
+        super().__init__()
+        self.network = network
+
+    def forward(self, features, *earlier):
+        return self.network(features, *map(torch.zeros_like, earlier))
+
+
+@pytest.mark.parametrize(
+    "parts", [{"smoothing": {"kind": "ramps"}}, {"hierarchy": LAYERS}], ids=["zeta", "layers"]
+)
+def test_importance_samples_go_past_frozen_parts_and_networks_that_ignore_what_was_drawn(parts):
+    model = small_model(groups=4, **parts)
+    networks = model.hierarchy.posterior if "hierarchy" in parts else model.posterior.networks
+    networks[1] = Ignores(networks[1])
+
+    def gradients(trained):
+        noise = torch.Generator().manual_seed(0)
+        bound = model.elbo(torch.ones(3, 5), num_importance_samples=2, generator=noise)
+        return torch.autograd.grad(bound.loss, trained)
+
+    last = list(networks[-1].parameters())
+    wanted = gradients(last)
+    for module in (networks[0], model.posterior.norms[0]):
+        module.requires_grad_(False)
+    for found, right in zip(gradients(last), wanted, strict=True):
+        torch.testing.assert_close(found, right)

@@ -38,6 +38,7 @@ from discrete_vae.objectives.elbo import (
     Batch,
     Elbo,
     check_kl_weights,
+    check_trains_prior,
     loss_gradients,
     loss_terms,
     weighs_binary_latents,
@@ -348,11 +349,15 @@ class DiscreteVAE(nn.Module):
         )
         terms = loss_terms(self, batch)
         self._check_terms_finite(*terms)
-        wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
-        trains_prior = gradient is not None or not wants_gradient
+        trains_prior = self._trains_prior(gradient)
         return Elbo(*terms, value, trains_prior, num_importance_samples, weighs_binary_latents(self))
 
     forward = elbo  # so that the module can be called
+
+    def _trains_prior(self, log_partition_gradient: Tensor | None) -> bool:
+        """True if there is the gradient of log Z, or the prior's parameters want none."""
+        wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
+        return log_partition_gradient is not None or not wants_gradient
 
     def estimate_gradient(
         self,
@@ -391,6 +396,7 @@ class DiscreteVAE(nn.Module):
         check_positive_int("num_importance_samples", num_importance_samples)
         check_kl_weights(discrete, continuous, num_importance_samples, weighs_binary_latents(self))
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
+        check_trains_prior(self._trains_prior(gradient))
         grad_outputs = loss_gradients(len(batch.x), discrete, continuous, like=self.prior.bias)
         batch = replace(
             batch,
@@ -499,7 +505,9 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("log_partition", rule, "None", repair)
         # folding sets attributes of the networks, which other threads use
         with torch.no_grad(), eval_mode(self, copied=True) as model, folded_networks(model):
-            yield ImportanceSampler(model, torch.as_tensor(log_z))
+            yield ImportanceSampler(
+                model, torch.as_tensor(log_z, dtype=torch.float64, device=self.prior.bias.device)
+            )
 
     # Codes, reconstructions, samples.
 
@@ -642,7 +650,7 @@ class DiscreteVAE(nn.Module):
         if z is None:
             if zeta is not None:
                 raise InvalidInputError("z", "must be given with zeta", "None", "Give what is behind zeta.")
-            n = len(labels) if n is None and isinstance(labels, Tensor) else n
+            n = len(labels) if n is None and hasattr(labels, "__len__") else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             if labels is not None:
                 y = self.check_labels(labels, chains.num_chains)

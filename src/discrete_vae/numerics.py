@@ -203,9 +203,9 @@ def guard_products(cls: type, names: Iterable[str]) -> None:
 
     def guarded(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         @wraps(method)
-        def call(self: object, z: Tensor, *arguments: Any) -> Tensor:
+        def call(self: object, z: Tensor, *arguments: Any, **more: Any) -> Tensor:
             with full_precision(z):
-                return method(self, z, *arguments)
+                return method(self, z, *arguments, **more)
 
         return call
 

@@ -200,11 +200,15 @@ class LogitPaths(ShowsShapes):
         by_group = by_logits if order is None else by_logits.index_select(-1, order.argsort())
         parts = [torch.zeros_like(share) for share in by_group.split(sizes, -1)]
         for logits, read, share in zip(self.logits, self.inputs, by_group.split(sizes, -1), strict=True):
-            if not any(zeta.requires_grad for zeta in read):
+            places = [place for place, zeta in enumerate(read) if zeta.requires_grad]
+            if not places or not logits.requires_grad:
                 continue
-            found = torch.autograd.grad(logits, read, share.to(logits.dtype), retain_graph=True)
-            for place, by_zeta in enumerate(found):
-                parts[place] = parts[place] + by_zeta
+            wanted = [read[place] for place in places]
+            found = torch.autograd.grad(
+                logits, wanted, share.to(logits.dtype), retain_graph=True, allow_unused=True
+            )
+            for place, by_zeta in zip(places, found, strict=True):
+                parts[place] = parts[place] if by_zeta is None else parts[place] + by_zeta
         joint = torch.cat(parts, -1)
         return joint if order is None else joint.index_select(-1, order)
 

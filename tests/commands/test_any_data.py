@@ -1,15 +1,17 @@
 """dvae on data of any kind: from a file to a trained model, its evaluation and its pictures."""
 
 import csv
+import shlex
 
 import numpy as np
 import pytest
 import torch
 
 from discrete_vae import load_run
+from discrete_vae.cli import main
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
-from tests.commands.conftest import TINY
+from tests.commands.conftest import TINY, refusal
 from tests.commands.test_train import final_files, forget_after
 
 RANDOM = np.random.default_rng(0)
@@ -310,3 +312,77 @@ def test_settings_of_a_table_of_mixed_columns_are_listed(done, tmp_path, verb):
     out, _ = done(verb, "--data", tmp_path / "people.csv", "--settings")
     assert "--model.likelihood " in out
     assert "--training.optimizer.learning-rate " in out
+
+
+@pytest.fixture(scope="module")
+def dosed(tmp_path_factory):
+    """A run on words and numbers, given a dose, from a table with commas as decimals; gaps.csv lacks some cells."""
+    folder, random = tmp_path_factory.mktemp("dosed"), np.random.default_rng(5)
+    lines = []
+    for row in range(60):
+        k, town, dose = row % 3 // 2, random.integers(3), random.random()
+        group = ["", "a", "b"][(1 + k) * (row % 2)]
+        lines.append(
+            f"{30 + 10 * k + row % 9};{'mf'[k]};{('north', 'south', 'west')[town]};{dose:.1f};{group}"
+        )
+    lines = ["age;sex;town;dose;group", *(line.replace(".", ",") for line in lines)]
+    (folder / "t.csv").write_text("\n".join(lines) + "\n")
+    (folder / "gaps.csv").write_text("age;sex;town;dose;group\n;m;north;0,5;\n33;;;0,1;a\n")
+    words = shlex.split(
+        "--data.condition dose --data.decimal , --data.label-column group --model.missing true"
+    )
+    words = ["train", "--data", folder / "t.csv", *words, "--run-dir", folder / "run", *TINY]
+    assert main([str(word) for word in words]) == 0
+    return folder
+
+
+@pytest.mark.filterwarnings("ignore:.* fewer than 10 effective samples")
+def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
+    run, words = dosed / "run", {"sex": {"m", "f"}, "town": {"north", "south", "west"}}
+    for verb in ("denoise", "interpolate", "reconstruct"):
+        done(verb, run, "--data", dosed / "t.csv", "--out", tmp_path / f"{verb}.csv")
+        for row in csv.DictReader((tmp_path / f"{verb}.csv").open()):
+            assert float(row["age"]).is_integer()
+            assert all(row[name] in allowed for name, allowed in words.items())
+    done("impute", run, "--data", dosed / "gaps.csv", "--num-samples", "20", "--out", tmp_path / "filled.csv")
+    first, second = list(csv.DictReader((tmp_path / "filled.csv").open(), delimiter=";"))
+    assert first["age"].isdigit()
+    assert second["sex"] in words["sex"]
+    for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
+        told = ["--condition", f"dose={dose}"] if dose == "0.5" else []
+        done("generate", run, "-n", "3", *told, "--num-sweeps", "2", "--out", tmp_path / "new.csv")
+    assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
+
+
+def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
+    out, _ = done(
+        "generate",
+        dosed / "run",
+        "-n",
+        "2",
+        "--label",
+        "all",
+        "--num-sweeps",
+        "2",
+        "--out",
+        tmp_path / "c.csv",
+    )
+    assert "4 new examples" in out
+    assert {row["label"] for row in csv.DictReader((tmp_path / "c.csv").open())} == {"a", "b"}
+
+
+def test_what_is_read_with_no_effect_is_refused(refused, dosed, data_file, tmp_path):
+    train = ["train", "--run-dir", tmp_path / "new", *TINY, "--data"]
+    assert "missing_values" in refused(*train, data_file, "--data.missing-values", "-999").replace("-v", "_v")
+    assert "decimal" in refused(*train, data_file, "--data.decimal", ",")
+    few = ["--data", dosed / "gaps.csv", "--out", tmp_path / "f.csv"]
+    assert "--num-steps" in refused("impute", dosed / "run", *few, "--num-steps", "5")
+    assert "--num-draws" in refused("sample", dosed / "run", "--num-draws", "5")
+
+
+def test_measurements_are_no_labels(cli, trained, data_file, tmp_path):
+    np.savez(tmp_path / "halves.npz", x=np.load(data_file)[:8], y=np.arange(8) / 2)
+    words = ["--data", tmp_path / "halves.npz", "--label", "all", "--out", tmp_path / "n.csv"]
+    assert "--label needs labels that are words or whole numbers" in refusal(
+        cli("generate", trained, "-n", 2, *words)
+    )

@@ -1,6 +1,7 @@
 """The verbs that take examples through a model: from a file to a file, as the functions say; what is refused."""
 
 import csv
+import re
 
 import numpy as np
 import pytest
@@ -252,7 +253,10 @@ def test_neighbors(done, trained, data_file, tmp_path):
     assert (found["distances"][:, 0] == 0).all()
     assert (np.diff(found["distances"], axis=1) >= 0).all()
     share = (found["neighbors"] % 2 == (np.arange(5) % 2)[:, None]).mean()
-    assert f"{100 * share:.1f} % of the neighbors have the label" in said
+    said = re.search(r"^([\d.]+) % ± ([\d.]+) % of the neighbors have the label", said, re.MULTILINE)
+    assert said[1] == f"{100 * share:.1f}"
+    of_queries = (found["neighbors"] % 2 == (np.arange(5) % 2)[:, None]).mean(1)
+    assert float(said[2]) == pytest.approx(100 * of_queries.std() / 5**0.5, abs=0.06)
     assert picture.stat().st_size > 1000
     done(*words, tmp_path / "o.csv", "--others")
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)

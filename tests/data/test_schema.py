@@ -172,6 +172,10 @@ WRONG_TABLES = [
     (({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
     (({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
+    (({"a": [1, 2, 3]}, {"a": "binary"}), "column 'a', read as binary,"),
+    (({"a": [1, 2]}, {"a": "real:log"}), "column 'a', read as real,"),
+    (({"a": [2**53, 2**53 + 1]}, {"a": "category"}), "column 'a'"),
+    (({"a": np.array([[1, 2], [3, 4]], object)},), "column 'a'"),
     (({"a": [-2.0, 2.0]}, {"a": "real:log1p"}), "column 'a'"),
     *(((COUNTED, {"a": f"count:{more}"}), "column 'a'") for more in ("totals", "exposure:", "exposure:a")),
     ((COUNTED | {"e": [1, 2, 3]}, {"a": "count:total:exposure:e"}), "column 'a'"),
@@ -236,3 +240,21 @@ def test_the_schema_survives_a_file():
     )
     again = ModelConfig.from_json(json.dumps(json.loads(config.model_dump_json())))
     assert again.likelihood.columns == schema.columns
+
+
+def test_times_of_any_unit_are_words_and_blanks_are_gaps():
+    days = np.array(["2020-01-01", "NaT", "2020-01-02"], "M8[ns]")
+    read = raw_column("day", days)
+    assert read.words == ("2020-01-01 00:00:00", "2020-01-02 00:00:00")
+    assert read.missing.tolist() == [False, True, False]
+    assert raw_column("day", days.astype("M8[s]")).words == read.words
+    assert raw_column("lag", np.array([1, 2], "m8[ns]")).numbers.tolist() == pytest.approx(
+        [np.nan] * 2, nan_ok=True
+    )
+    assert raw_column("a", [" ", "b"]).missing.tolist() == [True, False]
+
+
+def test_long_whole_numbers_keep_their_digits_as_words():
+    codes = [1234567890123456, 1234567890123457]
+    column = infer_schema({"code": codes * 3}).columns[0]
+    assert column.values == ("1234567890123456", "1234567890123457")

@@ -243,3 +243,16 @@ def test_the_upper_one_of_a_pair_is_the_input(tmp_path, read_picture):
 )
 def test_wrong_arguments_of_reconstructions(model, x, num_examples, argument):
     assert refused_argument(reconstructions_table, model, x, num_examples=num_examples) == argument
+
+
+def test_weights_count_as_repeated_examples():
+    x, samples = draw(mixture((300,), 0), 0), draw(mixture((20, 50), 1), 1)
+    times = torch.arange(300) % 3 + 1
+    weighted = feature_statistics_table(x, samples, weights=times.double().numpy() / 7)
+    repeated = feature_statistics_table(x.repeat_interleave(times, 0), samples)
+    plain = feature_statistics_table(x, samples)
+    for name in ("means", "correlations"):
+        found, wanted, other = (getattr(each, name) for each in (weighted, repeated, plain))
+        np.testing.assert_allclose(found.data, wanted.data)
+        assert (found.std_error > wanted.std_error).all()  # of fewer examples
+        assert np.abs(found.data - other.data).max() > 1e-3

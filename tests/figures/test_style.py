@@ -115,6 +115,15 @@ NAMED = [
 ]
 
 
+def test_examples_without_a_label_are_no_label(tmp_path):
+    text = save_figure(
+        codes_of(np.eye(2).repeat(2, 0), ["one", "two", "", "two"]), tmp_path / "a.svg"
+    ).read_text()
+    both = text.count("<!-- one -->"), text.count("<!-- two -->")
+    assert both == (1, 1)
+    assert "<!--  -->" not in text
+
+
 @pytest.mark.parametrize("draw", NAMED)
 def test_names_are_shown_as_they_are(draw, tmp_path):
     text = save_figure(draw(), tmp_path / "a.svg", note=NAME).read_text(encoding="utf-8")

@@ -88,7 +88,9 @@ def test_draws_have_the_frequencies_of_the_posterior():
     many = encode_rows(model, x.expand(3000, -1), draw=True, seed=3)
     exact = np.exp(log_q[:, 0]) @ states
     error = np.sqrt(exact * (1 - exact) / 3000)
-    assert (np.abs(many.bits.mean(0) - exact) < 5 * error + 1e-9).all()
+    assert (np.abs(many.bits.mean(0) - exact) < 5 * error + 1e-9).all()  # alpha 5e-6 of 7 units
+    other = encode_rows(model, 1 - x.expand(3000, -1), draw=True, seed=3)  # a planted fault: q of another x
+    assert not (np.abs(other.bits.mean(0) - exact) < 5 * error + 1e-9).all()
     assert len(np.unique(many.packed, axis=0)) > 1
     again = encode_rows(model, x.expand(3, -1), draw=True, seed=3, numbers=[5, 17, 2500])
     np.testing.assert_array_equal(again.bits, many.bits[[5, 17, 2500]])

@@ -189,3 +189,16 @@ SLAB, GAUSSIAN = SpikeSlab(), SpikeGaussian()
 )
 def test_wrong_arguments_are_named(call, argument):
     assert refused_argument(call) == argument
+
+
+@pytest.mark.parametrize("logits", [(0.0, 18.0), (18.0, -18.0), (-110.0, 3.0), (200.0, 200.0)])
+def test_large_logits_keep_their_digits(logits):
+    """Against float64 sums over both bits; sigmoid(18) is 1 in float32."""
+    first, second = (torch.tensor([logit], dtype=torch.float64) for logit in logits)
+    signs = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    log_p, log_q = (torch.nn.functional.logsigmoid(signs * each) for each in (first, second))
+    of_bits, entropy = ((log_p.exp() * each).sum() for each in (log_p - log_q, -log_p))
+    smoothing = SpikeSlab()
+    p, q = (SmoothedBernoulli(each.float(), smoothing) for each in (first, second))
+    torch.testing.assert_close(kl_divergence(p, q).double().sum(), of_bits, rtol=1e-5, atol=1e-12)
+    torch.testing.assert_close(p.entropy().double().sum(), entropy, rtol=1e-5, atol=1e-12)  # a slab has none

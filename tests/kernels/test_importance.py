@@ -263,3 +263,16 @@ def test_weights_that_are_not_finite_are_named():
         model.decoder.network.output.weight.fill_(3e38)
     with pytest.raises(InvalidInputError):
         model.log_likelihood(images(1), 5, log_partition=0.0)
+
+
+def test_the_default_device_changes_nothing_and_log_z_keeps_its_digits():
+    model, _ = test_hierarchy_exact.build("two layers, no sharing")
+    model, x, values = model.float(), test_hierarchy_exact.X.float(), []
+    for device, log_z in (("cpu", 0.0), ("meta", 0.0), ("cpu", 100 + 1 / 3)):
+        with torch.device(device):
+            noise = torch.Generator("cpu").manual_seed(1)
+            values.append(model.log_likelihood(x, 50, log_partition=log_z, generator=noise).value)
+    assert torch.equal(values[0], values[1])
+    torch.testing.assert_close(
+        values[0] - values[2], torch.full_like(values[0], 100 + 1 / 3), rtol=0, atol=1e-9
+    )

@@ -179,7 +179,7 @@ def test_values_do_not_depend_on_torchs_default_dtype():
             for _ in range(3):
                 found = training_step(state, config, torch.ones(20, 64), 1.0, 0.5).value
                 state.step += 1
-            x, options = torch.ones(5, 64), {"log_partition": 0.0, "generator": keyed_generator(0)}
+            x, options = torch.ones(5, 64), {"log_partition": 1 / 3, "generator": keyed_generator(0)}
             likelihood = state.model.log_likelihood(x, num_samples=10, **options).value
         finally:
             torch.set_default_dtype(torch.float32)

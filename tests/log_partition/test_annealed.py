@@ -6,7 +6,13 @@ from itertools import pairwise
 import pytest
 import torch
 
-from discrete_vae import FactorialBernoulli, annealed_log_partition, exact_log_partition
+from discrete_vae import (
+    BlockGibbs,
+    FactorialBernoulli,
+    annealed_log_partition,
+    estimate_log_partition,
+    exact_log_partition,
+)
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
@@ -94,3 +100,26 @@ def test_annealing_in_float32_weights_is_exact_in_float64():
         expected += free[0] - free[1]
         z = run_sweeps(rbm, z, 1, key=5, first_sweep=sweep, inverse_temperature=torch.full((50,), there))
     torch.testing.assert_close(got, expected, rtol=0, atol=2e-5)
+
+
+def test_one_chain_leaves_reverse_annealing_out():
+    machine, states = random_rbm(5, 4), torch.zeros(1, 9)
+    few = {"max_enumerated": 0, "std_error": 0.2, "num_chains": 20, "num_temperatures": 20}
+    found = estimate_log_partition(machine, chains=states, **few)
+    assert found.reverse is None
+    assert found.forward is not None
+
+
+def test_temperatures_do_not_depend_on_torchs_default_dtype():
+    machine, values = random_rbm(5, 4), []
+    for dtype in (torch.float32, torch.bfloat16):
+        torch.set_default_dtype(dtype)
+        try:
+            chains = BlockGibbs(machine, 20, inverse_temperature=0.7, seed=1)
+            values.append(
+                (annealed_log_partition(machine, num_chains=9).value, chains.step(50), chains.to("cpu"))
+            )
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert values[0][0] == values[1][0]
+    assert torch.equal(values[0][1], values[1][1])

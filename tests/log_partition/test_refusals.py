@@ -37,6 +37,7 @@ SMALL = random_rbm(2, 2)
         ),
         ("energy", lambda: exact_log_partition(random_rbm(25, 25, 0.1))),
         ("energy", lambda: estimate_log_partition(None)),
+        ("num_chains", lambda: estimate_log_partition(SMALL, num_chains=1)),
         ("max_enumerated", lambda: estimate_log_partition(SMALL, max_enumerated=25)),
         ("chains", lambda: estimate_log_partition(SMALL, chains=torch.zeros(5, 3))),
         ("z", lambda: log_partition_surrogate(SMALL, torch.zeros(5, 3))),

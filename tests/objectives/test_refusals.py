@@ -72,6 +72,10 @@ REFUSED = [
     ("discrete", lambda: three_samples(RAMPS).weighted_loss(discrete=0.5)),
     ("discrete", lambda: gradient(DisARM, discrete=float("nan"))),
     ("num_samples", lambda: gradient(LeaveOneOut, settings={"num_samples": 1})),
+    (  # a number has no gradient of log Z
+        "negative_phase",
+        lambda: small_model().estimate_gradient(LeaveOneOut.of(small_model()), X, log_partition=0.0),
+    ),
     ("decay", lambda: RunningMean(-0.1, **SIZES)),
     ("decay", lambda: RunningMean(float("nan"), **SIZES)),
     ("1 - decay", lambda: RunningMean(1.0, **SIZES)),

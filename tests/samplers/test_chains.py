@@ -96,6 +96,22 @@ def test_the_machine_is_there_once(kind):
     assert list(both.chains.parameters()) == []
 
 
+def test_the_default_device_changes_nothing(kind):
+    """All that samplers make lies where the machine lies; "meta" has no values to go on with."""
+    energy, seen = random_rbm(5, 4, 2.0), []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            chains = CONFIGS[kind][1](energy, 200, seed=SEED)
+            chains.step(30)  # a ladder of temperatures is tuned, one of snapshots grows
+            again = CONFIGS[kind][1](energy, 200, seed=0)
+            again.load_state_dict(chains.state_dict())
+            seen.append(again.state_dict())
+            if kind == "trajectory-tempering":
+                seen[-1]["log_z"] = torch.tensor(chains.log_partition().value, device="cpu")
+    for name, value in seen[0].items():
+        assert torch.equal(value, seen[1][name])
+
+
 def test_a_checkpoint_of_the_module_goes_on_bit_for_bit(kind):
     both, file = Training(kind), io.BytesIO()
     both.chains.step(3)

@@ -249,3 +249,13 @@ def test_pairs_of_equal_states_give_no_masks():
     assert z.shape == (4, 2)
     assert not bool(accepted.any())  # all units are in the block that is drawn
     assert refused_argument(ModeJumps, RBM(2, 1), torch.full((2, 3), 0.5)) == "modes"
+
+
+def test_jumps_among_a_single_minimum_change_nothing():
+    rbm = RBM(2, 2)
+    with torch.no_grad():
+        rbm.bias.fill_(1.0)
+    chains, plain = (ParallelTempering(rbm, 5, [0.5, 1.0], seed=0) for _ in range(2))
+    chains.jumps = ModeJumps(rbm, local_minima(rbm, 4))
+    assert torch.equal(chains.step(8), plain.step(8))
+    assert int(chains.jumped) == 0

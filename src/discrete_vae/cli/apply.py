@@ -252,6 +252,7 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
 @option("--picture FILE", "the first examples beside their neighbors: .png, .pdf or .svg")
 def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     """Find neighbors."""
+    from discrete_vae.data.rows import labeled
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows, nearest_codes
 
@@ -274,10 +275,13 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     mine, of_pool = queries.labels, pool.labels
     kinds = {None if each is None or each.ndim != 1 else each.dtype.kind == "U" for each in (mine, of_pool)}
     if mine is not None and of_pool is not None and kinds in ({True}, {False}):  # words, or numbers
-        known = ((mine != "")[:, None] & (of_pool != "")[nearest.indices]) if kinds == {True} else True
-        same = (of_pool[nearest.indices] == mine[:, None])[np.broadcast_to(known, nearest.indices.shape)]
-        if len(same):
-            print(f"{100 * same.mean():.1f} % of the neighbors have the label of their example")
+        known = labeled(mine)[:, None] & labeled(of_pool)[nearest.indices]
+        same = known & (of_pool[nearest.indices] == mine[:, None])
+        if known.any():
+            share = same.sum() / known.sum()
+            error = np.sqrt(((same - share * known).sum(1) ** 2).sum()) / known.sum()  # over examples
+            shown = with_error(100 * share, 100 * float(error), 1, " %")
+            print(f"{shown} of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)
     write_rows(run, output, queries, arrays, nearest.indices, columns)

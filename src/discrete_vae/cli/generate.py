@@ -63,9 +63,12 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
     if examples.schema is not None:
-        of_words = np.array([hasattr(column, "values") for column in examples.schema.columns])
-        for name, places in (("words", np.flatnonzero(of_words)), ("numbers", np.flatnonzero(~of_words))):
-            own = given[:, places.tolist()]
+        columns = examples.schema.columns
+        is_guess = np.array([column.kind not in ("constant", "exposure") for column in columns])
+        of_words = np.array([hasattr(column, "values") for column in columns])
+        for name, chosen in (("words", of_words & is_guess), ("numbers", ~of_words & is_guess)):
+            places = np.flatnonzero(chosen).tolist()
+            own = given[:, places]
             if not bool(own.isnan().all()):
                 print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
     elif has_mean and not bool(given.isnan().all()):
@@ -120,7 +123,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     if clean is not None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
-    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x)
+    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x, in_words=True)
     if drawing is not None:
         run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
 
@@ -146,10 +149,16 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
 @option("--num-samples N", "draws of the latents per example", whole_number(), default="1000")
 @option("--num-rounds N", "rounds in which draws learn from earlier ones", whole_number(), default="10")
 @option("--truncated", "truncate importance weights: smoother means, a little off")
-@option("--num-steps N", "steps of the chains", whole_number(), default="100")
+@option("--num-steps N", "steps of the chains; default: 100", whole_number())
 @option("--picture FILE", "a picture of the first examples with gaps, filled: .png, .pdf or .svg")
 def run_impute(
-    run: TrainedRun, mask: str | None, mode: bool, draws: int | None, std_errors: str | None, **settings: Any
+    run: TrainedRun,
+    mask: str | None,
+    mode: bool,
+    draws: int | None,
+    std_errors: str | None,
+    num_steps: int | None,
+    **settings: Any,
 ) -> None:
     """Fill gaps."""
     from discrete_vae.data.tables import TEXT_ENDINGS, filled_text
@@ -170,6 +179,10 @@ def run_impute(
     if is_csv and run.row_options["num_examples"] is not None:
         rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
         raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
+    if num_steps is not None:
+        if settings["method"] != "chains":
+            raise InvalidInputError("--num-steps", "needs --method chains", num_steps, "Leave it out.")
+        settings["num_steps"] = num_steps
     how = ImputationSettings(filling="mode" if mode else None, num_draws=draws or 0, **settings)
     examples, model = run.rows(missing=True), run.loaded.model
     x = examples.x[:]
@@ -214,7 +227,7 @@ def _word(value: Any, *, whole: bool) -> str:
     """A value of a table as text; numbers with the digits that float32 has."""
     if isinstance(value, str):
         return value
-    return str(int(value)) if whole else str(np.float32(value))
+    return str(int(value)) if whole or isinstance(value, np.integer) else str(np.float32(value))
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
@@ -272,6 +285,7 @@ def run_generate(
     **settings: Any,
 ) -> None:
     """Write new examples."""
+    from discrete_vae.data.rows import labeled
     from discrete_vae.figures.results import draw_new_examples
     from discrete_vae.inference.generate import PriorStates, fit_classes, generate, generate_of_labels
     from discrete_vae.inference.rows import known_columns
@@ -299,9 +313,13 @@ def run_generate(
         part = run.row_options["part"] or ("train" if run.row_options["data"] is None else None)
         examples = run.rows(part=part, labels=labels)
         names = examples.labels
-        if names is None or names.ndim != 1:
+        if names is None or names.ndim != 1 or not labeled(names).any():
             rule, repair = "needs a label per example", "Give --labels FILE, or --data FILE with labels."
             raise InvalidInputError("--label", rule, f"none for {examples.name.rstrip(',')}", repair)
+        examples, names = examples.subset(np.flatnonzero(labeled(names))), names[labeled(names)]
+        if names.dtype.kind == "f" and (names % 1 != 0).any():
+            rule, repair = "needs labels that are words or whole numbers", "Give others by --labels FILE."
+            raise InvalidInputError("--label", rule, f"{names[names % 1 != 0][0]}", repair)
         _places(label, np.unique(names))
         classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
         wanted = _places(label, classes.classes)
@@ -329,7 +347,8 @@ def run_generate(
             print(f"{100 * is_class.mean():.1f} % of them are of a class; --label all draws no others")
     if classes is not None and made.places is not None:
         classes_of = {"labels": classes.classes[made.places]}
-        right = f"right for {100 * classes.accuracy:.1f} % of labeled examples held out"
+        right = with_error(100 * classes.accuracy, 100 * classes.accuracy_std_error, 1, " %")
+        right = f"right for {right} of labeled examples held out"
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
         name = getattr(run.loaded.config.data, "label_units", None) or "label"
@@ -426,7 +445,8 @@ def run_interpolate(
     with run.progress(len(pairs), "interpolating") as report:
         for done, (first, last) in enumerate(pairs, start=1):
             ends = examples.x[first : first + 1], examples.x[last : last + 1]
-            paths.append(interpolate(model, *ends, path=path, num_steps=num_steps))
+            c = None if examples.condition is None else examples.condition[[first]]
+            paths.append(interpolate(model, *ends, condition=c, path=path, num_steps=num_steps))
             report(done)
     print(run.headline(examples))
     numbers = [(int(examples.index[first]), int(examples.index[last])) for first, last in pairs]
@@ -471,7 +491,7 @@ def _described(way: LatentPath, path: PathKind) -> str:
 def _steps(
     rows: Rows, numbers: list[tuple[int, int]], paths: list[LatentPath]
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """A row per step: what a .npz file holds, and what a table does."""
+    """A row per step: what a .npz file holds, and what a table does, in its words if it has a schema."""
     steps = [len(way.energy) for way in paths]
 
     def joined(name: str) -> np.ndarray:
@@ -483,4 +503,4 @@ def _steps(
     arrays = along | {"bits": joined("bits"), "x": joined("mean"), "zeta": joined("zeta")}
     if paths[0].continuous.shape[1]:
         arrays["continuous"] = joined("continuous")
-    return arrays, along | feature_columns(arrays["x"], rows.columns)
+    return arrays, along | feature_columns(arrays["x"], rows.columns, rows.schema)

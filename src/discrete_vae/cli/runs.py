@@ -34,6 +34,7 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -140,13 +141,13 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     rows: list[tuple[str, float, float | None, str]] = [
         ("log-likelihood", likelihood.value, likelihood.std_error, "the model as trained"),
         ("ELBO", elbo.elbo, elbo.elbo_std_error, f"lower bound, {elbo.num_samples} samples per example"),
-        ("  reconstruction", elbo.reconstruction, None, ""),
-        ("  KL discrete", elbo.kl_discrete, None, ""),
+        ("  reconstruction", elbo.reconstruction, elbo.reconstruction_std_error, ""),
+        ("  KL discrete", elbo.kl_discrete, elbo.kl_discrete_std_error, ""),
     ]
     if limit is not None:
         rows.insert(1, ("  sharp limit", limit.value, limit.std_error, "with binary codes in place of zeta"))
     if has_layers:
-        rows.append(("  KL continuous", elbo.kl_continuous, None, ""))
+        rows.append(("  KL continuous", elbo.kl_continuous, elbo.kl_continuous_std_error, ""))
     if baseline is not None:
         rows.append(("independent columns", baseline.value, baseline.std_error, "without any dependence"))
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
@@ -326,11 +327,12 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
             found = refit.run(report)
         except NonFiniteLossError as error:
             raise NonFiniteLossError(error.step, error.term, error.value, run.loaded.step) from None
-    gain = found.after.elbo - found.before.elbo
     print(f"{run.title}, {num_steps} steps")
-    print(f"Validation ELBO {found.before.elbo:.2f} before, {found.after.elbo:.2f} after: {gain:+.3f} nats.")
+    before, after = (with_error(each.elbo, each.elbo_std_error, 2) for each in (found.before, found.after))
+    print(f"Validation ELBO {before} before, {after} after.")
+    print(f"Gain: {with_error(found.gain, found.gain_std_error, 3)} nats.")
     print("The generative model is the same, so the difference is KL to the true posterior.")
-    if gain < 0:
+    if found.gain < 0:
         print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
@@ -395,6 +397,7 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
 _STARTS = ("training", "fresh")
 _PICTURES = ("samples.png", "reconstructions.png", "training.png")
 _FRESH_TABLE_CHAINS, _FRESH_SWEEPS = 200, 10_000
+_DRAWS = 5  # images per state
 _BYTES = 16  # per unit, while chains are made
 
 
@@ -420,7 +423,7 @@ def _start(name: str, word: str) -> str:
 @option("--num-rows N", "rows of the picture", whole_number(), default="20")
 @option("--num-sweeps N", "sweeps from row to row", whole_number(), default="100")
 @option("--num-chains N", "chains side by side; default: 5", whole_number())
-@option("--num-draws N", "images per state", whole_number(), default="5")
+@option("--num-draws N", "images per state, of a run of images; default: 5", whole_number())
 @data_dir_option
 def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
@@ -461,7 +464,13 @@ def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: 
 
 
 def _samples(
-    run: TrainedRun, request: FigureRequest, *, start: str, burn_in: int | None, num_draws: int, **sizes: Any
+    run: TrainedRun,
+    request: FigureRequest,
+    *,
+    start: str,
+    burn_in: int | None,
+    num_draws: int | None,
+    **sizes: Any,
 ) -> Drawing:
     """Images along a few chains; of a table its columns, by draws of as many chains as there are and memory holds.
 
@@ -473,6 +482,9 @@ def _samples(
 
     recorded, num_rows, num_chains = request.run.recorded, sizes["num_rows"], sizes["num_chains"]
     num_features, image_shape = recorded.num_features, recorded.image_shape
+    if image_shape is None and num_draws is not None:
+        raise InvalidInputError("--num-draws", "needs a run of images", num_draws, "Leave it out.")
+    num_draws = _DRAWS if num_draws is None else num_draws
     if image_shape is not None:
         check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), image_shape)
     num_fresh = _FRESH_TABLE_CHAINS if image_shape is None else DEFAULT_CHAINS

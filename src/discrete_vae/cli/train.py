@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import textwrap
@@ -189,6 +190,7 @@ def run_train(
     from discrete_vae.cli.trained import open_run
     from discrete_vae.data.rows import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
+    from discrete_vae.evaluation.evaluate import standard_error
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace, TensorBoardLogger
     from discrete_vae.training.loop import run_steps
@@ -250,9 +252,13 @@ def run_train(
         ended = f", of at most {num_steps}: the validation bound stopped rising" * (result.step < num_steps)
         print(f"Trained {result.step - done} steps in {in_words(result.seconds)}{ended}.")
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
-    print(f"Best checkpoint: step {result.best_step}, validation ELBO {result.best_elbo:.2f} nats.")
     baseline = validation_baseline(config, dataset)
-    print(f"Independent columns: {baseline.value:.2f} nats (validation).")
+    assert baseline.examples is not None
+    elbos, weight = result.best_elbos, baseline.examples.weight
+    error = math.nan if elbos is None else float(standard_error(elbos.value, weight))
+    best = with_error(result.best_elbo, error, 2)
+    print(f"Best checkpoint: step {result.best_step}, validation ELBO {best} nats.")
+    print(f"Independent columns: {with_error(baseline.value, baseline.std_error, 2)} nats (validation).")
     if result.best_step == 0:
         kept = (
             "No checkpoint is clearly better than independent columns, so the model of independent columns is kept as "
@@ -261,8 +267,6 @@ def run_train(
         )
         print(wrapped(kept))
     else:
-        elbos = result.best_elbos
-        assert baseline.examples is not None
         error = baseline.examples.std_error_of_gain(None if elbos is None else elbos.value)
         found = worth(result.best_elbo, baseline.value, error, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))

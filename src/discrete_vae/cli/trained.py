@@ -151,6 +151,7 @@ class TrainedRun:
         Columns that it does not name are missing.
         """
         from discrete_vae.data.schema import TableSchema, check_kinds, read_pairs
+        from discrete_vae.data.tables import TextFormat
 
         columns = self.loaded.config.model.condition
         if not columns:
@@ -162,7 +163,8 @@ class TrainedRun:
         check_kinds(given, [column.name for column in columns], argument="--condition")
         cells: dict[str, list[Any]] = {column.name: [None] for column in columns}
         for name, cell in given.items():
-            value = self.text_format.number(cell)
+            read = (form.number(cell) for form in (self.text_format, TextFormat()))
+            value = next((number for number in read if number is not None), None)
             cells[name] = [cell if value is None else value]
         return TableSchema.of(columns).encode(cells)
 

@@ -65,6 +65,8 @@ _RULES = {
     "dict_type": "must be an object",
     "greater_than_equal": "must be at least {ge}",
     "less_than_equal": "must be at most {le}",
+    "too_long": "must have at most {max_length} values",
+    "too_short": "must have at least {min_length} values",
     "missing": "must be given",
     "extra_forbidden": "is not a known field",
     "union_tag_invalid": "must be one of {expected_tags}",

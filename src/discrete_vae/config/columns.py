@@ -15,6 +15,9 @@ from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, POSITIVE, Domai
 from discrete_vae.config.base import ComponentConfig, component
 from discrete_vae.errors import InvalidInputError
 
+_LARGEST = 2**53  # below which each whole number is a float64 of its own
+_TOO_FINE = ("ns", "ps", "fs", "as")  # units of time that Python has no object for
+
 
 @dataclass(frozen=True, eq=False)
 class RawColumn:
@@ -76,13 +79,19 @@ def raw_column(name: str, values: Any) -> RawColumn:
         return RawColumn(name, np.full(len(codes), np.nan), codes, ("False", "True"), declared=True)
     if array.dtype.kind in "uif":
         return RawColumn(name, array.astype(np.float64))
+    if isinstance(values, np.ndarray) and array.dtype.kind in "mM":
+        unit = np.datetime_data(array.dtype)[0]
+        values = array.astype(f"{array.dtype.kind}8[us]") if unit in _TOO_FINE else array
     cells = np.asarray(values, object)
+    if cells.ndim != 1 or any(isinstance(cell, list | tuple | dict | set | np.ndarray) for cell in cells):
+        rule, repair = "must hold one number or word in each row", "Leave the column out."
+        raise InvalidInputError(f"column {name!r}", rule, "several in a row", repair)
     numbers, codes = np.full(len(cells), np.nan), np.full(len(cells), -1)
     places: dict[str, int] = {}
     for row, cell in enumerate(cells):
         if isinstance(cell, float | int | np.number | Decimal) and not isinstance(cell, bool):
             numbers[row] = float(cell)
-        elif not (cell is None or str(cell) in ("<NA>", "NaT", "") or cell != cell):
+        elif not (cell is None or str(cell).strip() in ("<NA>", "NaT", "") or cell != cell):
             codes[row] = places.setdefault(_word(cell), len(places))
     return RawColumn(name, numbers, codes if places else None, tuple(places))
 
@@ -98,7 +107,7 @@ def word_of(value: float) -> str:
         >>> word_of(3.0), word_of(0.1)
         ('3', '0.1')
     """
-    return str(int(value)) if float(value).is_integer() and abs(value) < 1e15 else repr(float(value))
+    return str(int(value)) if float(value).is_integer() and abs(value) < _LARGEST else repr(float(value))
 
 
 class BaseColumnConfig(ComponentConfig):
@@ -344,6 +353,11 @@ class _ValuesColumnConfig(BaseColumnConfig):
             values = tuple(word.strip() for word in words.split("<"))
         else:
             values = column.words if column.declared else _in_order([*column.counts()])
+        largest = float(np.nanmax(np.abs(column.numbers), initial=0.0))
+        if largest >= _LARGEST:
+            rule = f"must hold numbers below {_LARGEST:,} to be read as words"
+            repair = "Put a letter before them, or leave the column out."
+            raise InvalidInputError(f"column {column.name!r}", rule, f"{largest:.0f}", repair)
         config = cls(name=column.name, values=values)
         config.encode(column)
         return config

@@ -120,7 +120,13 @@ class TableReading:
     ) -> Self:
         """The reading that a config asks for."""
         ending = table_ending(config.path) or _ending(config.path)
+        in_text = tuple(each for each in READERS if each != ".parquet")
+        fields, words = FileDataConfig.model_fields, ("delimiter", "decimal", "thousands", "encoding")
+        written = {name: value for name in words if (value := getattr(config, name)) != fields[name].default}
+        labeled = (".h5ad", ".npz", *_HDF5) if config.label_units is not None else ()
         for setting, value, endings in (
+            ("missing_values", config.missing_values or None, (*READERS, *labeled)),
+            *((name, value, in_text) for name, value in written.items()),
             ("layer", config.layer, (".h5ad",)),
             ("alphabet", config.alphabet, _FASTA),
             ("weight_column", config.weight_column, (*READERS, ".h5ad")),

@@ -229,6 +229,11 @@ def read_label_file(path: str | Path, *, argument: str = "labels") -> np.ndarray
     return labels
 
 
+def labeled(labels: np.ndarray) -> np.ndarray:
+    """Mask of the examples that have a label, (example,): one that is neither "" nor NaN."""
+    return labels != "" if labels.dtype.kind == "U" else labels == labels
+
+
 def labels_of_part(
     labels: np.ndarray,
     dataset: DataSplits,

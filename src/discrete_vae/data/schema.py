@@ -284,7 +284,13 @@ def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
         if name not in kinds:
             rule, repair = "must be known", f"Choose one of {', '.join(kinds)} and ignore."
             raise InvalidInputError(f"kind of column {column.name!r}", rule, repr(kind)[:80], repair)
-        config = kinds[name].of(column, words)
+        try:
+            config = kinds[name].of(column, words)
+        except InvalidInputError as error:
+            if error.argument.startswith("column "):
+                raise
+            argument = f"column {column.name!r}, read as {name},"
+            raise InvalidInputError(argument, error.rule, error.received, "Choose another kind.") from None
     return ColumnReading(column.name, config, why, "".join(hint), len(counts), column.share_missing)
 
 

@@ -161,9 +161,9 @@ def find_prior_modes(
     """
     check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
     check_positive_int("num_sweeps", num_sweeps)
-    start = start[: check_positive_int("max_chains", max_chains)]
-    chains = BlockGibbs(energy, len(start), seed=seed, start=start.float())
-    states = [start.float()] + [chains.step(1) for _ in range(num_sweeps)]
+    start = start[: check_positive_int("max_chains", max_chains)].to(energy.bias.device, torch.float32)
+    chains = BlockGibbs(energy, len(start), seed=seed, start=start)
+    states = [start] + [chains.step(1) for _ in range(num_sweeps)]
     reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
     order = np.argsort(-visits, kind="stable")

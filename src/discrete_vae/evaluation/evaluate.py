@@ -133,7 +133,7 @@ def evaluate_log_likelihood(
     check_number("max_memory", max_memory, above=0, repair="Give mebibytes, for example 512.")
     chunk_size = samples_in_memory(model, max_memory)
     c = model.check_condition(condition, len(x))
-    parts = torch.zeros(len(x), 4, dtype=torch.float64)
+    parts = torch.zeros(len(x), 4, dtype=torch.float64, device="cpu")
     total = 0.0
     own = list(shard_indices(len(x)))
     with model.importance_sampler(log_partition) as sampler:
@@ -154,7 +154,7 @@ def evaluate_log_likelihood(
                 if report is not None:
                     report(min(done * world_size(), len(x)), total / done)
     found: list[MeanLogLikelihood] = []
-    numbers = torch.tensor(list(indices)).split(PART_SIZE)
+    numbers = torch.tensor(list(indices), device="cpu").split(PART_SIZE)
     for index, rows in zip(numbers, all_reduce_shards(parts).split(PART_SIZE), strict=True):
         *columns, doubling_gain = rows.unbind(1)
         examples = ExampleLogLikelihoods(index, *columns)
@@ -263,6 +263,9 @@ class MeanElbo(ShowsTable):
     num_samples: int  # draws per example
     log_partition_std_error: float = 0.0  # which shifts elbo as a whole: -1 nat for each nat
     effective_examples: float | None = None  # where the means are weighted; None where all count alike
+    reconstruction_std_error: float = math.nan  # NaN in records that have none
+    kl_discrete_std_error: float = math.nan
+    kl_continuous_std_error: float = math.nan
 
     @property
     def total_std_error(self) -> float:
@@ -314,7 +317,7 @@ def elbo_parts(
     check_rows("x", x)
     check_positive_int("num_samples", num_samples)
     c = model.check_condition(condition, len(x))
-    parts = torch.zeros(len(x), 3, dtype=torch.float64)
+    parts = torch.zeros(len(x), 3, dtype=torch.float64, device="cpu")
     with eval_mode(model) as model:
         for draw, block in product(range(num_samples), shard_indices(math.ceil(len(x) / _BATCH_SIZE))):
             first = block * _BATCH_SIZE
@@ -351,6 +354,9 @@ def mean_elbo(
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
         effective_examples=None if given is None else effective_number(given),
+        reconstruction_std_error=float(standard_error(parts[:, 0], given)),
+        kl_discrete_std_error=float(standard_error(parts[:, 1], given)),
+        kl_continuous_std_error=float(standard_error(parts[:, 2], given)),
     )
 
 
@@ -436,8 +442,8 @@ def repeated_by_weight(weights: Tensor) -> Tensor:
     counts = multiples.round()
     if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > _REPEATS * len(weights):
         ends = (weights * (_REPEATS * len(weights) / weights.sum())).cumsum(0).round()
-        counts = ends.diff(prepend=torch.zeros(1, dtype=ends.dtype))
-    return torch.arange(len(weights)).repeat_interleave(counts.long())
+        counts = ends.diff(prepend=ends.new_zeros(1))
+    return torch.arange(len(weights), device=weights.device).repeat_interleave(counts.long())
 
 
 def _examples(name: str, x: Examples, law: Likelihood) -> Tensor:

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from discrete_vae.data.rows import labeled
 from discrete_vae.data.splits import picture_shape
 from discrete_vae.errors import plot_text
 from discrete_vae.figures.style import (
@@ -40,7 +41,7 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
     Labels are (row,). By label, the units are shown that are on more often for one label than for the others, below
     the label that each is on for. Without labels, or with more than 40 different ones, examples are shown.
     """
-    names = [] if labels is None or labels.ndim != 1 else sorted(set(labels.tolist()))
+    names = [] if labels is None or labels.ndim != 1 else np.unique(labels[labeled(labels)]).tolist()
     by_label = 1 < len(names) <= _MOST_LABELS
     if by_label:
         means = np.stack([codes.probabilities[labels == name].mean(0) for name in names])

@@ -268,7 +268,9 @@ class FeatureStatistics:
         return columns
 
 
-def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
+def feature_statistics_table(
+    x: Tensor, samples: Tensor, *, weights: np.ndarray | None = None
+) -> FeatureStatistics:
     """Compare data with what a model generates.
 
     Means count in standard deviations of their feature in the data, unless all data lie in [0, 1]. Missing values count
@@ -277,6 +279,7 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
     Args:
         x: Data that the model was not trained on, (example, feature); NaN marks missing values.
         samples: Draws of x, (row, chain, feature), as those of `generated_examples`; chains are independent.
+        weights: How often the population has each example, (example,) above 0; None counts all alike.
 
     Raises:
         InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
@@ -292,11 +295,12 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
         if count < least:
             raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
     seen = ~np.isnan(data)
-    counts = seen.sum(0)
-    there = counts > 0
-    data, drawn, seen, counts = data[:, there], drawn[:, there], seen[:, there], counts[there]
-    mean = np.where(seen, data, 0).sum(0) / counts
-    deviation = np.sqrt((np.where(seen, data - mean, 0) ** 2).sum(0) / counts)
+    there = seen.any(0)
+    data, drawn, seen = data[:, there], drawn[:, there], seen[:, there]
+    weight = np.ones(len(data)) if weights is None else weights / weights.mean()
+    total, counts = weight @ seen, (weight @ seen) ** 2 / (weight**2 @ seen)
+    mean = weight @ np.where(seen, data, 0) / total
+    deviation = np.sqrt(weight @ np.where(seen, data - mean, 0) ** 2 / total)
     in_unit_interval = bool(((data >= 0) & (data <= 1) | ~seen).all())
     unit = 1.0 if in_unit_interval else np.where(deviation > 0, deviation, 1.0)
     blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
@@ -307,25 +311,28 @@ def feature_statistics_table(x: Tensor, samples: Tensor) -> FeatureStatistics:
     varies = np.flatnonzero(deviation > 0)
     count = min(len(varies), _MAX_FEATURES)
     shown = varies[np.arange(count) * len(varies) // max(count, 1)]
-    correlations = _correlations(standard[:, shown], seen[:, shown].astype(np.float64), drawn[:, shown])
+    correlations = _correlations(
+        standard[:, shown], seen[:, shown].astype(np.float64), weight[:, None], drawn[:, shown]
+    )
     return FeatureStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
 
 
-def _correlations(z: np.ndarray, seen: np.ndarray, drawn: np.ndarray) -> Comparison:
-    """Of standardized data, 0 where they are missing, and of draws; (example, feature) each."""
+def _correlations(z: np.ndarray, seen: np.ndarray, weight: np.ndarray, drawn: np.ndarray) -> Comparison:
+    """Of standardized data, 0 where they are missing, with weights (example, 1), and of draws, (example, feature)."""
     first, second = np.triu_indices(z.shape[1], 1)
-    both_seen = seen.T @ seen
-    kept = both_seen[first, second] > 1
+    kept = (seen.T @ seen)[first, second] > 1
     pairs = first[kept], second[kept]
-    count = both_seen.clip(1)
-    in_data = z.T @ z / count
+    total = (weight * seen).T @ seen
+    count = np.where(total > 0, total, 1)
+    in_data = (weight * z).T @ z / count
     # the spread of a correlation's influence function, z_i z_j - r (z_i^2 + z_j^2) / 2
-    square, mixed, fourth = z**2, (z**3).T @ z / count, (z**4).sum(0) / seen.sum(0).clip(1)
-    both = square.T @ square / count
+    square, mixed, fourth = z**2, (weight * z**3).T @ z / count, (weight * z**4).sum(0) / count.diagonal()
+    both = (weight * square).T @ square / count
     variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
     blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
     spread = np.std([_correlation(block)[pairs] for block in blocks], 0, ddof=1)
-    error = np.sqrt((variance / count)[pairs].clip(0) + spread**2 / len(blocks))
+    effective = count**2 / np.where(total > 0, (weight**2 * seen).T @ seen, 1)
+    error = np.sqrt((variance / effective)[pairs].clip(0) + spread**2 / len(blocks))
     return Comparison(in_data[pairs], _correlation(drawn)[pairs], error)
 
 
@@ -374,7 +381,8 @@ def samples_of_run(
 def make_feature_statistics(request: FigureRequest) -> Drawing:
     """The figure of a run, samples by its chains of training against its test data."""
     run = request.run
-    table = feature_statistics_table(run.dataset.test[:], samples_of_run(run, seed=request.seed))
+    samples, weights = samples_of_run(run, seed=request.seed), run.dataset.weights.get("test")
+    table = feature_statistics_table(run.dataset.test[:], samples, weights=weights)
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 
 

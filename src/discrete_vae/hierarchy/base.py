@@ -104,10 +104,14 @@ class ManyDraws(ShowsShapes):
             pull = weights * noise * precision
             parts.append(-pull)
             read = self.inputs[index]
-            if index == 0 or not read.requires_grad:
+            by_layer = ((layer.mean, pull), (layer.log_std, weights * (noise.square() - 1)))
+            reads = [(value, by_value) for value, by_value in by_layer if value.requires_grad]
+            if index == 0 or not read.requires_grad or not reads:
                 continue
-            by_layer = (pull, weights * (noise.square() - 1))
-            (by_input,) = torch.autograd.grad((layer.mean, layer.log_std), read, by_layer, retain_graph=True)
+            values, pulls = zip(*reads, strict=True)
+            (by_input,) = torch.autograd.grad(values, read, pulls, retain_graph=True, allow_unused=True)
+            if by_input is None:
+                continue
             earlier = by_input[..., by_input.shape[-1] - index * noise.shape[-1] :]
             for place, share in enumerate(earlier.chunk(index, -1)):
                 parts[place] = parts[place] + share

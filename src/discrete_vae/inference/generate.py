@@ -113,12 +113,14 @@ class ClassModel(ShowsShapes):
         weight: W, (class, latent) float32.
         bias: b, (class,) float32.
         accuracy: Share of labeled examples that were held out whose class it finds.
+        accuracy_std_error: Its standard error over these.
     """
 
     classes: np.ndarray
     weight: Tensor
     bias: Tensor
     accuracy: float
+    accuracy_std_error: float
 
     def probabilities(self, latents: Tensor) -> Tensor:
         """p(class | latents), (row, class), of (row, latent)."""
@@ -160,7 +162,8 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
     if len(weight) == 1:  # two classes: the log-odds of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
-    return ClassModel(model.classes_, *tensors, accuracy=float(accuracy))
+    error = float(np.sqrt(accuracy * (1 - accuracy) / len(held_out)))
+    return ClassModel(model.classes_, *tensors, accuracy=float(accuracy), accuracy_std_error=error)
 
 
 def fit_classes(
@@ -438,7 +441,8 @@ class LatentPath(ShowsShapes):
     """A path between two examples.
 
     Attributes:
-        mean: E[x | zeta, h], (step, *event) float32; the first and the last are the examples' reconstructions.
+        mean: E[x | zeta, h], (step, *event) float32, of categories the most probable; the first and the last are the
+            examples' reconstructions.
         zeta: (step, unit) float32.
         continuous: The Gaussian layers, (step, layer, unit) float32.
         bits: The codes, (step, unit) uint8; those of a straight path are the nearer end's.
@@ -504,7 +508,9 @@ def interpolate(
         bits, zeta = _codes(first, last, order, num_steps)
         latents = model.with_condition(zeta, c)
         h = _layers(model, ends, latents)
-        mean = model.likelihood.mean(model.parameters_of(model.hierarchy.decoder_input(latents, h)))
+        parameters = model.parameters_of(model.hierarchy.decoder_input(latents, h))
+        expected = model.likelihood.expected_statistics(parameters)
+        mean = model.likelihood.point_estimate(expected, expected)[0]
         energy = model.prior.compute_energy(bits.to(model.prior.bias.dtype)).double()
     shown = model._check_finite("the decoder's mean", mean)
     return LatentPath(

@@ -8,10 +8,12 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor
-from torch.distributions import Bernoulli, Distribution, Normal, constraints, kl_divergence, register_kl
+from torch.distributions import Distribution, Normal, constraints, kl_divergence, register_kl
+from torch.nn.functional import logsigmoid
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.numerics import bernoulli_entropy
 from discrete_vae.smoothing.base import Smoothing, truncated_exponential
 from discrete_vae.smoothing.spike import SharpLimit, SpikeExponential, SpikeGaussian, SpikeSlab
 
@@ -145,7 +147,7 @@ class SmoothedBernoulli(Distribution):
     def entropy(self) -> Tensor:
         """-E log_prob, nats: that of z, and P(z = 1) times that of r(zeta|z=1)."""
         one = _entropy_of_one(self)
-        return Bernoulli(logits=self.logits, validate_args=False).entropy() + self.probs * one
+        return bernoulli_entropy(self.logits) + self.probs * one
 
     def __repr__(self) -> str:
         return f"SmoothedBernoulli(logits: {tuple(self.logits.shape)}, {self.smoothing})"
@@ -178,5 +180,13 @@ def _kl(p: SmoothedBernoulli, q: SmoothedBernoulli) -> Tensor:
     else:
         (log_scale, beta, mean), (other_scale, other_beta, _) = _exponential(p), _exponential(q)
         one = (log_scale - other_scale + (beta - other_beta) * (mean - 1)).to(p.logits)
-    bits = [Bernoulli(logits=each.logits, validate_args=False) for each in (p, q)]
-    return kl_divergence(*bits) + p.probs * one
+    return _kl_of_bits(p.logits, q.logits) + p.probs * one
+
+
+def _kl_of_bits(p: Tensor, q: Tensor) -> Tensor:
+    """KL of Bernoulli laws with these log-odds; torch's own is infinite where a probability rounds to 0 or 1."""
+    total = torch.zeros_like(p)
+    for sign in (1, -1):
+        log_p, log_q = logsigmoid(sign * p), logsigmoid(sign * q)
+        total = total + torch.where(log_p.exp() > 0, log_p.exp() * (log_p - log_q), 0.0)
+    return total

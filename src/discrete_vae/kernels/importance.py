@@ -60,7 +60,9 @@ def spike_of(smoothing: Smoothing) -> Spike | None:
         parameter = smoothing._bounded_parameter()
         assert parameter is not None
         beta = float(parameter.detach())
-        return Spike(kind, torch.tensor([math.expm1(-beta), 1 / beta], dtype=torch.float32).unbind())
+        return Spike(
+            kind, torch.tensor([math.expm1(-beta), 1 / beta], device="cpu", dtype=torch.float32).unbind()
+        )
     return Spike(kind, ()) if kind in _INVERSE_SURVIVALS else None
 
 

@@ -83,8 +83,8 @@ def estimate_log_partition(
 
     Args:
         energy: The machine.
-        chains: (chain, unit), states of p in the modes that are known: half of the bridge's chains and reverse
-            annealing start there. None leaves both out.
+        chains: (chain, unit), states of p in the modes that are known: half of the bridge's chains start there, and of
+            two or more reverse annealing. None leaves both out.
         std_error: Standard error that bridge sampling goes for, nats.
         max_sweeps: Sweeps of bridge sampling, at most.
         num_chains: Chains of annealing in either direction, at most.
@@ -101,7 +101,8 @@ def estimate_log_partition(
     check_energy(energy)
     check_number("std_error", std_error, above=0, repair="Ask for a few thousandths of a nat.")
     check_positive_int("max_sweeps", max_sweeps)
-    check_positive_int("num_chains", num_chains)
+    if check_positive_int("num_chains", num_chains) < 2:
+        raise InvalidInputError("num_chains", "must be at least 2", num_chains, "Their spread is the error.")
     check_positive_int("num_temperatures", num_temperatures)
     check_index("max_enumerated", max_enumerated, MAX_ENUMERATED_UNITS + 1, repair="0 never enumerates.")
     key_to_seed(seed)
@@ -115,7 +116,7 @@ def estimate_log_partition(
     )
     anneal = partial(annealed_log_partition, energy, num_temperatures=num_temperatures, seed=seed)
     forward = anneal(num_chains=num_chains)
-    reverse = None if chains is None else anneal(start=chains[:num_chains])
+    reverse = None if chains is None or len(chains) < 2 else anneal(start=chains[:num_chains])
     for check in (forward, reverse):
         if check is not None:
             _compare(best, check)
@@ -230,7 +231,7 @@ def annealed_log_partition(
         z = fair_coins(num_chains, energy.num_units, key=key, device=energy.bias.device)
     else:
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
-        num_chains = len(z)
+        z, num_chains = z.to(energy.bias.device), len(z)
     if num_chains < 2:
         raise InvalidInputError("num_chains", "must be at least 2", num_chains, "Their spread is the error.")
     ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
@@ -257,6 +258,6 @@ def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float
         # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their
         # marginal law invariant. The weight must be that of the same marginal: another block's would be biased.
         log_weight -= tempered_work(energy, z, 0, (here, there))[0]
-        scale = torch.full((len(z),), there, device=z.device)
+        scale = torch.full((len(z),), there, dtype=torch.float32, device=z.device)
         z = run_sweeps(energy, z, 1, key=key, first_sweep=sweep, inverse_temperature=scale)
     return log_weight

@@ -119,15 +119,20 @@ class Elbo(ShowsShapes):
                 weights is not 1.
         """
         check_kl_weights(discrete, continuous, self.num_importance_samples, self.weighs_binary_latents)
-        if not self.trains_prior:
-            repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
-            raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
+        check_trains_prior(self.trains_prior)
         terms = LossTerms(self.reconstruction, self.kl_relative, self.kl_continuous)
         weights = loss_gradients(len(terms.reconstruction), discrete, continuous, like=terms.reconstruction)
         loss, value = weighted_sum(terms, weights), self.log_partition
         if value is None:
             return loss
         return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
+
+
+def check_trains_prior(trains_prior: bool) -> None:
+    """Refuse a loss that lacks the gradient of log Z."""
+    if not trains_prior:
+        repair = "Give states of the prior, for example elbo(x, negative_phase=chains.step(30))."
+        raise InvalidInputError("negative_phase", "must be given to train the prior", "None", repair)
 
 
 def check_kl_weights(
@@ -389,7 +394,7 @@ def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tens
     if sum(sizes) != num_units:
         raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units")
     device = groups[0].logits.device
-    position = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes)).to(device)
+    position = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
     units = torch.arange(num_units, device=device)
     listed = [group.units for group in groups if group.units is not None]
     if 0 < len(listed) < len(groups):

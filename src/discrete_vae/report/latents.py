@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from discrete_vae.data.rows import labeled
 from discrete_vae.evaluation.diagnostics import ChainHealthWarning, chain_health
 from discrete_vae.evaluation.latents import UNUSED, LatentUsage, flip_effects, label_agreement
 from discrete_vae.figures.columns import ColumnDistribution, column_distributions_of
@@ -52,7 +53,8 @@ def samples(source: ReportSource) -> Section:
     if source.image_shape is None and len(source.dataset.description.columns or ()):
         columns = column_distributions_of(source, drawn.flatten(0, 1), seed=source.seed)
     drawn = source.shown(drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
-    found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn)
+    weights = source.dataset.weights.get("test")
+    found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn, weights=weights)
     spread = float(np.std(found.means.data))
     apart = found.means.distance / spread if spread > 0 else 0.0
     text = f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
@@ -317,14 +319,16 @@ def modes(source: ReportSource) -> Section:
     """Groups of local maxima of p(z), with training examples of each and, where there are labels, their agreement."""
     found = source.modes
     of_code = found.assign(source.codes.z.float()).numpy()
-    share = np.bincount(of_code, minlength=len(found)) / len(of_code)
+    share = np.bincount(of_code, source.train_weights, len(found)) / source.train_weights.sum()
     apart = 0.5 * float(np.abs(share - found.share.numpy()).sum())
     text = f"{_most(found.share.numpy())}; shares of chains and of codes of training examples differ by "
     text += f"{percent(apart)} in all."
-    labels = source.labels
+    labels, agreement = source.labels, None
+    if labels is not None and (known := labeled(labels)).sum() >= _FEWEST:
+        agreement = label_agreement(of_code[known], labels[known])
     count = min(_MODES_SHOWN, len(found))
     values = {
-        "agreement": None if labels is None or len(labels) < _FEWEST else label_agreement(of_code, labels),
+        "agreement": agreement,
         "modes": [_mode(source, mode, np.flatnonzero(of_code == mode)) for mode in range(count)],
         "rest": (len(found) - count, float(found.share[count:].sum())),
     }
@@ -346,7 +350,7 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
     found, shape = source.modes, source.image_shape
     values: dict[str, Any] = {"picture": None, "features": [], "labels": [], "num_examples": len(members)}
     values |= {"of_chains": float(found.share[mode]), "stay": float(found.stay[mode])}
-    values["of_codes"] = len(members) / len(source.codes.z)
+    values["of_codes"] = source.train_weights[members].sum() / source.train_weights.sum()
     if not len(members):
         return values
     if shape is None:
@@ -359,9 +363,10 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
         alt = f"{len(rows)} training examples of mode {mode + 1}."
         values["picture"] = picture(blocks, "gray whole", alt=alt, zoom=2)
     if source.labels is not None:
-        names, counts = np.unique(source.labels[members], return_counts=True)
+        own = source.labels[members]
+        names, counts = np.unique(own[labeled(own)], return_counts=True)
         order = np.argsort(-counts, kind="stable")[:_LABELS]
-        values["labels"] = [(str(names[index]), float(counts[index]) / len(members)) for index in order]
+        values["labels"] = [(str(names[index]), float(counts[index]) / counts.sum()) for index in order]
     return values
 
 

@@ -176,6 +176,12 @@ class ReportSource(FigureRun):
         return self.condition_of("train", self.indices)
 
     @cached_property
+    def train_weights(self) -> np.ndarray:
+        """Weights of `train` in shares of it, (example,); 1 where the data have none."""
+        given = self.dataset.weights.get("train")
+        return np.ones(len(self.indices)) if given is None else given[self.indices]
+
+    @cached_property
     def labels(self) -> np.ndarray | None:
         """The labels of `train`, (example,)."""
         given = self._labels

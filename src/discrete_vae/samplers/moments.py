@@ -78,9 +78,10 @@ class RunningMoments:
             raise InvalidInputError("num_chains", rule, num_chains, "Use several RunningMoments.")
         num_batches = -(-num_chains // self._batch_size)
         self._energy = check_energy(energy)
-        pairs = energy.sum_pairs(energy.bias.detach().new_zeros(0, energy.num_units)).shape
-        self._units = torch.zeros(num_batches, energy.num_units, dtype=torch.int64)
-        self._pairs = torch.zeros(num_batches, *pairs, dtype=torch.int64)
+        bias = energy.bias.detach()
+        pairs = energy.sum_pairs(bias.new_zeros(0, energy.num_units)).shape
+        self._units = bias.new_zeros(num_batches, energy.num_units, dtype=torch.int64)
+        self._pairs = bias.new_zeros(num_batches, *pairs, dtype=torch.int64)
 
     def check_fits(self, z: Tensor) -> None:
         """Refuse states of another number of chains or units."""

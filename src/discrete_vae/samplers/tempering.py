@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from scipy import special
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_binary, check_positive_int, check_tensor, values_are_known
@@ -49,7 +49,7 @@ class ParallelTempering(MarkovChains):
         seed: Integer from 0 to 2^64 - 1.
 
     Attributes:
-        adapting: True while the ladder is being tuned.
+        adapting: True while the ladder is being tuned. Not part of the state.
         inverse_temperatures: (replica,) float64.
         round_trips: (chain,) int64, trips of states from the hottest temperature to the coldest and back since the
             last `reset_statistics` or change of the ladder.
@@ -129,11 +129,11 @@ class ParallelTempering(MarkovChains):
     @one_at_a_time
     def reset_statistics(self) -> None:
         """Forget the measured exchange rates and round trips."""
-        self.measured = 0
+        self.measured, device = 0, self.jumped.device
         self._set(
-            _swap_sum=torch.zeros(self.num_replicas - 1, dtype=torch.float64),
-            round_trips=torch.zeros(self.num_chains, dtype=torch.int64),
-            _last_end=torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8),
+            _swap_sum=torch.zeros(self.num_replicas - 1, dtype=torch.float64, device=device),
+            round_trips=torch.zeros(self.num_chains, dtype=torch.int64, device=device),
+            _last_end=torch.zeros(self.num_chains, self.num_replicas, dtype=torch.uint8, device=device),
         )
 
     @one_at_a_time
@@ -191,10 +191,10 @@ class ParallelTempering(MarkovChains):
             self.round_trips = self.round_trips + count_trips(self.order, self._last_end)
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
-        order = torch.arange(len(ladder)).repeat(self.num_chains, 1)
+        order = torch.arange(len(ladder), device=ladder.device).repeat(self.num_chains, 1)
         energies = torch.full_like(order, torch.nan, dtype=torch.float64)
         self._set(inverse_temperatures=ladder, walkers=replicas, order=order, energies=energies)
-        self._uniforms, self._drawn_sweeps = torch.empty(0), range(0)
+        self._uniforms, self._drawn_sweeps = torch.empty(0, device="cpu"), range(0)
         self.reset_statistics()
 
     def _swap_uniforms(self, device: torch.device) -> Tensor:
@@ -232,7 +232,7 @@ class ParallelTempering(MarkovChains):
         ):
             check_entry(name(entry), state[entry], dtype, shape)
         check_ladder(ladder)
-        ranks = torch.arange(replicas).repeat(num_chains, 1)
+        ranks = torch.arange(replicas, device="cpu").repeat(num_chains, 1)
         if not torch.equal(state["order"].sort(1).values.cpu(), ranks):
             raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
 
@@ -336,15 +336,18 @@ _START = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.
 
 def start_ladder() -> Tensor:
     """The ladder that tuning starts from, (replica,) float64 from 0 to 1, denser where machines change fastest."""
-    return torch.tensor(_START, dtype=torch.float64)
+    return torch.tensor(_START, dtype=torch.float64, device="cpu")
 
 
 def check_ladder(inverse_temperatures: object) -> Tensor:
     """Return a ladder as (replica,) float64 if it rises strictly, within [0, 1], and ends at 1."""
     try:
-        ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64).detach().cpu().clone()
+        device = inverse_temperatures.device if isinstance(inverse_temperatures, Tensor) else "cpu"
+        ladder = (
+            torch.as_tensor(inverse_temperatures, dtype=torch.float64, device=device).detach().cpu().clone()
+        )
     except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
-        ladder = torch.empty(0, dtype=torch.float64)
+        ladder = torch.empty(0, dtype=torch.float64, device="cpu")
     if ladder.ndim == 1 and not values_are_known(ladder):
         return ladder
     rising = ladder.ndim == 1 and len(ladder) > 0 and bool((ladder.diff() > 0).all())
@@ -366,10 +369,10 @@ def retuned_ladder(inverse_temperatures: Tensor, swap_rates: Tensor) -> Tensor:
     Gelman & Meng 1998 and the equal division that of Syed, Bouchard-Cote, Deligiannidis & Doucet 2022.
     """
     lengths = _lengths(swap_rates)
-    total = torch.cat([torch.zeros(1, dtype=torch.float64), lengths.cumsum(0)])
-    num_gaps = round(float(total[-1]) / float(_lengths(torch.tensor([TARGET_RATE]))[0]))
+    total = nn.functional.pad(lengths.cumsum(0), (1, 0))
+    num_gaps = round(float(total[-1]) / float(_lengths(lengths.new_tensor([TARGET_RATE]))[0]))
     num_gaps = min(max(num_gaps, 1), MAX_REPLICAS - 1)
-    wanted = torch.linspace(0, 1, num_gaps + 1, dtype=torch.float64) * total[-1]
+    wanted = torch.linspace(0, 1, num_gaps + 1, dtype=torch.float64, device="cpu") * total[-1]
     place = torch.searchsorted(total, wanted[1:-1].contiguous()).clamp(1, len(lengths))
     share = (wanted[1:-1] - total[place - 1]) / lengths[place - 1]
     inner = inverse_temperatures[place - 1] + share * inverse_temperatures.diff()[place - 1]
@@ -442,7 +445,8 @@ class ModeJumps:
         check_binary("modes", check_tensor("modes", modes, ("state", energy.num_units)))
         self.energy = energy
         states = modes.bool()
-        differ = (states[:, None] ^ states)[tuple(torch.triu_indices(len(states), len(states), 1))]
+        first, second = torch.combinations(torch.arange(len(states), device=states.device)).T
+        differ = states[first] ^ states[second]
         self.masks = differ[differ.any(1)].unique(dim=0)
         # two streams: the units' uniforms must have no part in the choice of the move
         self._key, self._choice_key = key_to_seed(seed, _JUMP_STREAM), key_to_seed(seed, _JUMP_STREAM, 1)
@@ -455,6 +459,8 @@ class ModeJumps:
         States z are (chain, unit) float32 at the temperatures (chain,). ``sweep``, from 1, keys the noise; ``block`` is
         summed out.
         """
+        if not len(self.masks):
+            return z, torch.zeros(len(z), dtype=torch.bool, device=z.device)
         draws = swap_uniforms(len(z), 2, key=self._choice_key, sweeps=range(sweep, sweep + 1))[0].to(z.device)
         self.masks = self.masks.to(z.device)
         masks = self.masks[(draws[:, 0] * len(self.masks)).long()]

@@ -209,7 +209,7 @@ class TrajectoryTempering(MarkovChains):
     def _go_on(self, z: Tensor, pairs: Pairs) -> Tensor:
         """The chains, from members of the reservoir where that is accepted; the first block is to be drawn anew."""
         generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep, 1)
-        accepted = torch.rand(len(z), generator=generator).to(z.device) < pairs.probabilities()
+        accepted = torch.rand(len(z), generator=generator, device="cpu").to(z.device) < pairs.probabilities()
         return torch.where(accepted[:, None], self.reservoir.members(self.energy.num_units, pairs.slots), z)
 
     def _integers(self) -> dict[str, int]:
@@ -221,7 +221,7 @@ class TrajectoryTempering(MarkovChains):
             "free": self._free.clone(),
             "reservoir": self.reservoir.packed.clone(),
             "reservoir_free": self.reservoir.free.clone(),
-            "numbers": torch.tensor([self.reservoir.effective, self.swap_rate], dtype=torch.float64),
+            "numbers": self._free.new_tensor([self.reservoir.effective, self.swap_rate]),
         } | {entry: getattr(self.ladder, buffer).clone() for entry, buffer in _LADDER_ENTRIES.items()}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
@@ -371,7 +371,7 @@ class SnapshotLadder(nn.Module):
     ) -> dict[int, tuple[Tensor, Tensor]]:
         """Exchange and sweep, in place; returns by gap the works of the lower snapshot's states and of the upper's."""
         generator = keyed_generator(self.seed, _SWAP_STREAM, self.sweep)
-        uniforms = torch.rand(len(z), len(z[0]), generator=generator).to(z[0].device)
+        uniforms = torch.rand(len(z), len(z[0]), generator=generator, device="cpu").to(z[0].device)
         works = {}
         for gap in range(number % 2, len(self) - 1, 2):
             both = torch.stack(z[gap : gap + 2])
@@ -499,7 +499,7 @@ class Reservoir(nn.Module):
         self, energy: BoltzmannMachine, last: BoltzmannMachine, z: Tensor, generator: torch.Generator
     ) -> Pairs:
         """Pair each chain, in states z of the present machine, with a member; ``last`` is the reservoir's machine."""
-        slots = torch.randperm(len(self), generator=generator)[: len(z)].to(z.device)
+        slots = torch.randperm(len(self), generator=generator, device="cpu")[: len(z)].to(z.device)
         free = reduced_energy(energy, z)
         return Pairs(slots, free, free - reduced_energy(last, z), self.work(energy, slots))
 

@@ -18,7 +18,13 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo
+from discrete_vae.evaluation.evaluate import (
+    MeanElbo,
+    elbo_parts,
+    mean_elbo,
+    positive_weights,
+    standard_error,
+)
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.model import DiscreteVAE
@@ -57,10 +63,17 @@ class Refit:
     Attributes:
         before: With the posterior of training.
         after: With the new one, with the same noise.
+        gain_std_error: Standard error of the gain over examples, nats; NaN in records that have none.
     """
 
     before: MeanElbo
     after: MeanElbo
+    gain_std_error: float = math.nan
+
+    @property
+    def gain(self) -> float:
+        """Rise of the bound, nats."""
+        return self.after.elbo - self.before.elbo
 
 
 def refit_posterior(
@@ -117,16 +130,20 @@ def refit_posterior(
     valid, rate = dataset.valid.to(device), CosineRate(_FINAL_FRACTION)
     conditions = {part: c.to(device) for part, c in dataset.conditions.items()}
     bound = partial(
-        evaluate_elbo,
+        elbo_parts,
         model,
         valid,
         condition=conditions.get("valid"),
         log_partition=log_partition,
-        log_partition_std_error=log_partition_std_error,
         num_samples=_DRAWS,
         seed=key_to_seed(seed, _VALIDATION_STREAM),
-        weights=dataset.weights.get("valid"),
     )
+    weights = dataset.weights.get("valid")
+    more: dict[str, Any] = {
+        "num_samples": _DRAWS,
+        "log_partition_std_error": log_partition_std_error,
+        "weights": weights,
+    }
     before = bound()
     with _training_alone(model, parts) as trained, precision_of_products(model, precision) as working:
         optimizer = Adam(trained, lr=learning_rate, working=working)
@@ -167,7 +184,10 @@ def refit_posterior(
                 report(step + 1, value)
     with _blaming_a_weight(model, num_steps):
         check_finite_weights("model", model)
-    return Refit(before, bound())
+    after = bound()
+    gain = (after - before) @ after.new_tensor([1.0, -1.0, -1.0])
+    error = standard_error(gain, positive_weights(weights, len(valid)))
+    return Refit(mean_elbo(before, **more), mean_elbo(after, **more), float(error))
 
 
 def _check_refit(
@@ -309,7 +329,8 @@ class RunRefit:
             self._asked["changed_config"] = asdict(loaded.changed_config)
 
         def read(fields: Mapping[str, Any]) -> Refit:
-            return Refit(before=MeanElbo(**fields["before"]), after=MeanElbo(**fields["after"]))
+            bounds = (MeanElbo(**fields[name]) for name in ("before", "after"))
+            return Refit(*bounds, fields.get("gain_std_error", math.nan))
 
         self.folder, self.made = check_derived_folder(out, run, "refit.json", self._asked, read)
         _check_refit(loaded.model, self._dataset, **self._settings)
@@ -338,6 +359,7 @@ class RunRefit:
             "seconds": time.monotonic() - start,
             "before": asdict(found.before),
             "after": asdict(found.after),
+            "gain_std_error": found.gain_std_error,
             "environment": describe_environment(seed=seed, device=loaded.model.prior.bias.device),
         }
         tensors = {f"{MODEL_PREFIX}{name}": value for name, value in loaded.model.state_dict().items()}

@@ -4,6 +4,7 @@ import importlib
 import json
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -11,6 +12,7 @@ from discrete_vae import (
     RBM,
     BlockGibbs,
     DiscreteVAE,
+    FactorialBernoulli,
     GraphBoltzmann,
     load_dataset,
     load_experiment,
@@ -262,3 +264,27 @@ def test_samples_of_before_are_there_without_dimod(monkeypatch):
     monkeypatch.delitem(sys.modules, "discrete_vae.interop.dimod.samplers", raising=False)
     with pytest.raises(ImportError, match=r"discrete-vae\[dwave\]"):
         importlib.import_module("discrete_vae.interop.dimod.samplers")
+
+
+def test_one_read_tells_no_temperature():
+    chains = DimodSampler(make_machine(), 1, solver=ExactDraws())
+    assert chains.step(1).shape == (1, 5)
+    assert chains.solver_inverse_temperature == 1
+    assert "sampled_at_inverse_temperature" not in chains.metrics()
+
+
+class AllDown(ExactDraws):
+    """Every spin down in every read."""
+
+    def sample(self, bqm, *, num_reads, seed):
+        states = -np.ones((num_reads, bqm.num_variables), np.int8)
+        return dimod.SampleSet.from_samples_bqm((states, list(bqm.variables)), bqm)
+
+
+def test_reads_of_the_highest_energy_alone_are_reported():
+    machine = FactorialBernoulli(5)
+    with torch.no_grad():
+        machine.bias.fill_(3.0)
+    with pytest.warns(UserWarning, match="energies"):
+        DimodSampler(machine, 50, solver=AllDown()).step(1)
+    DimodSampler(machine, 3, solver=AllDown()).step(1)  # of so few it may be chance

@@ -200,7 +200,7 @@ def _machine(
         order = np.concatenate(blocks)
         energy = RBM(len(blocks[0]), len(blocks[1])).double()
         left, right = torch.from_numpy(np.sort(np.argsort(order)[pairs], axis=1)).T
-        energy.weight[left, right - len(blocks[0])] = torch.from_numpy(weight)
+        energy.weight[left, right - len(blocks[0])] = torch.from_numpy(weight).to(energy.weight)
     elif blocks:
         energy = GraphBoltzmann(len(bias), pairs).double()
         energy.weight.copy_(torch.from_numpy(weight))

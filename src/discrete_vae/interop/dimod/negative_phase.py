@@ -29,6 +29,7 @@ _SWEEP_STREAM = 0x64776176
 # standard deviations of the logarithm of the solver's temperature: at first, and of its drift in a call
 _UNKNOWN, _DRIFT = 1.0, 0.02
 _ALARMING_BREAKS = 0.1
+_SURE_SAMPLES = 22  # 2^-22 is 2e-7
 
 
 class DimodSampler(MarkovChains):
@@ -168,10 +169,15 @@ class DimodSampler(MarkovChains):
         return self._opened
 
     def _measure(self, z: Tensor) -> None:
-        """Estimate the temperature of samples and bring c up to date."""
+        """Estimate the temperature of two samples or more, and bring c up to date."""
+        self.sampled_at = math.nan
+        if len(z) < 2:
+            return
         found = fit_inverse_temperature(self.energy, z)
         self.sampled_at = found.value if math.isfinite(found.std_error) else math.nan
-        if found.value + 5 * found.std_error < 0:
+        # no unit is in its likelier state: of each sample that has a chance of at most 1/2 where t >= 0
+        is_surely_below = len(z) >= _SURE_SAMPLES and math.isinf(found.std_error)
+        if found.value < 0 and (is_surely_below or found.value + 5 * found.std_error < 0):
             self._warn(
                 "sign",
                 f"the solver's samples have the inverse temperature {found.value:.2f} ± {found.std_error:.2f}: they "

@@ -73,7 +73,7 @@ class Remapped:
         KL(p || result) = ``divergence.kl``: the draws themselves add nothing.
         """
         z = check_binary("z", check_tensor("z", z, ("sample", len(self.units))))
-        found = torch.zeros(len(z), len(self.units) + len(self.lost_units))
+        found = torch.zeros(len(z), len(self.units) + len(self.lost_units), device="cpu")
         found[:, list(self.units)] = z.to("cpu", torch.float32)
         return self._lost.draw(found, keyed_generator(seed))
 
@@ -334,7 +334,7 @@ class LostUnits:
         num_units, edges = energy.num_units, energy.edges.cpu().numpy()
         weight = energy.weight.detach().to("cpu", torch.float64)
         bias = energy.bias.detach().to("cpu", torch.float64)
-        matrix = torch.zeros(num_units, num_units, dtype=torch.float64)
+        matrix = torch.zeros(num_units, num_units, dtype=torch.float64, device="cpu")
         first, second = torch.from_numpy(edges).T
         matrix[first, second] = matrix[second, first] = weight
         gone = np.setdiff1d(np.arange(num_units), kept)

@@ -75,7 +75,7 @@ class ChainSampler(dimod.Sampler, dimod.Initialized):
             z = BlockGibbs(found.energy, num_reads, seed=seed).step(1)
         else:
             z = draw(found.energy, num_reads, seed, states)
-        samples = z.to(torch.int8).numpy()
+        samples = z.to("cpu", torch.int8).numpy()
         if bqm.vartype is dimod.SPIN:
             samples = 2 * samples - 1
         return dimod.SampleSet.from_samples_bqm((samples, found.labels), bqm, info=info)

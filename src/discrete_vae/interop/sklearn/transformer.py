@@ -189,7 +189,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         takes_mode = self.likelihood_ in ("categorical", "table")
         rows = self.model_.discretized().decode(bits, statistic="mode" if takes_mode else "mean")
         if self._frame is not None:
-            return self._frame.decode(rows.numpy(), getattr(X, "index", None))
+            return self._frame.decode(rows.numpy(), X.index if hasattr(X, "columns") else None)
         return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
