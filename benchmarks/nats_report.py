@@ -179,7 +179,8 @@ def draw(gains: Mapping[str, Gain], plain: str, title: str, path: Path) -> None:
     over_seeds = all(g.num_seeds > 1 for g in gains.values())
     for place, name in enumerate(order):
         g = gains[name]
-        error = math.hypot(g.seed_error if over_seeds else g.example_error, g.log_partition_error)
+        # runs of several seeds have errors of log Z of their own, which their spread contains
+        error = g.seed_error if over_seeds else math.hypot(g.example_error, g.log_partition_error)
         axes.errorbar(g.value, place, xerr=error, fmt="o", color=BLUE, markersize=5, capsize=3)
     axes.axvline(0, color="0.3", linewidth=1)
     axes.set_yticks(range(len(order)), order)

@@ -315,3 +315,20 @@ def test_results_of_other_weights_at_the_same_step_do_not_count(cli, done, evalu
     assert cli("release", run, "--out", tmp_path / "again", "--license", "mit")[0] == 2
     done("evaluate", run)
     assert "kept in evaluation.json" in done("score", run)[0]
+
+
+def test_an_estimate_that_did_not_converge_stands_back(done, evaluated_once, tmp_path):
+    run = shutil.copytree(evaluated_once, tmp_path / "run")
+    done("log-partition", run)
+    evaluation, repeats = run / "evaluation.json", run / "log_partition.json"
+    fields = read_json(evaluation)
+    fields["log_partition"]["best"]["std_error"] = 0.003
+    evaluation.write_text(json.dumps(fields))
+    for converged in (False, True):
+        fields = read_json(repeats)
+        fields["estimates"] = [
+            each | {"std_error": 0.001, "converged": converged} for each in fields["estimates"]
+        ]
+        repeats.write_text(json.dumps(fields))
+        wanted = "log_partition.json" if converged else "evaluation.json"
+        assert f"kept in {wanted}" in done("score", run)[0]

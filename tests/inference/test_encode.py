@@ -166,6 +166,10 @@ def test_errors_are_counted_over_observed_values():
     noise = random.normal(size=values.shape) * [1, 10, 100, 0.1]
     found, std_error = mean_error(values, values + 0.5 * noise, is_share=False)
     assert abs(found - 0.5) < 5 * std_error < 0.05
+    with_constant = [np.column_stack([each, np.full(3000, 7.0)]) for each in (values, values + 0.5 * noise)]
+    with_constant[1][:, 4] += 1e6  # a feature that does not vary has no unit
+    assert mean_error(*with_constant, is_share=False)[0] == pytest.approx(found)
+    assert np.isnan(mean_error(values[:1], values[:1] + 1, is_share=False)).all()
     drawn = random.random((400, 60, 5)) < 0.3
     found, std_error = np.array([mean_error(wrong, np.zeros((60, 5)), is_share=True) for wrong in drawn]).T
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)

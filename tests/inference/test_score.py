@@ -98,6 +98,7 @@ def test_the_area_counts_pairs_and_its_error_is_that_of_samples():
     spread = np.std([each.value for each in many])
     assert np.sqrt(np.mean([each.std_error**2 for each in many])) == pytest.approx(spread, rel=0.2)
     assert np.isnan(roc_area(familiar, strange[:1]).std_error)
+    assert np.isnan(roc_area(familiar, familiar.min() - np.arange(1.0, 3)).std_error)  # all are told apart
 
 
 def test_scores_of_features_are_conditional_probabilities_of_the_enumerated_model():

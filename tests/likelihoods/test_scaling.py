@@ -115,6 +115,8 @@ def test_features_without_long_tails_stay_as_they_are():
     constant, nothing = torch.full((4000, 1), 7.0), torch.full((4000, 1), torch.nan)
     x, values = torch.cat([noise, zeros, constant, nothing], 1), []
     assert not long_tails(x).any()
+    gaps = torch.rand(x.shape, generator=generator) < 0.4  # of what is there a quarter are zeros
+    assert not long_tails(x.masked_fill(gaps, torch.nan)).any()
     for shorten in (False, True):
         likelihood = GaussianLikelihood((5,), shorten_tails=shorten)
         values.append(likelihood.log_prob(likelihood.initialize_(x).expand(4000, -1), x.nan_to_num()))

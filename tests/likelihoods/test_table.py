@@ -168,6 +168,21 @@ def test_draws_have_the_means_of_the_columns(table):
         check_mean(batches, table.mode(parameters)[0, light].detach())
 
 
+def test_draws_of_the_distribution_are_those_of_the_table():
+    table = TableLikelihood((2,), [COLUMNS[2], COLUMNS[1]])  # codes before numbers
+    table.initialize_(rows(300)[:, [2, 1]])
+    parameters = outputs(table, 1)
+    drawn = table.distribution(parameters).sample((4000,))[:, 0, 1:]
+    check_mean(drawn.unflatten(0, (40, 100)).mean(1), table.mean(parameters)[0, 1:].detach())
+    assert bool((drawn % 1 != 0).any())
+
+
+def test_a_constant_column_adds_nothing_whatever_its_scale():
+    law = RealLikelihood((1,), scale="log1p")
+    parameters = law.initialize_(torch.full((50, 1), 999.0))
+    assert float(law.log_prob(parameters.expand(2, -1), torch.tensor([[999.0], [9.0]])).abs().max()) == 0
+
+
 @pytest.mark.parametrize("name", ["COLUMNS", "SHARES", "EXPOSED"])
 def test_a_table_is_a_module_as_every_likelihood(name):
     columns, x = {

@@ -274,7 +274,8 @@ def feature_statistics_table(
     """Compare data with what a model generates.
 
     Means count in standard deviations of their feature in the data, unless all data lie in [0, 1]. Missing values count
-    nowhere: a correlation is that of the examples that have both features.
+    nowhere: a correlation is the mean product, over the examples that have both features, of each standardized by all
+    that have it.
 
     Args:
         x: Data that the model was not trained on, (example, feature); NaN marks missing values.

@@ -400,6 +400,7 @@ def evaluate_run(
         key = about | {
             "trained": loaded.config.model_dump(mode="json", exclude={"evaluation"}),
             "tensors": _digest(tensors),
+            "device": device.type,
             "code": _code(),
             "torch": torch.__version__,
         }
@@ -451,7 +452,7 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
         # with another config than that of training a kept result may be of another prior
         kept = [] if loaded.changed_config is not None else list(_kept(run, loaded))
         if kept:
-            return min(kept, key=lambda each: each.std_error)
+            return min(kept, key=lambda each: (each.converged is False, each.std_error))
         config = loaded.config.evaluation
         chains = loaded.chains.step(config.num_chain_sweeps)
         found = _estimate_log_partition(loaded.model, config, chains, seed).best
@@ -469,4 +470,5 @@ def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:
         estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
         method = f"kept in {kept.most_complete_path.name}"
         for each in estimates:
-            yield LogPartition(each["value"], each["std_error"], method, each.get("num_samples", 0))
+            numbers = each["value"], each["std_error"], method, each.get("num_samples", 0)
+            yield LogPartition(*numbers, converged=each.get("converged"))

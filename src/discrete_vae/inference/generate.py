@@ -154,7 +154,7 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
     if len(np.unique(labels[fitted])) < 2:
         rule, repair = "must name at least two classes", "Give labels of several classes."
         raise InvalidInputError("labels", rule, f"{len(np.unique(labels))} in {len(labels)} examples", repair)
-    mean, scale = latents.mean(0), np.maximum(latents.std(0), 1e-3)
+    mean, scale = latents[fitted].mean(0), np.maximum(latents[fitted].std(0), 1e-3)
     model = LogisticRegression(C=_REGULARIZATION, max_iter=1000)
     model.fit((latents[fitted] - mean) / scale, labels[fitted])
     accuracy = model.score((latents[held_out] - mean) / scale, labels[held_out])
@@ -162,7 +162,8 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
     if len(weight) == 1:  # two classes: the log-odds of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
-    error = float(np.sqrt(accuracy * (1 - accuracy) / len(held_out)))
+    inner = (accuracy * len(held_out) + 1) / (len(held_out) + 2)  # none of few is wrong by chance
+    error = float(np.sqrt(inner * (1 - inner) / len(held_out)))
     return ClassModel(model.classes_, *tensors, accuracy=float(accuracy), accuracy_std_error=error)
 
 

@@ -299,6 +299,8 @@ class RocArea:
 def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     """The area under the ROC curve of low scores as a sign of what is strange.
 
+    Its error is unknown, NaN, where all examples of a kind are told apart from as many of the other.
+
     Source: DeLong, DeLong & Clarke-Pearson 1988, by ranks as in Sun & Xu 2014.
 
     Args:
@@ -317,7 +319,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     of_strange = 1 - (both[many:] - rankdata(strange)) / many
     error = math.nan
     if min(many, few) > 1:
-        error = math.sqrt(of_familiar.var(ddof=1) / many + of_strange.var(ddof=1) / few)
+        error = math.sqrt(of_familiar.var(ddof=1) / many + of_strange.var(ddof=1) / few) or math.nan
     return RocArea(float(of_familiar.mean()), error)
 
 
@@ -325,8 +327,9 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
     """Compare guesses with what was observed, (row, ...) each; NaN in the truth does not count.
 
     Returns:
-        The root mean square error in standard deviations of each feature, or the share of wrong values where these are
-        names, such as bits, to which means are rounded; and its standard error over examples, NaN for one.
+        The root mean square error in standard deviations of each feature, those left out that do not vary, or the share
+        of wrong values where these are names, such as bits, to which means are rounded; and its standard error over
+        examples. NaN where there is none, such as an error of one example.
 
     Examples:
         >>> mean_error(np.array([[0.0, 1.0], [1.0, np.nan]]), np.array([[0.2, 0.3], [0.9, 0.0]]), is_share=True)[0]
@@ -343,7 +346,10 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
         count = np.maximum(seen.sum(0), 1)
         mean = np.where(seen, flat, 0.0).sum(0) / count
         scale = np.sqrt((np.where(seen, flat - mean, 0.0) ** 2).sum(0) / count)
+        seen = seen & (scale > 0)
         losses = ((guesses - flat) / np.where(scale > 0, scale, 1.0)) ** 2
+        if not seen.any():
+            return math.nan, math.nan
     per_row, weights = np.where(seen, losses, 0.0).sum(1), seen.sum(1)
     value = per_row.sum() / weights.sum()
     # of a ratio of sums over rows

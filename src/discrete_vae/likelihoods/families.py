@@ -398,8 +398,8 @@ class GaussianLikelihood(Likelihood):
         scale = self._scale()
         scaled = (self.standardizer(self._shortened(x)) - self._only(parameters)) / scale
         found = -0.5 * scaled.square() - (scale * self.standardizer.divisor).log() - HALF_LOG_TWO_PI
-        found = found.masked_fill(self.standardizer.constant, 0.0)
-        return found if self.tails is None else found + self.tails.log_slope(x)
+        found = found if self.tails is None else found + self.tails.log_slope(x)
+        return found.masked_fill(self.standardizer.constant, 0.0)
 
     def mean(self, parameters: Tensor) -> Tensor:
         """E[x] in the data's units, (..., *event): a + s m, or what it comes to from a scale of asinh."""

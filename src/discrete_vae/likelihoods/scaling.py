@@ -207,7 +207,8 @@ class Tails(nn.Module):
         levels = torch.tensor([0.0, *_ENDS, 1.0], dtype=rows.dtype)
         low, bottom, below, middle, above, top, high = rows.nanquantile(levels, 0)
         tail = torch.maximum((top - middle) / (above - middle), (middle - bottom) / (middle - below))
-        spikes = torch.stack([(rows == value).double().mean(0) for value in (low, middle, high)]).amax(0)
+        count = (~rows.isnan()).sum(0).clamp(min=1)
+        spikes = torch.stack([(rows == value).sum(0) / count for value in (low, middle, high)]).amax(0)
         best = torch.where((spikes < _MOST_EQUAL) & (tail > _GAUSSIAN_TAIL), best, torch.inf)
         zero = torch.where((low >= 0) | (high <= 0), 0.0, middle)
         for around in (zero, middle, low, high):

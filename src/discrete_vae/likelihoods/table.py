@@ -469,5 +469,4 @@ class _Columns(UncheckedDistribution):
     @torch.no_grad()
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = torch.Size(sample_shape)
-        first, *rest = (part.sample(shape) for part in self._parts)
-        return self._table._join([first, *(part.to(first.dtype) for part in rest)])
+        return self._table._join([part.sample(shape) for part in self._parts])

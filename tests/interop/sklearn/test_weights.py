@@ -116,3 +116,12 @@ def test_without_a_contamination_nothing_is_judged(estimator):
     assert not hasattr(estimator, "predict")
     for wrong in (0, 0.6, "auto"):
         assert refused_argument(clone(estimator).set_params(contamination=wrong).fit, ROWS) == "contamination"
+
+
+def test_gaps_of_either_sign_are_one():
+    rows = np.where(RANDOM.random((40, 3)) < 0.3, np.nan, RANDOM.normal(size=(40, 3)))
+    fitted = clone(CODER).set_params(likelihood="gaussian").fit(rows)
+    other = np.where(np.isnan(rows), -np.float64(np.nan), rows)
+    assert np.signbit(other[np.isnan(other)]).all()
+    assert np.array_equal(fitted.score_samples(other), fitted.score_samples(rows))
+    assert np.array_equal(clone(fitted).fit(other).score_samples(rows), fitted.score_samples(rows))

@@ -83,8 +83,10 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
     if weights is not None:  # of equal rows the lightest first
         lightest = weights.argsort(kind="stable")
         rows, weights = rows[lightest], weights[lightest]
-    # one zero of both; of equal rows the bytes are then equal
-    values = np.ascontiguousarray(rows + rows.dtype.type(0))
+    # one zero of both, and one NaN of all; of equal rows the bytes are then equal
+    values = np.ascontiguousarray(
+        np.where(np.isnan(rows), rows.dtype.type(np.nan), rows + rows.dtype.type(0))
+    )
     order = values.view(np.dtype((np.void, values[0].nbytes))).ravel().argsort(kind="stable")
     return values[order], None if weights is None else weights[order]
 

@@ -87,7 +87,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         num_epochs: Passes over the rows to train on.
         batch_size: Rows per step, at most.
         learning_rate: Step size of Adam at the start.
-        validation_fraction: Share of the rows that choose the best checkpoint, at least one; it trains nothing.
+        validation_fraction: Share of the rows that choose the best checkpoint, at least one; it trains nothing. A
+            row of an integer weight k is k rows, some of which may train.
         num_samples: Importance samples per row in `score_samples`.
         log_partition_sweeps: Sweeps of bridge sampling for log Z, at most, where it is not enumerated.
         contamination: Share of the rows of `fit`, up to 1/2, that `predict` calls outliers; None has no `predict`.
@@ -387,5 +388,5 @@ def log_likelihoods(
 
 def row_key(row: Tensor) -> int:
     """An integer that a row's values determine."""
-    content = (row.double() + 0.0).numpy().tobytes()  # the sum makes one zero of both
-    return int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "little")
+    content = (row.double() + 0.0).masked_fill(row.isnan(), math.nan)  # one zero, and one NaN
+    return int.from_bytes(hashlib.blake2b(content.numpy().tobytes(), digest_size=8).digest(), "little")
