@@ -399,9 +399,9 @@ def _mean_likelihood(
 
 
 def mean_elbo(runs: Sequence[StoredRun]) -> Value:
-    """Mean over seeds of the ELBO; its error is over test examples."""
+    """Mean over seeds of the ELBO; its error is over test examples and of log Z."""
     records = [run.record for run in runs]
-    return Value(fmean(r.elbo for r in records), fmean(_or_nan(r.elbo_std_error) for r in records))
+    return _mean_likelihood(runs, [r.elbo for r in records], [r.elbo_std_error for r in records])
 
 
 def spread(runs: Sequence[StoredRun]) -> float:

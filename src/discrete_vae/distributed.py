@@ -63,7 +63,7 @@ def process_group() -> Iterator[None]:
     try:
         yield
         all_reduce_shards(
-            torch.zeros(1)
+            torch.zeros(1, device="cpu")
         )  # the others meet in the first process, which must not leave before them
     except BaseException:
         # leaving waits for a message that is under way, which may never arrive
@@ -134,7 +134,7 @@ def agree_any(flag: bool) -> bool:
     """True in every process if the flag is set in any."""
     if not _active():
         return flag
-    return bool(all_reduce_shards(torch.tensor([int(flag)])))
+    return bool(all_reduce_shards(torch.tensor([int(flag)], device="cpu")))
 
 
 def compute_on_rank_zero(compute: Callable[[], T]) -> T:
@@ -148,8 +148,9 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
         except Exception as error:  # the others wait for an answer
             failure = error
     words = bytearray(pickle.dumps((answer, failure)) if rank() == 0 else b"")
-    size = int(broadcast(torch.tensor(len(words))))
-    message = torch.frombuffer(words, dtype=torch.uint8) if words else torch.empty(size, dtype=torch.uint8)
+    size = int(broadcast(torch.tensor(len(words), device="cpu")))
+    empty = torch.empty(size, dtype=torch.uint8, device="cpu")
+    message = torch.frombuffer(words, dtype=torch.uint8) if words else empty
     answer, failure = pickle.loads(broadcast(message).numpy().tobytes())
     if isinstance(failure, DiscreteVAEError):
         failure.is_said = rank() > 0

@@ -187,3 +187,45 @@ def test_a_saved_graph_notices_the_step():
     Adam([weight]).step()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
+
+
+def test_a_copy_of_model_and_optimizer_goes_on_by_itself():
+    mine = parameters()
+    one = Adam(mine, working=working_copies(mine))
+    take(one, 0, torch.bfloat16)
+    _, other = copy.deepcopy((mine, one))
+    before = [parameter.detach().clone() for parameter in mine]
+    assert take_both(one, other, 2, torch.bfloat16) == 0
+    other.zero_grad()
+    assert largest_difference(mine, before) > 0
+
+
+def test_a_gradient_that_overflowed_is_skipped_by_torchs_scaler():
+    mine, right = nn.Parameter(torch.ones(40)), nn.Parameter(torch.ones(40))
+    for optimizer, parameter in ((Adam([mine], lr=0.1), mine), (PLAIN([right], lr=0.1, fused=True), right)):
+        scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        for value in (1.0, torch.inf, 2.0):
+            optimizer.zero_grad()
+            scaler.scale((value * parameter).sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+    torch.testing.assert_close(mine, right)
+
+
+def test_copies_stay_where_they_are_while_averages_are_swapped_in_and_out():
+    mine, right = (nn.Parameter(torch.linspace(-1, 1, 600).view(20, 30)) for _ in range(2))
+    (working,) = working_copies([mine])
+    one, other = Adam([mine], working=[working]), PLAIN([right])
+    for _ in range(3):
+        working.current().grad, right.grad = (
+            torch.full((20, 30), 0.5).to(d) for d in (torch.bfloat16, torch.float32)
+        )
+        one.step()
+        other.step()
+        own, place = mine.data, working.current().data_ptr()
+        mine.data = torch.zeros_like(own)
+        assert torch.equal(working.current(), torch.zeros(20, 30, dtype=torch.bfloat16))
+        mine.data = own
+        assert torch.equal(working.current(), own.bfloat16())
+        assert working.current().data_ptr() == place
+    torch.testing.assert_close(mine, right)

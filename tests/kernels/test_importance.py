@@ -276,3 +276,13 @@ def test_the_default_device_changes_nothing_and_log_z_keeps_its_digits():
     torch.testing.assert_close(
         values[0] - values[2], torch.full_like(values[0], 100 + 1 / 3), rtol=0, atol=1e-9
     )
+
+
+def test_inference_mode_has_the_same_likelihoods():
+    model, _ = test_hierarchy_exact.build("one layer, networks")
+    model, values = model.float(), []
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            x, noise = test_hierarchy_exact.X.float(), torch.Generator().manual_seed(1)
+            values.append(model.log_likelihood(x, 50, log_partition=0.0, generator=noise).value)
+    assert torch.equal(*values)

@@ -39,6 +39,12 @@ def test_every_kernel_passes_its_self_test_whatever_the_default_dtype(dtype):
         torch.set_default_dtype(torch.float32)
 
 
+def test_every_kernel_passes_its_self_test_where_nothing_is_recorded_for_gradients():
+    with torch.inference_mode():
+        for kernel in (*map(load, PATHS), *OWN):
+            assert replace(kernel).is_usable(), kernel.name
+
+
 @pytest.mark.parametrize("kernel", [*map(load, PATHS), *OWN], ids=lambda kernel: kernel.name)
 def test_a_wrong_kernel_fails_its_self_test(kernel, monkeypatch):
     def wrong(*arguments):
@@ -186,3 +192,16 @@ def test_values_do_not_depend_on_torchs_default_dtype():
         return torch.cat([found, likelihood]).double()
 
     assert torch.equal(values(torch.float64), values(torch.float32))
+
+
+def test_training_steps_do_not_depend_on_the_default_device():
+    def values(device):
+        config, x = config_of("layers"), torch.ones(20, 64)
+        state = TrainingState.initial(config, torch.full((30, 64), 0.3))
+        with torch.device(device):
+            for _ in range(3):
+                found = training_step(state, config, x, 1.0, 0.5).value
+                state.step += 1
+        return torch.cat([found, state.model.prior.bias.detach()])
+
+    assert torch.equal(values("meta"), values("cpu"))

@@ -3,6 +3,7 @@
 import itertools
 import json
 import math
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -183,6 +184,17 @@ def test_a_foreign_checkpoint_is_refused(unbroken, tmp_path):
         train_quietly(run, config, accept_changed_config=True)
 
 
+@pytest.mark.parametrize(("before", "after"), [("none", "50"), ("50", "none")])
+def test_patience_may_be_changed_by_whoever_accepts_it(before, after, tmp_path):
+    begun, config = (changed(CONFIG, {"training.patience": patience}) for patience in (before, after))
+    train_quietly(first := start_run(tmp_path / "first", begun), begun, stop=stop_after(13))
+    run = start_run(tmp_path / "run", config)
+    shutil.copytree(first.checkpoints_path, run.checkpoints_path)
+    shutil.copy(first.metrics_path, run.metrics_path)
+    with pytest.warns(UserWarning, match="is not the file that the run was trained with"):
+        assert train_quietly(run, config, accept_changed_config=True).step == NUM_STEPS
+
+
 def test_stopping_anywhere_changes_nothing(tmp_path):
     config, done = TEMPERED, 0
     unbroken, run = start_run(tmp_path / "unbroken", config), start_run(tmp_path / "run", config)
@@ -353,6 +365,11 @@ def test_the_checkpoint_of_step_0_changes_no_step_and_resuming_from_it_neither(u
         train_quietly(run, config, stop=stop_after(steps))
     train_quietly(run, config)
     assert_same_run(run, whole)
+    (early := start_run(tmp_path / "early", config)).metrics()
+    train_quietly(early, config, stop=stop_after(0))
+    early.metrics_path.write_text("")  # killed between the checkpoint of step 0 and its line
+    train_quietly(early, config)
+    assert_same_run(early, whole)
     plain = changed(config, {"training.independent-start": "false"})
     train_quietly(other := start_run(tmp_path / "plain", plain), plain)
     tensors, expected = last_tensors(other), last_tensors(whole)

@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
 from discrete_vae.errors import InvalidInputError
@@ -159,6 +160,16 @@ def test_the_average_is_the_formula():
     for name, value in averages.model.state_dict().items():
         stacked = torch.stack([state[name] for state in states], -1)
         torch.testing.assert_close(value.double(), stacked @ shares / shares.sum(), rtol=1e-5, atol=1e-6)
+
+
+def test_a_weight_of_two_names_is_averaged_once():
+    model = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    model[1].weight = model[0].weight
+    averages = AveragedWeights(model, 0.5)
+    for step, value in enumerate((3.0, 6.0), start=1):
+        nn.init.constant_(model[0].weight, value)
+        averages.update(model, step)
+    torch.testing.assert_close(averages.model[1].weight, torch.full((2, 2), 5.0))
 
 
 def test_training_goes_on_with_the_raw_weights(averaged, unbroken):

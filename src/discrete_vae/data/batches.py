@@ -115,7 +115,7 @@ def move_images(images: Tensor, uniforms: np.ndarray, augmentation: Augmentation
         return images
     starts = 2 * largest - (torch.from_numpy(uniforms[:2]) * (2 * largest + 1)).long()  # in the wider image
     rows, columns = (
-        (start[:, None] + torch.arange(length)).to(device)
+        (start[:, None] + torch.arange(length, device="cpu")).to(device)
         for start, length in zip(starts, (height, width), strict=True)
     )
     example, channel = torch.arange(count, device=device), torch.arange(channels, device=device)

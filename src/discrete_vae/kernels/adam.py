@@ -230,6 +230,13 @@ class Adam(torch.optim.Adam):
         self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
         self._tables: dict[int, PointerTable] = {}
 
+    def __getstate__(self) -> dict[str, Any]:
+        return super().__getstate__() | {"_working": self._working}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__({"_working": {}} | state)
+        self._pairs, self._tables = [], {}
+
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget all gradients; memory that is lent for them comes back."""
         super().zero_grad(set_to_none)
@@ -283,6 +290,8 @@ class Adam(torch.optim.Adam):
         """The pointer table of a group; None where the compiled pass cannot take the step."""
         if group["amsgrad"] or group["maximize"] or group["decoupled_weight_decay"]:
             return None
+        if getattr(self, "grad_scale", None) is not None or getattr(self, "found_inf", None) is not None:
+            return None  # of torch.amp.GradScaler
         table, parameters = self._tables.get(index), group["params"]
         if table is not None and table.fits(parameters, self.state):
             return table
@@ -307,7 +316,8 @@ class Adam(torch.optim.Adam):
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:
     first, second = (torch.zeros_like(parameter, memory_format=torch.contiguous_format) for _ in range(2))
-    return {"step": torch.zeros((), dtype=torch.float32), "exp_avg": first, "exp_avg_sq": second}
+    step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+    return {"step": step, "exp_avg": first, "exp_avg_sq": second}
 
 
 def _check_update(_kernel: Kernel) -> None:

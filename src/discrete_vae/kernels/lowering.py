@@ -313,7 +313,7 @@ class Replay:
 
     def _place_input(self, value: Value) -> Any:
         if (layout := value.layout) is not None:
-            value.fixed = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype)
+            value.fixed = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="cpu")
         return value.fixed
 
     def _thing(self, value: Value) -> Any:
@@ -424,7 +424,7 @@ class _Pool:
             storage = self._free.pop(place)[2]
         else:
             storage = torch.UntypedStorage(-(-size // 64) * 64)
-        return torch.empty(0, dtype=layout.dtype).set_(storage, 0, blank.shape, blank.stride())
+        return torch.empty(0, dtype=layout.dtype, device="cpu").set_(storage, 0, blank.shape, blank.stride())
 
     def give(self, tensor: Tensor) -> None:
         storage = tensor.untyped_storage()

@@ -58,7 +58,13 @@ class Kernel:
         if self._usable is not None:
             return self._usable
         try:
-            with _disable_current_modes(), torch.device("cpu"), _Float32(), torch.no_grad():
+            with (
+                torch.inference_mode(False),
+                _disable_current_modes(),
+                torch.device("cpu"),
+                _Float32(),
+                torch.no_grad(),
+            ):
                 self.self_test(self)
         except Warning:  # the user made warnings errors
             raise

@@ -391,7 +391,7 @@ def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> T
     """The joints times their columns of the first weight, (row, width)."""
     if len(matrices) == 1:
         return torch.mm(matrices[0], weight.t())
-    total = torch.zeros(1, dtype=weight.dtype)
+    total = weight.new_zeros(1)
     for joint, matrix in zip(plan.joints, matrices, strict=True):
         share = torch.mm(matrix, weight[:, joint.start : joint.stop].t()).view(*joint.lead, -1)
         # one that has all of the leading axes takes the other in

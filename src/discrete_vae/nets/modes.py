@@ -244,6 +244,8 @@ class FoldedMLP:
 
     def _once(self, value: Tensor, make: Callable[[], Tensor]) -> Tensor:
         """Result of an earlier call for the same tensor, while that lives and does not change."""
+        if value.is_inference():  # it has no version, which would tell of changes
+            return make()
         kept = self._kept
         if kept is None or kept[0]() is not value or kept[1] != value._version:
             kept = self._kept = (weakref.ref(value, self._forget), value._version, make())

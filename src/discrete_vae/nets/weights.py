@@ -79,8 +79,12 @@ class MixedPrecisionWeight:
             return master
         if torch.compiler.is_compiling() or is_recording():
             return value
-        if master.data_ptr() != self._place or master.device != value.device:
+        if master.device != value.device or master.shape != value.shape:
             value.data = master.detach().to(self.dtype)  # the leaf stays the same object
+            self._record_master()
+        elif master.data_ptr() != self._place:
+            with torch.no_grad():  # the copy stays where it is, which pointer tables and recordings know
+                value.copy_(master)
             self._record_master()
         elif master._version != self._version or not torch.equal(
             self._probe.to(self.dtype), self._probe_of_value

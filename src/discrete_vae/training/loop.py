@@ -155,7 +155,7 @@ def run_steps(
         if (reason := state.recorded.functions.reason) is not None:
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
-            is_new = not store.steps()
+            is_new = state.step == 0 and all(each["step"] > 0 for each in metrics.read())
             elbo = checkpoints.begin_with_independent(
                 config, dataset.train, valid, valid_weights, (c_train, c_valid)
             )
@@ -392,6 +392,7 @@ class RunCheckpoints:
         self._valid: tuple[Examples, Tensor | None] | None = None  # they, and their covariates
         self._lead: dict[str, float] = {}  # of the last validation over independent features
         self._trained: dict[str, Any] = {}  # step, score and lead of the best that was trained; empty before
+        self._knows_trained = True  # False after a resume if checkpoints have no such entry
         self._state, self._run, self._num_steps = state, run, num_steps
         self._settings = settings
         self._config_sum = run.config_sha256()
@@ -407,7 +408,8 @@ class RunCheckpoints:
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
             wanted = self._meta(self._state.capture()[1]).keys()
-            if differing := sorted(wanted ^ checkpoint.meta.keys()):
+            optional = set() if change is None else {_TRAINED}  # which runs with patience have
+            if differing := sorted((wanted ^ checkpoint.meta.keys()) - optional):
                 received = "nothing" if differing[0] in wanted else "what training does not save"
                 raise InvalidInputError(differing[0], "must be what training saves", received, repair)
             if checkpoint.meta.get("step") != checkpoint.step:
@@ -433,7 +435,7 @@ class RunCheckpoints:
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
             self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
-        self._trained = trained
+        self._trained, self._knows_trained = trained, _TRAINED in checkpoint.meta or checkpoint.step == 0
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
@@ -534,7 +536,7 @@ class RunCheckpoints:
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
-        if self.best_step != 0 or "lead" not in self._trained:
+        if self.best_step != 0 or "lead" not in self._trained or not self._knows_trained:
             return None
         found = self._trained
         side = "better" if found["lead"] > 0 else "worse"

@@ -136,7 +136,11 @@ class AveragedWeights:
     def update(self, model: DiscreteVAE, step: int) -> None:
         """Take in the state of the model that trains after a step; the first step is 1."""
         now, weight = model.state_dict(), (1 - self._decay) / (1 - self._decay**step)
+        tied: set[int] = set()  # parameters that have several names are averaged once
         for name, average in self.model.state_dict().items():
+            if average.numel() and average.data_ptr() in tied:
+                continue
+            tied.add(average.data_ptr())
             if average.is_floating_point():
                 average.lerp_(now[name], weight)
             else:
@@ -482,7 +486,9 @@ class TrainingState:
         The optimizer's fused kernel trusts their sizes and would write beyond the end of smaller ones.
         """
         wanted = {
-            f"optimizer/{name}/{moment}": torch.zeros(()) if moment == "step" else parameter
+            f"optimizer/{name}/{moment}": torch.zeros((), dtype=torch.float32)
+            if moment == "step"
+            else parameter
             for name, parameter in self._parameters()
             for moment in _MOMENTS
             if step > 0 and parameter.requires_grad

@@ -149,7 +149,7 @@ class RecordedStep:
             self._weights = weights
             self._grad_outputs = loss_gradients(*weights, like=self._model.prior.bias)
         for each in self._copies:
-            if each.dtype != torch.float32:
+            if each.dtype != each.master.dtype:
                 each.current()
         kind = (x.shape, x.dtype, negative_phase.shape, num_importance_samples, self._model.training)
         given = ()
