@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -650,7 +650,7 @@ class DiscreteVAE(nn.Module):
         if z is None:
             if zeta is not None:
                 raise InvalidInputError("z", "must be given with zeta", "None", "Give what is behind zeta.")
-            n = len(labels) if n is None and hasattr(labels, "__len__") else n
+            n = len(labels) if n is None and isinstance(labels, Sized) else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             if labels is not None:
                 y = self.check_labels(labels, chains.num_chains)

@@ -314,6 +314,10 @@ def test_settings_of_a_table_of_mixed_columns_are_listed(done, tmp_path, verb):
     assert "--training.optimizer.learning-rate " in out
 
 
+def table_of(path, delimiter=","):
+    return list(csv.DictReader(path.read_text().splitlines(), delimiter=delimiter))
+
+
 @pytest.fixture(scope="module")
 def dosed(tmp_path_factory):
     """A run on words and numbers, given a dose, from a table with commas as decimals; gaps.csv lacks some cells."""
@@ -323,7 +327,7 @@ def dosed(tmp_path_factory):
         k, town, dose = row % 3 // 2, random.integers(3), random.random()
         group = ["", "a", "b"][(1 + k) * (row % 2)]
         lines.append(
-            f"{30 + 10 * k + row % 9};{'mf'[k]};{('north', 'south', 'west')[town]};{dose:.1f};{group}"
+            f"{20 + 10 * k + 7 * row % 31};{'mf'[k]};{('north', 'south', 'west')[town]};{dose:.1f};{group}"
         )
     lines = ["age;sex;town;dose;group", *(line.replace(".", ",") for line in lines)]
     (folder / "t.csv").write_text("\n".join(lines) + "\n")
@@ -341,11 +345,11 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     run, words = dosed / "run", {"sex": {"m", "f"}, "town": {"north", "south", "west"}}
     for verb in ("denoise", "interpolate", "reconstruct"):
         done(verb, run, "--data", dosed / "t.csv", "--out", tmp_path / f"{verb}.csv")
-        for row in csv.DictReader((tmp_path / f"{verb}.csv").open()):
+        for row in table_of(tmp_path / f"{verb}.csv"):
             assert float(row["age"]).is_integer()
             assert all(row[name] in allowed for name, allowed in words.items())
     done("impute", run, "--data", dosed / "gaps.csv", "--num-samples", "20", "--out", tmp_path / "filled.csv")
-    first, second = list(csv.DictReader((tmp_path / "filled.csv").open(), delimiter=";"))
+    first, second = table_of(tmp_path / "filled.csv", ";")
     assert first["age"].isdigit()
     assert second["sex"] in words["sex"]
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
@@ -368,7 +372,7 @@ def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
         tmp_path / "c.csv",
     )
     assert "4 new examples" in out
-    assert {row["label"] for row in csv.DictReader((tmp_path / "c.csv").open())} == {"a", "b"}
+    assert {row["label"] for row in table_of(tmp_path / "c.csv")} == {"a", "b"}
 
 
 def test_what_is_read_with_no_effect_is_refused(refused, dosed, data_file, tmp_path):

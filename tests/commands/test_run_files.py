@@ -16,6 +16,7 @@ from discrete_vae.cli import main
 from discrete_vae.runs import io
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.io import read_json
+from discrete_vae.runs.results import evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import loop
 from tests.commands.conftest import TINY, snapshot
@@ -320,15 +321,15 @@ def test_results_of_other_weights_at_the_same_step_do_not_count(cli, done, evalu
 def test_an_estimate_that_did_not_converge_stands_back(done, evaluated_once, tmp_path):
     run = shutil.copytree(evaluated_once, tmp_path / "run")
     done("log-partition", run)
-    evaluation, repeats = run / "evaluation.json", run / "log_partition.json"
-    fields = read_json(evaluation)
-    fields["log_partition"]["best"]["std_error"] = 0.003
-    evaluation.write_text(json.dumps(fields))
+    directory, evaluation = RunDirectory.open(run), read_json(run / "evaluation.json")
+    evaluation["log_partition"]["best"]["std_error"] = 0.003
+    evaluation["config"]["num_samples"] *= 2  # more complete than what is there, as are more repeats
+    evaluation_store(directory).add(evaluation)
+    fields = read_json(run / "log_partition.json")
     for converged in (False, True):
-        fields = read_json(repeats)
-        fields["estimates"] = [
+        fields["estimates"] = 2 * [
             each | {"std_error": 0.001, "converged": converged} for each in fields["estimates"]
         ]
-        repeats.write_text(json.dumps(fields))
+        log_partition_store(directory).add(fields)
         wanted = "log_partition.json" if converged else "evaluation.json"
         assert f"kept in {wanted}" in done("score", run)[0]

@@ -393,7 +393,8 @@ def _into(
     if name in _WITH_OUT or str(function).removeprefix("aten.") in _REDUCTIONS:
         if name not in ("rand", "randn"):
             return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
-        return [partial(getattr(torch, name), *arguments, generator=keywords.get("generator"), out=place)]
+        more = {"generator": keywords.get("generator"), "device": place.device}  # else the default device's
+        return [partial(getattr(torch, name), *arguments, **more, out=place)]
     return [partial(_call_and_copy, function, tuple(arguments), keywords, tuple(places))]
 
 

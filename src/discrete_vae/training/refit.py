@@ -329,8 +329,8 @@ class RunRefit:
             self._asked["changed_config"] = asdict(loaded.changed_config)
 
         def read(fields: Mapping[str, Any]) -> Refit:
-            bounds = (MeanElbo(**fields[name]) for name in ("before", "after"))
-            return Refit(*bounds, fields.get("gain_std_error", math.nan))
+            before, after = (MeanElbo(**fields[name]) for name in ("before", "after"))
+            return Refit(before, after, fields.get("gain_std_error", math.nan))
 
         self.folder, self.made = check_derived_folder(out, run, "refit.json", self._asked, read)
         _check_refit(loaded.model, self._dataset, **self._settings)
