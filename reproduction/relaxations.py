@@ -440,6 +440,7 @@ def _measure(planned: PlannedRun, sweep: Sweep) -> GradientVariance:
     """Of bits drawn once of validation images; a baseline first learns at the trained model."""
     loaded, dataset = load_run(sweep.folder(planned), device=sweep.places.device), sweep.dataset(planned)
     model, settings, seed = loaded.model, loaded.config.training, planned.config.seed
+    model.prior.requires_grad_(False)  # gradients of the posterior alone are taken
     estimator = study_estimator(model, settings.gradient, dataset, _BASELINE_STEPS, seed)
     valid = dataset.valid
     assert isinstance(valid, Tensor)

@@ -213,7 +213,8 @@ def test_measured_variance_is_the_exact_one(model, name):
     law, kind = ESTIMATORS[name]
     mean, variance = exact(law)
     x = torch.from_numpy(X).float()[None]
-    draw = partial(model.estimate_gradient, kind.of(model), x, log_partition=0.0)
+    states = torch.zeros(1, model.prior.num_units)  # for the prior's gradient, which is not taken
+    draw = partial(model.estimate_gradient, kind.of(model), x, negative_phase=states)
     found = gradient_variance(
         lambda noise: draw(generator=noise).loss, [model.posterior.norms[0].offset], num_draws=500
     )

@@ -25,7 +25,7 @@ from tests.commands.test_train import flip_a_byte, forget_after
 
 no_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 resume = ("train", "--resume", "--run-dir")
-SMALL = ("--num-rows", 2, "--num-sweeps", 3, "--num-chains", 2, "--num-draws", 2)
+SMALL = ("--num-rows", 2, "--num-sweeps", 3, "--num-chains", 2)
 
 
 def let_validation_fall(patch):

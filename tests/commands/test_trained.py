@@ -13,7 +13,7 @@ from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import NUM_STEPS, snapshot
 from tests.commands.test_train import forget_after
 
-SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2", "--num-draws", "2"]
+SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2"]
 
 
 # --pretrained NAME

@@ -76,7 +76,7 @@ def model(prior):
 def classes():
     random = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(3, 5, generator=random) * 2, torch.tensor([0.0, 1, -1])
-    return ClassModel(np.array(["a", "b", "c"]), weight, bias, 1.0)
+    return ClassModel(np.array(["a", "b", "c"]), weight, bias, 1.0, 0.0)
 
 
 def test_states_of_a_class_have_the_law_of_bayes(model, pool, classes):
@@ -108,7 +108,7 @@ def test_examples_are_repeated_by_their_seed(model, pool):
 
 
 def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
-    rare = ClassModel(classes.classes, classes.weight, torch.tensor([0.0, 0.0, -60.0]), 1.0)
+    rare = ClassModel(classes.classes, classes.weight, torch.tensor([0.0, 0.0, -60.0]), 1.0, 0.0)
     states = PriorStates(model.prior, pool, num_chains=50)
     asked = {"classes": rare, "wanted": [2], "num_sweeps": 1, "max_rounds": 3}
     assert refused_argument(generate, model, states, 5, **asked) == "count"
