@@ -86,6 +86,8 @@ def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:
     from discrete_vae.inference.score import mean_error
 
     value, std_error = mean_error(truth.numpy(), guess, is_share=is_share)
+    if np.isnan(value):
+        return "unknown, since nothing that was observed varies"
     if is_share:
         return f"{with_error(100 * value, 100 * std_error, 2, ' %')} of the values are wrong"
     return f"{with_error(value, std_error, 4)} standard deviations of a feature (root mean square)"

@@ -332,7 +332,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     print(f"Validation ELBO {before} before, {after} after.")
     print(f"Gain: {with_error(found.gain, found.gain_std_error, 3)} nats.")
     print("The generative model is the same, so the difference is KL to the true posterior.")
-    if found.gain < 0:
+    if found.gain + 2 * found.gain_std_error < 0:
         print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
     print(f"Next: dvae evaluate {refit.folder}")
