@@ -24,6 +24,7 @@ from discrete_vae.kernels import rows as rows_module
 from discrete_vae.kernels.importance import CompiledDraws, compiled_draws, draw
 from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
 from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.nets.convolutional import ConvolutionalDecoder
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
 from discrete_vae.nets.modes import folded_networks, precision_of_products
 from discrete_vae.rng import DrawnNoise
@@ -254,6 +255,16 @@ def test_a_decoder_of_another_kind_reads_what_is_not_rounded():
     with precision_of_products(model, torch.bfloat16):
         assert not takes(model)
         model.log_likelihood(images(2), 5, log_partition=0.0)
+
+
+@torch.no_grad()
+def test_a_convolutional_decoder_reads_what_is_rounded_as_it_rounds_itself():
+    model = build()
+    model.decoder = ConvolutionalDecoder(model.hierarchy.decoder_size, (1, 3, 3), (2,))
+    latents = torch.randn(5, model.hierarchy.decoder_size, generator=torch.Generator().manual_seed(0))
+    with precision_of_products(model, torch.bfloat16):
+        assert takes(model)
+        assert torch.equal(model.decoder(latents), model.decoder(latents.bfloat16()))
 
 
 def test_weights_that_are_not_finite_are_named():

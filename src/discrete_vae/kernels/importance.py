@@ -32,6 +32,7 @@ from discrete_vae.kernels.rows import (
     normals,
     uniforms,
 )
+from discrete_vae.nets.convolutional import ConvolutionalDecoder, Linear
 from discrete_vae.nets.mlp import MLP, L1BatchNorm, MLPDecoder
 from discrete_vae.nets.modes import FoldedMLP
 from discrete_vae.posterior import HierarchicalPosterior, Posterior
@@ -289,12 +290,18 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
         return None
     networks = [network for network in (*groups, *layers) if network is not None]
     dtypes = {network.dtype for network in (*networks, *(() if steps is None else steps.networks))}
-    # a decoder of another kind reads what was not rounded
-    reads = _folded(decoder.network) if type(decoder) is MLPDecoder else None
-    dtypes.add(torch.float32 if reads is None else reads.dtype)
+    dtypes.add(_precision_read_by(decoder))
     if len(dtypes) > 1 or not draw_units.is_usable() or (layers and not draw_layer.is_usable()):
         return None
     return CompiledDraws(posterior, hierarchy, spike, networks, steps)
+
+
+def _precision_read_by(decoder: nn.Module) -> torch.dtype:
+    """The precision to which a decoder itself rounds what it reads; one of another kind reads all digits."""
+    if type(decoder) is ConvolutionalDecoder and type(decoder.input) is Linear:
+        return decoder.input.product_weight().dtype
+    reads = _folded(decoder.network) if type(decoder) is MLPDecoder else None
+    return torch.float32 if reads is None else reads.dtype
 
 
 def _folded(network: nn.Module) -> FoldedMLP | None:
