@@ -157,11 +157,10 @@ Axis = str | int
 SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their couplings and fields a machine by from_ising."
 
 
-def check_positive_int(
-    name: str, value: object, *, repair: str = "Give a whole number of at least 1."
-) -> int:
+def check_positive_int(name: str, value: object) -> int:
     """Return value if it is an integer of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        repair = "Give a whole number of at least 1."
         raise InvalidInputError(name, "must be a positive integer", repr(value), repair)
     return value
 

@@ -175,12 +175,12 @@ def non_finite_weight(module: nn.Module) -> tuple[str, float] | None:
     return None
 
 
-def check_finite_weights(name: str, module: nn.Module) -> None:
-    """Refuse a module with weights that are not finite; names the first."""
-    found = non_finite_weight(module)
+def check_finite_weights(model: nn.Module) -> None:
+    """Refuse a model with weights that are not finite; names the first."""
+    found = non_finite_weight(model)
     if found is not None:
         repair = "Look for a diverged training step and restore an earlier state."
-        raise InvalidInputError(f"{name}.{found[0]}", "must be finite", f"a value of {found[1]}", repair)
+        raise InvalidInputError(f"model.{found[0]}", "must be finite", f"a value of {found[1]}", repair)
 
 
 # Weights from a file, checked against the module that they are for before anything changes.
