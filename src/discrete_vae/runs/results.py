@@ -131,11 +131,6 @@ class OutputFile:
         return self.path
 
 
-def write_columns(path: str | Path, columns: Mapping[str, np.ndarray]) -> Path:
-    """Write (row,) arrays by name as a .csv, with all digits of numbers, or a .npz file; returns the path."""
-    return OutputFile(path, argument="path", endings=(".csv", ".npz")).write(columns)
-
-
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", newline="")
     writer = csv.writer(text, lineterminator="\n")
@@ -329,9 +324,8 @@ def _change(fields: Fields) -> dict[str, Any]:
 
 def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
     store = run.checkpoints()
-    with suppress(
-        InvalidInputError
-    ):  # reported where the best checkpoint is asked for; another may be evaluated
+    # what is damaged is reported where the best checkpoint is asked for; another may be evaluated
+    with suppress(InvalidInputError):
         if best := store.best():
             step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
             return lambda fields: is_of(fields, step, sums)
