@@ -92,11 +92,10 @@ def predict_rows(
     def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
         keys = [key_to_seed(seed, _STREAM, row) for row in rows]
         found = model.predict(batch, num_samples, condition=c, chunk_size=max(1, most // size), keys=keys)
-        approximate = found.approximate.double()
         return {
             "log_probabilities": found.log_value,
             "std_error": found.std_error,
-            "approximate": approximate,
+            "approximate": found.approximate.double(),
         }
 
     found = in_batches(
