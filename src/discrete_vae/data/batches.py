@@ -204,10 +204,10 @@ class TrainingBatches:
 
         The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
-        is_moved = _check_step(step) < self._moved_steps
+        places, is_moved = self.indices(step), step < self._moved_steps
         if not self._dynamic and not is_moved:
-            return self._train[self.indices(step)[self._share]]
-        rows = self._train[self.indices(step)]  # all, so that the draws do not depend on who wants them
+            return self._train[places[self._share]]
+        rows = self._train[places]  # all, so that the draws do not depend on who wants them
         if is_moved:
             uniforms = fixed_uniforms(3 * len(rows), self.seed, _MOVE_STREAM, step).reshape(3, -1)
             rows = move_images(rows.reshape(-1, *self._event_shape), uniforms, self._augmentation).flatten(1)
