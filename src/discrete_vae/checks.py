@@ -154,6 +154,7 @@ class ColumnDomain(Domain):
 
 Axis = str | int
 
+DIVERGED = "Look for a diverged training step and restore an earlier state."
 SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their couplings and fields a machine by from_ising."
 
 

@@ -14,7 +14,7 @@ import torch
 from discrete_vae.boltzmann.base import BoltzmannMachine, FactorialBernoulli, check_energy
 from discrete_vae.boltzmann.graph import GraphBoltzmann, color_blocks
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import check_number
+from discrete_vae.checks import DIVERGED, check_number
 from discrete_vae.errors import InvalidInputError
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ def _numbers(energy: BoltzmannMachine, name: str) -> np.ndarray:
         return np.zeros(0)
     found = parameter.detach().to("cpu", torch.float64).flatten().numpy()
     if not np.isfinite(found).all():
-        repair = "Look for a diverged training step and restore an earlier state."
-        raise InvalidInputError(f"energy.{name}", "must be finite", "NaN or an infinity", repair)
+        raise InvalidInputError(f"energy.{name}", "must be finite", "NaN or an infinity", DIVERGED)
     return found
 
 
