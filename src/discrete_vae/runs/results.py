@@ -32,7 +32,7 @@ from discrete_vae.runs.io import (
     write_through,
 )
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.system import user_path
+from discrete_vae.system import optional_library, user_path
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
 
@@ -65,12 +65,8 @@ class OutputFile:
             raise InvalidInputError(argument, rule, repr(str(path)), repair)
         check_replaces_none(self.path, others, argument=argument)
         if self.ending == ".parquet":
-            try:
-                importlib.import_module("pyarrow.parquet")
-            except ModuleNotFoundError:
-                rule, received = "needs pyarrow for a .parquet file", "no such library"
-                repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
-                raise InvalidInputError(argument, rule, received, repair) from None
+            repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
+            optional_library("pyarrow.parquet", argument, repair, rule="needs pyarrow for a .parquet file")
         self.check()
 
     def check(self) -> None:
