@@ -166,6 +166,13 @@ def check_positive_int(name: str, value: object) -> int:
     return value
 
 
+def check_count(name: str, value: object, *, repair: str) -> int:
+    """Return value if it is an integer from 0 to 2^63 - 1 (booleans are refused)."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInputError(name, "must be an integer from 0 to 2^63 - 1", repr(value)[:80], repair)
+    return value
+
+
 def check_number(
     name: str,
     value: object,
