@@ -32,7 +32,7 @@ from discrete_vae.inference.score import score_rows
 from discrete_vae.log_partition import exact_log_partition
 from discrete_vae.records import with_error
 
-CLASSES, FACTORS, OF_EACH, LEVELS, RANKS = 4, 2, 5, 4, 5
+CLASSES, FACTORS, OF_EACH, LEVELS = 4, 2, 5, 4
 KINDS = ("real", "count", "bit", "word", "rank")
 NODES = 24  # of the quadrature, in each factor
 

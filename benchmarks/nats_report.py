@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self, TypeAlias
+from typing import Self
 
 import numpy as np
 from results import table
@@ -59,9 +59,6 @@ class Outcome:
     def of(self, measure: str, seed: int, num_steps: int) -> Self:
         """The same with its run."""
         return replace(self, measure=measure, seed=seed, num_steps=num_steps)
-
-
-_Runs: TypeAlias = Mapping[str, Mapping[int, Outcome]]
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,9 @@ from discrete_vae.config import (
     ExperimentConfig,
     GaussianHierarchyConfig,
     GaussianLikelihoodConfig,
-    HierarchicalPosteriorConfig,
     MLPDecoderConfig,
-    ModelConfig,
     NoHierarchyConfig,
     OrdinalColumnConfig,
-    RBMConfig,
     TrainingConfig,
 )
 from discrete_vae.data.splits import DatasetDescription, DataSplits
@@ -51,6 +48,7 @@ from discrete_vae.objectives.gradients import DisARM
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.refit import refit_posterior
+from tests.models import small_config
 from tests.refusals import refused_argument
 from tests.test_condition_exact import COLUMNS, NAN, NUM_FEATURES, X
 from tests.training.tiny import QuietProgress
@@ -62,13 +60,8 @@ OF_KINDS = (
     OrdinalColumnConfig(name="stage", values=("I", "II", "III")),
     BinaryColumnConfig(name="treated"),
 )
-CONFIG = ModelConfig(
-    num_features=NUM_FEATURES,
-    condition=OF_KINDS,
-    prior=RBMConfig(num_left=3, num_right=2),
-    posterior=HierarchicalPosteriorConfig(groups=2, hidden=(6,)),
-    decoder=MLPDecoderConfig(hidden=(6,)),
-)
+NETWORKS = {"groups": 2, "hidden": (6,), "decoder": MLPDecoderConfig(hidden=(6,))}
+CONFIG = small_config(NUM_FEATURES, units=(3, 2), **NETWORKS, condition=OF_KINDS)
 ROWS = X.float().repeat(3, 1)
 GIVEN = torch.tensor(
     [[0.0, 2.0, 3.0, 2.0, 1.0], [1.0, -1.0, 0.0, 0.0, 0.0], [1.0, NAN, 9.0, NAN, 1.0]]
@@ -313,14 +306,9 @@ def made_table(*, conditioned):
 
 
 def trained(folder, *, conditioned):
-    model = ModelConfig(
-        num_features=8,
-        condition=COLUMNS[:1] if conditioned else (),
-        likelihood=GaussianLikelihoodConfig(),
-        prior=RBMConfig(num_left=4, num_right=4),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(32,)),
-        decoder=MLPDecoderConfig(hidden=(32,)),
-    )
+    networks = {"groups": 2, "hidden": (32,), "decoder": MLPDecoderConfig(hidden=(32,))}
+    parts = {"likelihood": GaussianLikelihoodConfig(), "condition": COLUMNS[:1] if conditioned else ()}
+    model = small_config(8, units=(4, 4), **networks, **parts)
     training = TrainingConfig(
         num_epochs=40,
         batch_size=100,

@@ -51,6 +51,7 @@ from discrete_vae.testing import check_mean
 from discrete_vae.training.refit import refit_posterior
 from discrete_vae.training.step import RecordedStep
 from tests.exact_paths import flat_gradient, log_prior, randomize_norms
+from tests.models import small_config, small_model
 from tests.oracles.quadrature import joint_nodes, normal_nodes
 from tests.refusals import refused_argument
 from tests.training.tiny import QuietProgress
@@ -290,16 +291,9 @@ def test_clamped_samples_follow_the_prior_given_the_label():
 
 
 def test_labels_beside_gaussian_layers_and_a_condition():
-    torch.manual_seed(7)
-    config = ModelConfig(
-        num_features=NUM_FEATURES,
-        num_classes=2,
-        condition=(RealColumnConfig(name="energy"),),
-        prior=RBMConfig(num_left=2, num_right=1),
-        posterior=HierarchicalPosteriorConfig(groups=1, hidden=()),
-        hierarchy=GaussianHierarchyConfig(num_layers=1, num_units=1, posterior_hidden=(), prior_hidden=()),
-    )
-    model = DiscreteVAE.from_config(config).double()
+    layer = GaussianHierarchyConfig(num_layers=1, num_units=1, posterior_hidden=(), prior_hidden=())
+    parts = {"hierarchy": layer, "condition": (RealColumnConfig(name="energy"),), "num_classes": 2}
+    model = small_model(NUM_FEATURES, units=(2, 1), hidden=(), seed=7, **parts).double()
     with torch.no_grad():
         for part, scale in ((model.prior, 1.0), (model.decoder, 0.6), (model.hierarchy, 0.25)):
             for parameter in part.parameters():
@@ -489,12 +483,7 @@ def experiment(**training):
         name="made",
         size="smoke",
         data=DigitsConfig(),  # the data are given
-        model=ModelConfig(
-            num_features=8,
-            num_classes=2,
-            prior=RBMConfig(num_left=3, num_right=2),
-            posterior=HierarchicalPosteriorConfig(groups=1, hidden=(16,)),
-        ),
+        model=small_config(8, units=(3, 2), hidden=(16,), num_classes=2),
         training=TrainingConfig(
             num_epochs=50,
             optimizer=OptimizerConfig(learning_rate=0.02),

@@ -10,10 +10,8 @@ import torch
 from discrete_vae import BlockGibbs, DiscreteVAE, LeaveOneOut, exact_log_partition
 from discrete_vae.config import (
     GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
     MLPDecoderConfig,
     ModelConfig,
-    RBMConfig,
     SharingConfig,
     members,
 )
@@ -26,13 +24,10 @@ from discrete_vae.inference.impute import ImputationSettings, impute
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.importance import importance_weighted
+from tests.models import small_config
 
-CONFIG = ModelConfig(
-    num_features=12,
-    prior=RBMConfig(num_left=4, num_right=3),
-    posterior=HierarchicalPosteriorConfig(groups=3, hidden=(16,)),
-    decoder=MLPDecoderConfig(hidden=(8,)),
-)
+NETWORKS = {"groups": 3, "hidden": (16,), "decoder": MLPDecoderConfig(hidden=(8,))}
+CONFIG = small_config(12, units=(4, 3), **NETWORKS)
 
 
 @pytest.fixture

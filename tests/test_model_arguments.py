@@ -12,8 +12,6 @@ from discrete_vae.config import (
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     GraphBoltzmannConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
     RBMConfig,
     instantiate,
 )
@@ -24,13 +22,10 @@ from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.log_partition.exact import log_partition_surrogate
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import importance_weighted
+from tests.models import small_config
 from tests.refusals import refused_argument
 
-CONFIG = ModelConfig(
-    num_features=12,
-    prior=RBMConfig(num_left=4, num_right=3),
-    posterior=HierarchicalPosteriorConfig(groups=3, hidden=(16,)),
-)
+CONFIG = small_config(12, units=(4, 3), groups=3, hidden=(16,))
 LAYERS = GaussianHierarchyConfig(num_layers=2, num_units=5, posterior_hidden=(8,), prior_hidden=(8,))
 X = torch.bernoulli(torch.full((10, 12), 0.4), generator=torch.Generator().manual_seed(0))
 

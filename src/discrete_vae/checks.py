@@ -154,15 +154,22 @@ class ColumnDomain(Domain):
 
 Axis = str | int
 
+DIVERGED = "Look for a diverged training step and restore an earlier state."
 SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their couplings and fields a machine by from_ising."
 
 
-def check_positive_int(
-    name: str, value: object, *, repair: str = "Give a whole number of at least 1."
-) -> int:
+def check_positive_int(name: str, value: object) -> int:
     """Return value if it is an integer of at least 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        repair = "Give a whole number of at least 1."
         raise InvalidInputError(name, "must be a positive integer", repr(value), repair)
+    return value
+
+
+def check_count(name: str, value: object, *, repair: str) -> int:
+    """Return value if it is an integer from 0 to 2^63 - 1 (booleans are refused)."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise InvalidInputError(name, "must be an integer from 0 to 2^63 - 1", repr(value)[:80], repair)
     return value
 
 

@@ -682,7 +682,7 @@ class DiscreteVAE(nn.Module):
 
         "expected" is E[T(x) | zeta, h], (..., *statistic_shape), see `Likelihood.expected_statistics`.
         """
-        check_finite_weights("model", self)  # a mean hides an infinite logit
+        check_finite_weights(self)  # a mean hides an infinite logit
         with eval_mode(self) as model:
             likelihood = model.likelihood
             zeta = model.with_condition(zeta, condition)
@@ -756,7 +756,7 @@ class DiscreteVAE(nn.Module):
             repair = "Build it by DiscreteVAE.from_config, or keep its state_dict."
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         check_parts(self, self.config, self._own)
-        check_finite_weights("model", self)
+        check_finite_weights(self)
         from discrete_vae.runs.load import write_model
 
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
@@ -924,7 +924,7 @@ class DiscreteVAE(nn.Module):
     def _check_finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
         if values_are_known(result) and not bool(result.isfinite().all()):
-            check_finite_weights("model", self)
+            check_finite_weights(self)
         repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
         return check_finite(name, result, repair=repair)
 
@@ -933,4 +933,4 @@ class DiscreteVAE(nn.Module):
         if values_are_readable(terms[0]):
             total = float(sum(each.detach().sum() for each in terms))
             if not math.isfinite(total):
-                check_finite_weights("model", self)
+                check_finite_weights(self)

@@ -1,8 +1,9 @@
-"""The machine: paths, lengths of time, devices, memory, and threads that wait for a core."""
+"""The machine: paths, libraries, lengths of time, devices, memory, and threads that wait for a core."""
 
 from __future__ import annotations
 
 import errno
+import importlib
 import os
 import re
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 from discrete_vae.errors import InvalidInputError
@@ -84,6 +86,18 @@ def unicode_path(argument: str, path: str | os.PathLike[str]) -> Path:
         received, repair = ascii(str(path)), "Rename the file or its folder."
         raise InvalidInputError(argument, "must be text in UTF-8", received, repair) from None
     return found
+
+
+# Libraries that need not be there.
+
+
+def optional_library(name: str, argument: str, repair: str, *, rule: str = "must be installed") -> ModuleType:
+    """Import a module of a library when it is needed, such as "pyarrow.parquet"; the repair says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        received = f"{type(error).__name__}: {error}"
+        raise InvalidInputError(argument, rule, received, repair) from None
 
 
 # Lengths of time.

@@ -8,10 +8,11 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae.config import HierarchicalPosteriorConfig, MLPDecoderConfig, ModelConfig, RBMConfig
+from discrete_vae.config import MLPDecoderConfig
 from discrete_vae.config.model import GaussianLikelihoodConfig
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE
+from tests.models import small_config
 
 LONG = 2  # the column with a long tail
 
@@ -111,13 +112,9 @@ def test_a_model_that_reads_no_latents_has_its_closed_form():
     from table_imputation import model_nats
 
     x, gaps = rows_with_gaps(12)
-    config = ModelConfig(
-        num_features=3,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(4,)),
-        decoder=MLPDecoderConfig(hidden=(4,)),
-        likelihood=GaussianLikelihoodConfig(shorten_tails=True),
-        missing=True,
+    networks = {"groups": 2, "hidden": (4,), "decoder": MLPDecoderConfig(hidden=(4,))}
+    config = small_config(
+        3, **networks, likelihood=GaussianLikelihoodConfig(shorten_tails=True), missing=True
     )
     model = DiscreteVAE.from_config(config).eval()
     likelihood = model.likelihood

@@ -1,5 +1,6 @@
 """A small run from data of one's own, trained once through the command line."""
 
+import csv
 import shlex
 import shutil
 
@@ -68,6 +69,11 @@ def refusal(ended):
 def snapshot(folder):
     """All files below a folder, with their bytes."""
     return {path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+
+
+def table_of(path, delimiter=","):
+    """The rows of a table in text, a dictionary each."""
+    return list(csv.DictReader(path.read_text().splitlines(), delimiter=delimiter))
 
 
 @pytest.fixture(scope="session")

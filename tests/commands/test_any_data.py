@@ -11,7 +11,7 @@ from discrete_vae import load_run
 from discrete_vae.cli import main
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
-from tests.commands.conftest import TINY, refusal
+from tests.commands.conftest import TINY, refusal, table_of
 from tests.commands.test_train import final_files, forget_after
 
 RANDOM = np.random.default_rng(0)
@@ -314,10 +314,6 @@ def test_settings_of_a_table_of_mixed_columns_are_listed(done, tmp_path, verb):
     assert "--training.optimizer.learning-rate " in out
 
 
-def table_of(path, delimiter=","):
-    return list(csv.DictReader(path.read_text().splitlines(), delimiter=delimiter))
-
-
 @pytest.fixture(scope="module")
 def dosed(tmp_path_factory):
     """A run on words and numbers, given a dose, from a table with commas as decimals; gaps.csv lacks some cells."""
@@ -359,18 +355,8 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
 
 
 def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
-    out, _ = done(
-        "generate",
-        dosed / "run",
-        "-n",
-        "2",
-        "--label",
-        "all",
-        "--num-sweeps",
-        "2",
-        "--out",
-        tmp_path / "c.csv",
-    )
+    words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
+    out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")
     assert "4 new examples" in out
     assert {row["label"] for row in table_of(tmp_path / "c.csv")} == {"a", "b"}
 

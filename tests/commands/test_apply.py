@@ -1,6 +1,5 @@
 """The verbs that take examples through a model: from a file to a file, as the functions say; what is refused."""
 
-import csv
 import re
 
 import numpy as np
@@ -12,16 +11,13 @@ from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.commands.conftest import table_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
     pytest.mark.filterwarnings("ignore:.*have fewer than 10"),
 ]
 FAST = ["--num-samples", "40", "--num-rounds", "2"]
-
-
-def read_csv(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
 
 
 def test_codes_of_a_file_are_those_of_the_function(done, images_run, tmp_path):
@@ -39,7 +35,7 @@ def test_codes_of_a_file_are_those_of_the_function(done, images_run, tmp_path):
     done(*words, "--out", tmp_path / "bits.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "bits.npy"), codes.bits)
     done(*words, "--out", tmp_path / "p.csv", "--what", "probabilities", "--picture", picture)
-    table = read_csv(tmp_path / "p.csv")
+    table = table_of(tmp_path / "p.csv")
     assert [row["label"] for row in table] == [str(label) for label in images["y"]]
     read = np.array([[float(row[f"probability_{unit}"]) for unit in range(5)] for row in table], np.float32)
     np.testing.assert_array_equal(read, codes.probabilities)
@@ -107,7 +103,7 @@ def test_paths_between_examples(done, images_run, tmp_path):
     words = ["--num-pairs", "2", "--out", tmp_path / "x.csv", "--picture", tmp_path / "x.png"]
     out, _ = done("interpolate", images_run, *words)
     assert out.count("differ") == 2
-    table = read_csv(tmp_path / "x.csv")
+    table = table_of(tmp_path / "x.csv")
     assert list(table[0])[:5] == ["from", "to", "step", "flipped", "energy"]
     assert table[0]["flipped"] == "-1"
     words = ["--from", "1", "--to", "4", "--path", "straight", "--num-steps", "5", "--out"]

@@ -1,6 +1,5 @@
 """dvae evaluate end to end: what it prints, what it writes, and that the numbers cohere."""
 
-import csv
 import json
 import math
 import re
@@ -19,7 +18,7 @@ from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import computing_on
-from tests.commands.conftest import TINY, snapshot
+from tests.commands.conftest import TINY, snapshot, table_of
 from tests.commands.test_forged_checkpoint import forge
 
 
@@ -156,7 +155,7 @@ def test_each_example_has_its_row(done, trained, tmp_path, ending):
     path = tmp_path / f"rows{ending}"
     done("evaluate", trained, "--num-examples", 4, "--per-example", path)
     if ending == ".csv":
-        rows = list(csv.DictReader(path.read_text().splitlines()))
+        rows = table_of(path)
         columns = {name: [float(row[name]) for row in rows] for name in rows[0]}
     else:
         columns = {name: column.tolist() for name, column in np.load(path).items()}

@@ -1,6 +1,5 @@
 """The verbs about a run besides evaluate: figures and pictures, log Z, runs made of a run; what is refused."""
 
-import csv
 import subprocess
 import sys
 
@@ -18,7 +17,7 @@ from discrete_vae.runs.results import log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import unpack_bits
 from discrete_vae.training.refit import RunRefit
-from tests.commands.conftest import snapshot
+from tests.commands.conftest import snapshot, table_of
 from tests.training.tiny import start_run, train_quietly
 
 SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2", "--num-draws", "2"]
@@ -83,20 +82,16 @@ def run(trained):
     return trained
 
 
-def rows(path):
-    return list(csv.DictReader(path.read_text().splitlines()))
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_figures_of_a_run_go_into_its_folder(done, run, name):
     out, _ = done("figure", name, run)
     picture, table = (run / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
     assert out == f"Table:   {table}\nPicture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert len(rows(table)) > 1
+    assert len(table_of(table)) > 1
     if name == "log-partition-histogram":
-        assert [float(row["value"]) for row in rows(table)] == [1.0, 1.1, 0.9]
-        assert {row["exact"] for row in rows(table)} == {"1.05"}
+        assert [float(row["value"]) for row in table_of(table)] == [1.0, 1.1, 0.9]
+        assert {row["exact"] for row in table_of(table)} == {"1.05"}
 
 
 @pytest.mark.filterwarnings("ignore:.*is not the file that the run was trained with")

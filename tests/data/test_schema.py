@@ -9,10 +9,10 @@ import torch
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from discrete_vae import DiscreteVAE
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig, TableLikelihoodConfig
+from discrete_vae.config import ModelConfig, TableLikelihoodConfig
 from discrete_vae.data import infer_schema
 from discrete_vae.data.schema import raw_column
+from tests.models import small_model
 from tests.refusals import refused_argument
 
 NUMBER = r"[+-]?\d+([.,']\d+)*"  # a word that a reader of files takes for a number, or asks about
@@ -133,15 +133,8 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
     table = {name: data.draw(st.lists(each, min_size=rows, max_size=rows)) for name, each in cells.items()}
     schema = infer_schema(table)
     x = schema.encode(table)
-    config = ModelConfig(
-        num_features=len(schema.columns),
-        missing=True,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(groups=1, hidden=(4,)),
-        likelihood=TableLikelihoodConfig(columns=schema.columns),
-    )
-    torch.manual_seed(0)
-    model = DiscreteVAE.from_config(config)
+    likelihood = TableLikelihoodConfig(columns=schema.columns)
+    model = small_model(len(schema.columns), hidden=(4,), likelihood=likelihood, missing=True)
     model.initialize_(x)
     loss = model.elbo(x).loss
     assert loss.isfinite()

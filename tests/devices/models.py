@@ -11,19 +11,14 @@ from discrete_vae.config import (
     GraphBoltzmannConfig,
     HierarchicalPosteriorConfig,
     MLPDecoderConfig,
-    ModelConfig,
     OverlappingExponentialConfig,
     OverlappingPowerConfig,
     RBMConfig,
     SpikeGaussianConfig,
 )
+from tests.models import small_config
 
-FLAT = ModelConfig(
-    num_features=64,
-    prior=RBMConfig(num_left=16, num_right=16),
-    posterior=HierarchicalPosteriorConfig(groups=4, hidden=(20,)),
-    decoder=MLPDecoderConfig(hidden=(20,)),
-)
+FLAT = small_config(64, units=(16, 16), groups=4, decoder=MLPDecoderConfig(hidden=(20,)))
 LAYERS = GaussianHierarchyConfig(num_layers=2, num_units=5, posterior_hidden=(8,), prior_hidden=(8,))
 IMAGES = {
     "num_features": None,

@@ -4,21 +4,15 @@ import matplotlib.image
 import pytest
 import torch
 
-from discrete_vae import DiscreteVAE
-from discrete_vae.config import HierarchicalPosteriorConfig, MLPDecoderConfig, ModelConfig, RBMConfig
+from discrete_vae.config import MLPDecoderConfig
+from tests.models import small_model
 
 
 @pytest.fixture
 def model():
-    config = ModelConfig(
-        num_features=12,
-        prior=RBMConfig(num_left=4, num_right=3),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(8,)),
-        decoder=MLPDecoderConfig(hidden=(8,)),
-    )
+    networks = {"groups": 2, "hidden": (8,), "decoder": MLPDecoderConfig(hidden=(8,))}
     with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return DiscreteVAE.from_config(config)
+        return small_model(12, units=(4, 3), **networks)
 
 
 @pytest.fixture

@@ -5,13 +5,11 @@ import torch
 from discrete_vae import DiscreteVAE
 from discrete_vae.config import (
     GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
     MLPDecoderConfig,
-    ModelConfig,
     NoHierarchyConfig,
     NoSharingConfig,
-    RBMConfig,
 )
+from tests.models import small_config
 
 
 def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, scale=0.7, **settings):
@@ -25,14 +23,8 @@ def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, sca
             prior_hidden=(5,),
             sharing=NoSharingConfig(),
         )
-    config = ModelConfig(
-        num_features=num_features,
-        prior=RBMConfig(num_left=units[0], num_right=units[1]),
-        posterior=HierarchicalPosteriorConfig(groups=groups, hidden=(5,)),
-        decoder=MLPDecoderConfig(hidden=(5,)),
-        hierarchy=hierarchy,
-        **settings,
-    )
+    networks = {"groups": groups, "hidden": (5,), "decoder": MLPDecoderConfig(hidden=(5,))}
+    config = small_config(num_features, units=units, **networks, hierarchy=hierarchy, **settings)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model = DiscreteVAE.from_config(config)

@@ -11,10 +11,10 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.models import small_model
 from tests.refusals import refused_argument
 from tests.training.tiny import start_run, train_quietly
 
@@ -28,18 +28,6 @@ def run(tmp_path_factory):
     train_quietly(made)
     assert main(["evaluate", str(made.path), "--num-examples", "5"]) == 0
     return made
-
-
-def tiny_model():
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        return DiscreteVAE.from_config(
-            ModelConfig(
-                num_features=6,
-                prior=RBMConfig(num_left=2, num_right=2),
-                posterior=HierarchicalPosteriorConfig(hidden=(20,)),
-            )
-        )
 
 
 def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkeypatch):
@@ -97,9 +85,11 @@ def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
 
 
 def test_a_model_alone_has_a_card_without_results(tmp_path):
-    folder = save_for_hub(tiny_model(), tmp_path / "model", name=REPO, license="mit")
+    folder = save_for_hub(small_model(6, groups=4), tmp_path / "model", name=REPO, license="mit")
     assert "without an evaluation" in (folder / "README.md").read_text()
-    assert torch.equal(DiscreteVAE.from_pretrained(folder).prior.weight, tiny_model().prior.weight)
+    assert torch.equal(
+        DiscreteVAE.from_pretrained(folder).prior.weight, small_model(6, groups=4).prior.weight
+    )
 
 
 @pytest.fixture
@@ -126,20 +116,20 @@ def uploads(monkeypatch):
 
 
 def test_push_makes_the_repository_and_uploads_what_loads(uploads):
-    address = push_to_hub(tiny_model(), REPO, license="mit", private=True, token="secret")
+    address = push_to_hub(small_model(6, groups=4), REPO, license="mit", private=True, token="secret")
     assert address == "hub/ada/digits/commit/1"
     token, create, upload = uploads
     assert token == ("token", "secret")
     assert create == ("create", REPO, {"private": True, "exist_ok": True})
     assert upload[1:3] == (REPO, ["README.md", "config.json", "model.safetensors"])
-    assert torch.equal(upload[3].prior.weight, tiny_model().prior.weight)
+    assert torch.equal(upload[3].prior.weight, small_model(6, groups=4).prior.weight)
     assert upload[4] == "Upload a discrete-vae model"
     with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
-        push_to_hub(tiny_model(), "not/mine", license="mit")
+        push_to_hub(small_model(6, groups=4), "not/mine", license="mit")
 
 
 def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
-    saved, asked = tiny_model().save_pretrained(tmp_path / "cache"), []
+    saved, asked = small_model(6, groups=4).save_pretrained(tmp_path / "cache"), []
 
     def snapshot_download(name, *, revision, allow_patterns):
         asked.append((name, revision, allow_patterns))
@@ -148,12 +138,12 @@ def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatc
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
     monkeypatch.chdir(tmp_path)
     loaded = DiscreteVAE.from_pretrained(REPO, revision="v1")
-    assert torch.equal(loaded.prior.weight, tiny_model().prior.weight)
+    assert torch.equal(loaded.prior.weight, small_model(6, groups=4).prior.weight)
     assert asked == [(REPO, "v1", ["model.safetensors", "config.json"])]
     (tmp_path / "ada").mkdir()
     with pytest.raises(InvalidInputError, match="path must"):
         DiscreteVAE.from_pretrained("ada/digit")  # a slip in a local path asks nobody
-    tiny_model().save_pretrained("ada/digits")
+    small_model(6, groups=4).save_pretrained("ada/digits")
     DiscreteVAE.from_pretrained(REPO)
     assert len(asked) == 1
     assert refused_argument(DiscreteVAE.from_pretrained, REPO, revision="v1") == "revision"
@@ -163,7 +153,7 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     """The layout of huggingface_hub's cache: models--OWNER--NAME, refs/main, snapshots/COMMIT."""
     commit = "1" * 40
     root = tmp_path / "models--ada--digits"
-    tiny_model().save_pretrained(root / "snapshots" / commit)
+    small_model(6, groups=4).save_pretrained(root / "snapshots" / commit)
     (root / "refs").mkdir()
     (root / "refs" / "main").write_text(commit)
     real = hub.snapshot_download
@@ -172,7 +162,7 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
         "snapshot_download",
         lambda name, **keywords: real(name, **keywords, cache_dir=tmp_path, local_files_only=True),
     )
-    assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, tiny_model().prior.weight)
+    assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, small_model(6, groups=4).prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
 
@@ -180,7 +170,7 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for call in (
-        lambda: push_to_hub(tiny_model(), REPO, license="mit"),
+        lambda: push_to_hub(small_model(6, groups=4), REPO, license="mit"),
         lambda: DiscreteVAE.from_pretrained("nobody/nothing"),
     ):
         with pytest.raises(InvalidInputError, match=r"pip install 'discrete-vae\[hub\]'"):
@@ -194,4 +184,4 @@ def test_wrong_arguments_are_named(tmp_path, name, value):
     (tmp_path / "notes.txt").touch()
     given = {"path": "model", "name": REPO, "license": "mit"} | {name: value}
     with pytest.raises(InvalidInputError, match=f"{name} must"):
-        save_for_hub(tiny_model(), tmp_path / given.pop("path"), **given)
+        save_for_hub(small_model(6, groups=4), tmp_path / given.pop("path"), **given)

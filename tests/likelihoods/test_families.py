@@ -8,12 +8,9 @@ import pytest
 import scipy.stats
 import torch
 
-from discrete_vae import DiscreteVAE, exact_log_partition
+from discrete_vae import exact_log_partition
 from discrete_vae.config import (
-    HierarchicalPosteriorConfig,
-    ModelConfig,
     NegativeBinomialLikelihoodConfig,
-    RBMConfig,
 )
 from discrete_vae.inference import reconstruct_rows
 from discrete_vae.likelihoods import (
@@ -25,6 +22,7 @@ from discrete_vae.likelihoods import (
 from discrete_vae.likelihoods.counts import negative_binomial_log_prob
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.testing import all_states
+from tests.models import small_model
 from tests.refusals import refused_argument
 
 
@@ -333,15 +331,8 @@ def test_codes_do_not_see_the_exposure():
 
 def test_the_likelihood_of_a_model_with_exposure_is_that_by_hand():
     """In the limit zeta = z, log p(x | s) is a sum over all states, here with the law written out."""
-    torch.manual_seed(0)
-    config = ModelConfig(
-        num_features=3,
-        missing=True,
-        prior=RBMConfig(num_left=2, num_right=2),
-        posterior=HierarchicalPosteriorConfig(groups=1, hidden=(8,)),
-        likelihood=NegativeBinomialLikelihoodConfig(exposure="total"),
-    )
-    model = DiscreteVAE.from_config(config)
+    likelihood = NegativeBinomialLikelihoodConfig(exposure="total")
+    model = small_model(3, hidden=(8,), likelihood=likelihood, missing=True)
     x = torch.tensor([[9.0, 3.0, 8.0], [1.0, 2.0, 2.0], [40.0, 5.0, 15.0], [4.0, 0.0, 0.0]])
     model.initialize_(x)
     with torch.no_grad():

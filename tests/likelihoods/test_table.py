@@ -15,10 +15,8 @@ from discrete_vae.config import (
     ConstantColumnConfig,
     CountColumnConfig,
     ExposureColumnConfig,
-    HierarchicalPosteriorConfig,
     ModelConfig,
     OrdinalColumnConfig,
-    RBMConfig,
     RealColumnConfig,
     TableLikelihoodConfig,
     instantiate,
@@ -35,6 +33,7 @@ from discrete_vae.likelihoods.table import (
 from discrete_vae.testing import all_states, check_mean
 from discrete_vae.testing import likelihoods as contracts
 from discrete_vae.testing.likelihoods import Support
+from tests.models import small_config
 
 COLUMNS = (
     BinaryColumnConfig(name="smokes"),
@@ -204,13 +203,8 @@ def test_a_table_is_a_module_as_every_likelihood(name):
 
 def made(columns, x):
     """A model of a table, with missing entries."""
-    config = ModelConfig(
-        num_features=len(columns),
-        missing=True,
-        prior=RBMConfig(num_left=3, num_right=3),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(8,)),
-        likelihood=TableLikelihoodConfig(columns=columns),
-    )
+    parts = {"likelihood": TableLikelihoodConfig(columns=columns), "missing": True}
+    config = small_config(len(columns), units=(3, 3), groups=2, hidden=(8,), **parts)
     model = DiscreteVAE.from_config(ModelConfig.from_json(config.model_dump_json()))
     model.initialize_(x)
     with torch.no_grad():

@@ -7,10 +7,7 @@ from discrete_vae.config import (
     DigitsConfig,
     EvaluationConfig,
     ExperimentConfig,
-    HierarchicalPosteriorConfig,
     MLPDecoderConfig,
-    ModelConfig,
-    RBMConfig,
     TrainingConfig,
 )
 from discrete_vae.config.overrides import apply_overrides
@@ -19,17 +16,13 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.state import TIME_METRICS
+from tests.models import small_config
 
 CONFIG = ExperimentConfig(
     name="tiny",
     size="smoke",
     data=DigitsConfig(),
-    model=ModelConfig(
-        num_features=64,
-        prior=RBMConfig(num_left=5, num_right=4),
-        posterior=HierarchicalPosteriorConfig(groups=3, hidden=(12,)),
-        decoder=MLPDecoderConfig(hidden=(10,)),
-    ),
+    model=small_config(64, units=(5, 4), groups=3, hidden=(12,), decoder=MLPDecoderConfig(hidden=(10,))),
     training=TrainingConfig(
         num_epochs=3,
         batch_size=100,

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import (
+    DIVERGED,
     Axis,
     check_binary,
     check_finite,
@@ -310,8 +311,7 @@ def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
         largest = float(parameter.detach().abs().sum(dtype=torch.float64))
         if not largest < below:
             rule = f"must be finite, with absolute values that sum to less than {below:g}"
-            repair = "Look for a diverged training step and restore an earlier state."
-            raise InvalidInputError(f"energy.{name}", rule, f"a sum of {largest:g}", repair)
+            raise InvalidInputError(f"energy.{name}", rule, f"a sum of {largest:g}", DIVERGED)
 
 
 def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 import stat
 import warnings
@@ -18,7 +17,13 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
-from discrete_vae.system import allocating, check_memory, is_allocation_failure, out_of_memory
+from discrete_vae.system import (
+    allocating,
+    check_memory,
+    is_allocation_failure,
+    optional_library,
+    out_of_memory,
+)
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 1 << 24
@@ -161,11 +166,8 @@ def reading_errors(name: str, what: str) -> Iterator[None]:
 
 def library(name: str, path: Path, install: str = "pip install 'discrete-vae[formats]'") -> ModuleType:
     """Import an optional library that a file needs."""
-    try:
-        return importlib.import_module(name)
-    except ImportError:
-        rule = f"needs {name.partition('.')[0]} to be read"
-        raise InvalidInputError(str(path), rule, "no such library", f"Install it: {install}.") from None
+    rule = f"needs {name.partition('.')[0]} to be read"
+    return optional_library(name, str(path), f"Install it: {install}.", rule=rule)
 
 
 _NUMPY = "NumPy file"

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_count, check_positive_int
 from discrete_vae.config import AugmentationConfig
 from discrete_vae.data.splits import DataSplits, fixed_permutation, fixed_uniforms, summarize
 from discrete_vae.errors import InvalidInputError
@@ -37,7 +37,7 @@ def batch_indices(
         (tensor([3, 4]), tensor([3, 1]))
     """
     steps_per_epoch = _steps_per_epoch(num_examples, batch_size)
-    epoch, position = divmod(_check_step(step), steps_per_epoch)
+    epoch, position = divmod(check_count("step", step, repair="Count steps from 0."), steps_per_epoch)
     order = epoch_order(num_examples, seed, epoch, weights)
     return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
 
@@ -188,7 +188,7 @@ class TrainingBatches:
 
     def epoch(self, step: int) -> int:
         """Number of the epoch, from 0, that a step belongs to."""
-        return _check_step(step) // self.steps_per_epoch
+        return check_count("step", step, repair="Count steps from 0.") // self.steps_per_epoch
 
     def indices(self, step: int) -> Tensor:
         """Indices of the examples of a step, as `batch_indices` gives them, on the batches' device."""
@@ -204,10 +204,10 @@ class TrainingBatches:
 
         The bits of a dynamic data set depend on (seed, step) and, as torch's streams do, on the kind of device.
         """
-        is_moved = _check_step(step) < self._moved_steps
+        places, is_moved = self.indices(step), step < self._moved_steps
         if not self._dynamic and not is_moved:
-            return self._train[self.indices(step)[self._share]]
-        rows = self._train[self.indices(step)]  # all, so that the draws do not depend on who wants them
+            return self._train[places[self._share]]
+        rows = self._train[places]  # all, so that the draws do not depend on who wants them
         if is_moved:
             uniforms = fixed_uniforms(3 * len(rows), self.seed, _MOVE_STREAM, step).reshape(3, -1)
             rows = move_images(rows.reshape(-1, *self._event_shape), uniforms, self._augmentation).flatten(1)
@@ -247,9 +247,3 @@ def _check_images(dataset: DataSplits, augmentation: AugmentationConfig) -> None
     rule = f"must be {unset} for examples of shape {dataset.event_shape}, which are no images"
     received = getattr(augmentation, name)
     raise InvalidInputError(f"training.augmentation.{name}", rule, received, "Leave it out.")
-
-
-def _check_step(step: int) -> int:
-    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
-        raise InvalidInputError("step", "must be a non-negative integer", repr(step), "Count steps from 0.")
-    return step

@@ -195,7 +195,7 @@ _LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
 _LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
 
 
-def samples_in_memory(model: DiscreteVAE, max_memory: float) -> int:
+def samples_in_memory(model: DiscreteVAE, max_memory: float = 512.0) -> int:
     """Samples of one example, from 1 to 5000, whose intermediate values of the networks fit a budget in MiB.
 
     Weights and data come on top.

@@ -26,7 +26,6 @@ from discrete_vae.figures.style import (
     in_rows,
 )
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.modes import eval_mode
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
 
@@ -202,11 +201,8 @@ def generated_examples(
         z = chains.step(num_sweeps)[:used].to(model.dtype)
         generator = keyed_generator(seed, _GENERATED_STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
-        with eval_mode(model) as still:
-            zeta = still.with_condition(zeta, c)
-            h = still.hierarchy.sample(zeta, generator=generator)
-            parameters = still.decoder(still.hierarchy.decoder_input(zeta, h))
-        rows.append(model.likelihood.sample(parameters, generator=generator).flatten(1).cpu())
+        drawn = model.decode(zeta, condition=c, statistic="sample", generator=generator)
+        rows.append(drawn.flatten(1).cpu())
     return torch.stack(rows)
 
 

@@ -23,7 +23,7 @@ from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.data.rows import load_data
 from discrete_vae.data.splits import DataMetadata, fixed_permutation
 from discrete_vae.errors import InvalidInputError, plot_text, printable
-from discrete_vae.runs.results import OutputFile, write_columns
+from discrete_vae.runs.results import OutputFile
 from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
@@ -357,8 +357,8 @@ def save_figure(figure: Figure, path: str | Path, *, note: str | None = None) ->
 
 
 def save_table(table: FigureTable, path: str | Path) -> Path:
-    """Write the numbers that a picture shows to a .csv or .npz file; returns the path."""
-    return write_columns(path, table.columns())
+    """Write the numbers that a picture shows, with all their digits, to a .csv or .npz file; returns the path."""
+    return OutputFile(path, argument="path", endings=(".csv", ".npz")).write(table.columns())
 
 
 # Figures of a run: the run, what is asked for, and the result.

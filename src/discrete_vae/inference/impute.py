@@ -31,7 +31,6 @@ _ROUNDS, _PICKS, _FILLS, _MOVES, _NOISE, _LAYERS, _CLASS = range(7)  # keys of a
 _DRAWS, _VALUES = 10, 11
 _PRIOR = 1 << 63  # of the prior's draws, which is no row's
 _PRIOR_DRAWS, _PRIOR_SWEEPS, _STARTS = 256, 200, 4
-_MAX_MEMORY = 512.0  # MiB of the networks' intermediate values
 _MOST_STATISTICS = 64
 _FEWEST_CHAINS, _FEW = 4, 10.0
 
@@ -165,7 +164,7 @@ def impute(
     gapped = x if mask is None else x.masked_fill(~mask, torch.nan)
     # log Z is a factor of all weights
     with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:
-        chunk_size = samples_in_memory(model, _MAX_MEMORY)
+        chunk_size = samples_in_memory(model)
         prior = prior_draws(model, seed)
 
         def compute(row: Tensor, number: Sequence[int], c: Tensor | None) -> Mapping[str, Tensor]:

@@ -20,7 +20,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.sparse import Examples
 
 _STREAM = 0x70726564
-_LARGEST_BATCH, _MAX_MEMORY = 32, 512.0  # examples; MiB of the networks' intermediate values
+_LARGEST_BATCH = 32  # examples
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -86,17 +86,16 @@ def predict_rows(
     """
     check_positive_int("num_samples", num_samples)
     model.check_labels(None, 0)
-    most = samples_in_memory(model, _MAX_MEMORY)
+    most = samples_in_memory(model)
     size = min(_LARGEST_BATCH, most) if batch_size is None else check_positive_int("batch_size", batch_size)
 
     def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
         keys = [key_to_seed(seed, _STREAM, row) for row in rows]
         found = model.predict(batch, num_samples, condition=c, chunk_size=max(1, most // size), keys=keys)
-        approximate = found.approximate.double()
         return {
             "log_probabilities": found.log_value,
             "std_error": found.std_error,
-            "approximate": approximate,
+            "approximate": found.approximate.double(),
         }
 
     found = in_batches(

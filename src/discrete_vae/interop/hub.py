@@ -40,7 +40,7 @@ from discrete_vae.runs.io import (
 from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
-from discrete_vae.system import in_words, unicode_path, without_links
+from discrete_vae.system import in_words, optional_library, unicode_path, without_links
 
 Source = DiscreteVAE | RunDirectory | str | Path
 
@@ -111,14 +111,10 @@ def push_to_hub(
     Raises:
         InvalidInputError: As `save_for_hub`; if huggingface_hub is not installed, or the hub refuses.
     """
-    try:
-        from huggingface_hub import HfApi
-    except ImportError:
-        received, repair = "no module huggingface_hub", f"Install it: {EXTRA}."
-        raise InvalidInputError("huggingface_hub", "must be installed", received, repair) from None
+    hub = optional_library("huggingface_hub", "huggingface_hub", f"Install it: {EXTRA}.")
     with tempfile.TemporaryDirectory(prefix="discrete-vae-") as parent:
         folder = save_for_hub(source, unicode_path("path", parent) / "model", name=name, license=license)
-        api = HfApi(token=token)
+        api = hub.HfApi(token=token)
         try:
             api.create_repo(name, private=private, exist_ok=True)
             commit = api.upload_folder(

@@ -13,6 +13,7 @@ from torch.distributions import Distribution
 
 from discrete_vae.checks import (
     BINARY,
+    DIVERGED,
     Domain,
     check_positive_int,
     check_tensor,
@@ -312,8 +313,7 @@ class Likelihood(nn.Module, ABC):
     def _drawable(self, parameters: Tensor) -> Tensor:
         """The parameters, if none is NaN where they can be read: no bit, code or count shows that one was."""
         if values_are_readable(parameters) and bool(parameters.isnan().any()):
-            repair = "Look for a diverged training step and restore an earlier state."
-            raise InvalidInputError("parameters", "must hold no NaN", "NaN", repair)
+            raise InvalidInputError("parameters", "must hold no NaN", "NaN", DIVERGED)
         return parameters
 
     def unfold(self, parameters: Tensor) -> Tensor:

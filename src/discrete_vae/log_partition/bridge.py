@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
-from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
+from discrete_vae.checks import DIVERGED, check_binary, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits
 from discrete_vae.numerics import softplus_sum
@@ -208,8 +208,7 @@ class BridgeRun:
             name = max(sizes, key=lambda name: sizes[name])
             rule = "must be small enough for replicas at neighboring temperatures to overlap"
             received = f"a largest absolute value of {sizes[name]:g}"
-            repair = "Look for a diverged training step and restore an earlier state."
-            raise InvalidInputError(f"energy.{name}", rule, received, repair)
+            raise InvalidInputError(f"energy.{name}", rule, received, DIVERGED)
         self.constants = solved.gaps
         correlation = sampler.num_chains * total.num_states / max(solved.effective_samples, 1.0) * self.stride
         self.stride = next(stride for stride, least in _STRIDES if correlation >= least)

@@ -270,7 +270,7 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
     Networks with hooks or layers of other kinds are left as they are. Blocks may be nested. The rectifier of the fused
     operation makes 0 of a NaN, so weights are looked at before.
     """
-    check_finite_weights("model", module)
+    check_finite_weights(module)
     networks = [part for part in module.modules() if isinstance(part, MLP) and _folds(part)]
     try:
         with torch.no_grad():

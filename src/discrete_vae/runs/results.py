@@ -32,7 +32,7 @@ from discrete_vae.runs.io import (
     write_through,
 )
 from discrete_vae.runs.run_directory import RunDirectory
-from discrete_vae.system import user_path
+from discrete_vae.system import optional_library, user_path
 
 ENDINGS = (".npz", ".npy", ".csv", ".parquet")
 
@@ -65,12 +65,8 @@ class OutputFile:
             raise InvalidInputError(argument, rule, repr(str(path)), repair)
         check_replaces_none(self.path, others, argument=argument)
         if self.ending == ".parquet":
-            try:
-                importlib.import_module("pyarrow.parquet")
-            except ModuleNotFoundError:
-                rule, received = "needs pyarrow for a .parquet file", "no such library"
-                repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
-                raise InvalidInputError(argument, rule, received, repair) from None
+            repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
+            optional_library("pyarrow.parquet", argument, repair, rule="needs pyarrow for a .parquet file")
         self.check()
 
     def check(self) -> None:
@@ -129,11 +125,6 @@ class OutputFile:
         except OSError as error:
             raise unwritable(self.path, error, self._repair) from None
         return self.path
-
-
-def write_columns(path: str | Path, columns: Mapping[str, np.ndarray]) -> Path:
-    """Write (row,) arrays by name as a .csv, with all digits of numbers, or a .npz file; returns the path."""
-    return OutputFile(path, argument="path", endings=(".csv", ".npz")).write(columns)
 
 
 def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
@@ -329,9 +320,8 @@ def _change(fields: Fields) -> dict[str, Any]:
 
 def _of_best(run: RunDirectory) -> Callable[[Fields], bool]:
     store = run.checkpoints()
-    with suppress(
-        InvalidInputError
-    ):  # reported where the best checkpoint is asked for; another may be evaluated
+    # what is damaged is reported where the best checkpoint is asked for; another may be evaluated
+    with suppress(InvalidInputError):
         if best := store.best():
             step, sums = best["step"], read_record(store.folder(best["step"]), best["step"]).sums
             return lambda fields: is_of(fields, step, sums)

@@ -261,9 +261,8 @@ class MetricsLog:
             raise unreadable(self.path, error) from None
 
 
-LOCK_NAME = (
-    ".lock"  # the file in the folder that is locked; there while a process trains, or was killed at it
-)
+LOCK_NAME = ".lock"
+"""The file in a run's folder that is locked; there while a process trains, or was killed at it."""
 
 
 @contextmanager
@@ -290,9 +289,8 @@ def sole_writer(folder: Path) -> Iterator[None]:
             lock.release()
 
 
-CONFIG_SUM = (
-    "config_sha256"  # key of a checkpoint's plain values: of the config.json that it was trained with
-)
+CONFIG_SUM = "config_sha256"
+"""Key of a checkpoint's plain values: of the config.json that it was trained with."""
 
 
 @dataclass(frozen=True)

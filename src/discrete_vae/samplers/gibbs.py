@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
-from discrete_vae.checks import check_binary, check_positive_int, check_tensor
+from discrete_vae.checks import check_binary, check_index, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_clamped, check_inverse_temperature, fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
@@ -233,13 +233,10 @@ class BlockGibbs(MarkovChains):
     ) -> None:
         super().__init__(energy, num_chains, seed)
         end = 2**32 + 1 - num_chains
-        if isinstance(first_chain, bool) or not isinstance(first_chain, int) or not 0 <= first_chain < end:
-            rule = f"must be an integer from 0 to {end - 1}"
-            raise InvalidInputError("first_chain", rule, repr(first_chain), "Use a plain int.")
-        self.first_chain = first_chain
+        self.first_chain = check_index("first_chain", first_chain, end, repair="Use a plain int.")
         device, shape = energy.bias.device, (num_chains, energy.num_units)
         if start is None:
-            z = fair_coins(*shape, key=self._key, first_chain=first_chain, device=device)
+            z = fair_coins(*shape, key=self._key, first_chain=self.first_chain, device=device)
         else:
             z = check_binary("start", check_tensor("start", start, shape)).detach().to(device, torch.float32)
         if clamped is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_energy
-from discrete_vae.checks import check_binary, check_positive_int
+from discrete_vae.checks import check_binary, check_count, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import ShowsShapes
 
@@ -133,14 +133,11 @@ class RunningMoments:
             if state[name] != wanted:
                 repair = f"Build RunningMoments with {name}={state[name]}."
                 raise InvalidInputError(f"state[{name!r}]", f"must be {wanted}", state[name], repair)
-        draws = state["num_draws"]
-        if isinstance(draws, bool) or not isinstance(draws, int) or draws < 0:
-            rule = "must be an integer of at least 0"
-            raise InvalidInputError("state['num_draws']", rule, repr(draws), REPAIR)
+        num_draws = check_count("state['num_draws']", state["num_draws"], repair=REPAIR)
         for name, own in (("units", self._units), ("pairs", self._pairs)):
             check_entry(f"state[{name!r}]", state[name], torch.int64, tuple(own.shape))
         self._units, self._pairs = state["units"].clone(), state["pairs"].clone()
-        self.num_draws = draws
+        self.num_draws = num_draws
 
     def _average(self, sums: Tensor) -> tuple[Tensor, Tensor]:
         batches = len(sums)

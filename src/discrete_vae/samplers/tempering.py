@@ -388,7 +388,7 @@ def _lengths(rates: Tensor) -> Tensor:
 
 
 _DESCENT_STREAM, _JUMP_STREAM = 0x7175656E, 0x6A756D70
-_MAX_DESCENT_SWEEPS = 50
+_MAX_DESCENT_SWEEPS, _DESCENT_STARTS = 50, 4000
 
 
 @torch.no_grad()
@@ -409,9 +409,7 @@ def greedy_descent(energy: BoltzmannMachine, z: Tensor, *, order: Sequence[int] 
 
 
 @torch.no_grad()
-def local_minima(
-    energy: BoltzmannMachine, num_states: int, *, num_starts: int = 4000, seed: int = 0
-) -> Tensor:
+def local_minima(energy: BoltzmannMachine, num_states: int, *, seed: int = 0) -> Tensor:
     """Local minima of the energy, (state, unit) float32, the lowest first, by greedy descent from random states.
 
     The starts go from nearly all off to nearly all on; one half of them descends in the order of the blocks, the
@@ -419,7 +417,7 @@ def local_minima(
     """
     device = energy.bias.device
     generator = keyed_generator(seed, _DESCENT_STREAM, device=device)
-    density = torch.linspace(0.02, 0.98, (num_starts + 1) // 2, device=device).repeat(2)[:, None]
+    density = torch.linspace(0.02, 0.98, _DESCENT_STARTS // 2, device=device).repeat(2)[:, None]
     z = (torch.rand(len(density), energy.num_units, generator=generator, device=device) < density).float()
     order = range(len(energy.blocks))
     halves = zip(z.chunk(2), (order, order[::-1]), strict=True)

@@ -14,11 +14,10 @@ from torch.profiler import profile, record_function
 
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import TrainingConfig
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import naming, write_bytes
 from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.samplers.gibbs import TellsMetrics
-from discrete_vae.system import unicode_path
+from discrete_vae.system import optional_library, unicode_path
 from discrete_vae.training.state import StepTimes, TrainingState
 
 Record = Mapping[str, Any]
@@ -163,12 +162,8 @@ class TensorBoardLogger:
     """
 
     def __init__(self, path: str | Path) -> None:
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            received, repair = "no module tensorboard", "Install it: pip install 'discrete-vae[tensorboard]'."
-            raise InvalidInputError("logger", "must be installed", received, repair) from None
-        self._make: Any = SummaryWriter
+        repair = "Install it: pip install 'discrete-vae[tensorboard]'."
+        self._make: Any = optional_library("torch.utils.tensorboard.writer", "logger", repair).SummaryWriter
         self._folder = unicode_path("path", path)
         self._writer: Any = None
 

@@ -183,7 +183,7 @@ def refit_posterior(
             if report is not None:
                 report(step + 1, value)
     with _blaming_a_weight(model, num_steps):
-        check_finite_weights("model", model)
+        check_finite_weights(model)
     after = bound()
     gain = (after - before) @ after.new_tensor([1.0, -1.0, -1.0])
     error = standard_error(gain, positive_weights(weights, len(valid)))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.profiler import record_function
 
 from discrete_vae.boltzmann.base import LogPartition
-from discrete_vae.checks import check_number
+from discrete_vae.checks import check_count, check_number
 from discrete_vae.config import BlockGibbsConfig, ExperimentConfig, OptimizerConfig, instantiate
 from discrete_vae.distributed import (
     average_,
@@ -169,7 +169,7 @@ class ElboSums:
             rule = f"must hold a count and the {len(_TERMS)} sums of {', '.join(_TERMS)}"
             raise InvalidInputError("sums", rule, f"{state!r}"[:80], OTHER_MODEL)
         parts = [check_number("sums", part, repair=OTHER_MODEL) for part in parts]
-        return cls(parts, _check_count("sums", fields.get("count")))
+        return cls(parts, check_count("sums", fields.get("count"), repair=OTHER_MODEL))
 
     def add(self, means: Sequence[float], log_partition: float) -> None:
         """Count one step with the means of `LossTerms` over its batch and log Z, nats."""
@@ -454,7 +454,7 @@ class TrainingState:
     ) -> None:
         """Go on from what `capture` gave; what is damaged or of another model is refused and changes nothing."""
         with naming(source):
-            step = _check_count("step", meta.get("step"))
+            step = check_count("step", meta.get("step"), repair=OTHER_MODEL)
             log_partition = check_number("log_partition", meta.get("log_partition"), repair=OTHER_MODEL)
             error = meta.get("log_partition_std_error")
             std_error = check_number("log_partition_std_error", error, at_least=0, repair=OTHER_MODEL)
@@ -498,9 +498,3 @@ class TrainingState:
             check_like(name, saved.get(name), wanted.get(name))
             if not bool(saved[name].isfinite().all()):
                 raise InvalidInputError(name, "must be finite", "NaN or an infinity", OTHER_MODEL)
-
-
-def _check_count(name: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
-        raise InvalidInputError(name, "must be a whole number of at least 0", f"{value!r}"[:80], OTHER_MODEL)
-    return value

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -14,8 +13,9 @@ import torch
 from discrete_vae.boltzmann.base import BoltzmannMachine, FactorialBernoulli, check_energy
 from discrete_vae.boltzmann.graph import GraphBoltzmann, color_blocks
 from discrete_vae.boltzmann.rbm import RBM
-from discrete_vae.checks import check_number
+from discrete_vae.checks import DIVERGED, check_number
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.system import optional_library
 
 if TYPE_CHECKING:
     import dimod
@@ -171,11 +171,7 @@ def labels_of(energy: BoltzmannMachine, labels: Sequence[Hashable] | None = None
 
 def library(name: str, *, repair: str = REPAIR) -> ModuleType:
     """Import a module of the extra "dwave" when it is needed, such as "dwave.samplers"."""
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        received = f"{type(error).__name__}: {error}"
-        raise InvalidInputError(f"the library {name}", "must be installed", received, repair) from None
+    return optional_library(name, f"the library {name}", repair)
 
 
 def _numbers(energy: BoltzmannMachine, name: str) -> np.ndarray:
@@ -184,8 +180,7 @@ def _numbers(energy: BoltzmannMachine, name: str) -> np.ndarray:
         return np.zeros(0)
     found = parameter.detach().to("cpu", torch.float64).flatten().numpy()
     if not np.isfinite(found).all():
-        repair = "Look for a diverged training step and restore an earlier state."
-        raise InvalidInputError(f"energy.{name}", "must be finite", "NaN or an infinity", repair)
+        raise InvalidInputError(f"energy.{name}", "must be finite", "NaN or an infinity", DIVERGED)
     return found
 
 
