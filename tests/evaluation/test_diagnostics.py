@@ -145,6 +145,7 @@ def test_more_maxima_than_are_grouped_belong_to_the_nearest():
         (lambda: find_prior_modes(wells()[0], torch.zeros(3, 11)), "start"),
         (lambda: find_prior_modes(wells()[0], torch.full((3, 12), 0.5)), "start"),
         (lambda: chain_health(BlockGibbs(RBM(2, 2), 3), num_sweeps=5), "num_sweeps"),
+        (lambda: chain_health(BlockGibbs(RBM(2, 2), 3), num_sweeps=25.5), "num_sweeps"),
         (lambda: repeat_log_partition(lambda seed: LogPartition(1.0, 0.1, "x", 1), 0), "repeats"),
     ],
 )

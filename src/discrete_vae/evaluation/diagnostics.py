@@ -60,7 +60,7 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     Warns:
         ChainHealthWarning: If R-hat is above 1.05.
     """
-    if num_sweeps < 20:
+    if check_positive_int("num_sweeps", num_sweeps) < 20:
         raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred.")
     with torch.no_grad():
         series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
