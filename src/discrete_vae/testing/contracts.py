@@ -496,7 +496,9 @@ def check_network(factory: NetworkFactory) -> None:
         >>> check_network(partial(MLP, hidden=(5,)))
     """
     for sizes in ([5], [5, 3], [5, 3, 2]):
-        network, other = factory(sizes, 4), factory(sizes, 4)
+        with torch.random.fork_rng(devices=[]):
+            torch.default_generator.manual_seed(0)
+            network, other = factory(sizes, 4), factory(sizes, 4)
         mine, others = ({id(value) for value in each.parameters()} for each in (network, other))
         assert not mine & others, "two networks share a parameter"
         inputs = tuple(_like(network, torch.randn, _ROWS, size) for size in sizes)
