@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.nets.mlp import NetworkFactory
 from discrete_vae.posterior import Posterior, PosteriorSample
@@ -263,6 +264,8 @@ def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
 
 # Approximating posteriors over the binary latents.
 
+_MAX_POSTERIOR_UNITS = 12  # all subsets of them are looked at
+
 
 def check_posterior(posterior: Posterior, features: Tensor) -> None:
     """Check a posterior for `DiscreteVAE(posterior=)`: its draws, its groups, its law and its gradients.
@@ -275,6 +278,9 @@ def check_posterior(posterior: Posterior, features: Tensor) -> None:
         >>> from discrete_vae import HierarchicalPosterior, SpikeSlab
         >>> check_posterior(HierarchicalPosterior(3, [[0, 1], [2]], (5,), SpikeSlab()), torch.rand(4, 3))
     """
+    if posterior.num_units > _MAX_POSTERIOR_UNITS:
+        rule, repair = f"must have at most {_MAX_POSTERIOR_UNITS} units", "Build it with fewer."
+        raise InvalidInputError("posterior", rule, posterior.num_units, repair)
     posterior, features = copy.deepcopy(posterior).double().eval(), features.double()
     for check in (check_sample, check_groups, check_law, check_gradients):
         check(posterior, features)
