@@ -79,6 +79,16 @@ def test_states_are_binary_copies_without_gradient(kind, energy):
     assert torch.equal(chains.step(2), twin.step(2))
 
 
+def test_chains_of_inference_mode_go_on_outside_of_it(kind):
+    energy = random_rbm(5, 4)
+    with torch.inference_mode():
+        chains = make(kind, energy)
+        chains.step(2)
+    twin = make(kind, energy)
+    twin.step(2)
+    assert torch.equal(chains.step(2), twin.step(2))
+
+
 def test_changed_weights_are_seen(kind):
     both = Training(kind)
     both.chains.step(1)
