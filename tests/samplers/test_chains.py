@@ -178,6 +178,17 @@ def test_threads_that_step_one_sampler_lose_no_sweep(kind):
 
 
 @pytest.mark.parametrize("kind", ["block-gibbs", "parallel-tempering"])
+def test_what_a_thread_reads_while_another_steps_are_states_between_steps(kind):
+    alone, shared = Training(kind).chains, Training(kind).chains
+    between = torch.stack([alone.z, *(alone.step(1) for _ in range(100))])
+    with ThreadPoolExecutor(1) as pool:
+        stepping, read = pool.submit(lambda: [shared.step(1) for _ in range(100)]), [shared.z]
+        while not stepping.done():
+            read.append(shared.z)
+    assert all(bool((z == between).all((1, 2)).any()) for z in read)
+
+
+@pytest.mark.parametrize("kind", ["block-gibbs", "parallel-tempering"])
 def test_steps_can_be_divided_and_chains_do_not_depend_on_their_number(kind):
     rbm, ladder = random_rbm(5, 4), {} if kind == "block-gibbs" else {"inverse_temperatures": (0.0, 0.5, 1.0)}
     one, ten, few = (CONFIGS[kind][1](rbm, number, seed=SEED, **ladder) for number in (20, 20, 4))

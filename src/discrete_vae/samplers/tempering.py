@@ -100,12 +100,14 @@ class ParallelTempering(MarkovChains):
         return len(self.inverse_temperatures)
 
     @property
+    @one_at_a_time
     def z(self) -> Tensor:
         """A copy of the states at t = 1, (chain, unit) float32 in {0,1}."""
         self._follow()
         return self.walkers[torch.arange(self.num_chains, device=self.order.device), self.order[:, -1]]
 
     @property
+    @one_at_a_time
     def replicas(self) -> Tensor:
         """A copy of all states in the order of the ladder, (chain, replica, unit) float32 in {0,1}."""
         self._follow()
