@@ -9,6 +9,7 @@ from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.testing import contracts
+from tests.refusals import refused_argument
 from tests.transformations import SMOOTHINGS
 
 FEATURES = torch.linspace(-1, 1, 20, dtype=torch.float64).reshape(4, 5)
@@ -53,6 +54,11 @@ class Autoregressive(Posterior):
 def test_a_posterior_of_ones_own():
     torch.manual_seed(0)
     contracts.check_posterior(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
+
+
+def test_a_posterior_of_too_many_units_is_refused():
+    many = build([list(range(64))])
+    assert refused_argument(contracts.check_posterior, many, FEATURES) == "posterior"
 
 
 def test_a_posterior_without_discrete_draws_says_so():

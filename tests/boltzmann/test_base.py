@@ -43,6 +43,12 @@ def test_sides_of_one_unit():
         check_energy(randomize(RBM(*shape)))
 
 
+def test_a_machine_that_was_checked_stays_as_it_was():
+    machine = randomize(RBM(3, 2)).float()
+    check_energy(machine)
+    assert {parameter.dtype for parameter in machine.parameters()} == {torch.float32}
+
+
 class TransposedRBM(RBM):
     def compute_block_logits(self, z, block):
         logits = super().compute_block_logits(z, block)

@@ -118,6 +118,22 @@ def test_ground_states_of_any_gap_are_beyond_the_range(steep):
         assert (found.value, found.std_error) == (sign * 20.0, math.inf)
 
 
+def test_samples_that_do_not_vary_leave_the_error_unknown():
+    machine = FactorialBernoulli(2)
+    with torch.no_grad():
+        machine.bias.copy_(torch.tensor([2.0, -1.0]))
+    found = fit_inverse_temperature(machine, torch.ones(50, 2))
+    assert (math.isfinite(found.value), found.std_error) == (True, math.inf)
+
+
+@pytest.mark.parametrize("weight", [math.nan, math.inf, 1e30])
+def test_weights_of_a_diverged_machine_are_refused(weight):
+    machine = RBM(3, 2)
+    with torch.no_grad():
+        machine.weight.fill_(weight)
+    assert refused_argument(fit_inverse_temperature, machine, all_states(5)) == "energy.weight"
+
+
 @pytest.mark.parametrize("margin", [0.01, 5.0, 80.0])
 def test_one_unit_has_a_closed_form(margin):
     """Of n states with n - m in the better one, t = log((n - m) / m) / margin."""

@@ -115,10 +115,11 @@ class GumbelLikelihood(Likelihood):
 
 
 def test_a_users_own_likelihood():
-    own = GumbelLikelihood((4,))
+    own, state = GumbelLikelihood((4,)), torch.get_rng_state()
     contracts.check_likelihood(own, data("reals", 50, (4,)), Support.interval(-20.0, 80.0), sizes=(30.0,))
     assert own.log_scale.grad is None
     assert own.log_scale.count_nonzero() == 0  # a copy was tried
+    assert torch.equal(torch.get_rng_state(), state)  # all draws are from the seed
 
 
 def variance_of_another_convention(self, right, parameters, generator=None):

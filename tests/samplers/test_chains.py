@@ -79,6 +79,16 @@ def test_states_are_binary_copies_without_gradient(kind, energy):
     assert torch.equal(chains.step(2), twin.step(2))
 
 
+def test_chains_of_inference_mode_go_on_outside_of_it(kind):
+    energy = random_rbm(5, 4)
+    with torch.inference_mode():
+        chains = make(kind, energy)
+        chains.step(2)
+    twin = make(kind, energy)
+    twin.step(2)
+    assert torch.equal(chains.step(2), twin.step(2))
+
+
 def test_changed_weights_are_seen(kind):
     both = Training(kind)
     both.chains.step(1)
@@ -165,6 +175,17 @@ def test_threads_that_step_one_sampler_lose_no_sweep(kind):
         list(pool.map(shared.step, [1] * 20))
     assert shared.sweep == 20
     assert torch.equal(shared.z, expected)
+
+
+@pytest.mark.parametrize("kind", ["block-gibbs", "parallel-tempering"])
+def test_what_a_thread_reads_while_another_steps_are_states_between_steps(kind):
+    alone, shared = Training(kind).chains, Training(kind).chains
+    between = torch.stack([alone.z, *(alone.step(1) for _ in range(100))])
+    with ThreadPoolExecutor(1) as pool:
+        stepping, read = pool.submit(lambda: [shared.step(1) for _ in range(100)]), [shared.z]
+        while not stepping.done():
+            read.append(shared.z)
+    assert all(bool((z == between).all((1, 2)).any()) for z in read)
 
 
 @pytest.mark.parametrize("kind", ["block-gibbs", "parallel-tempering"])

@@ -49,6 +49,12 @@ def test_modules_of_torch_with_batch_norm_and_dropout_pass_and_stay_as_they_were
     assert net.training
 
 
+def test_the_global_generator_stays_where_it_is():
+    state = torch.get_rng_state()
+    check_network(partial(MLP, hidden=(6,)))
+    assert torch.equal(torch.get_rng_state(), state)
+
+
 class Faulty(nn.Module):
     """A right network, (row, 4) -> (row, 3), for a fault to spoil."""
 

@@ -78,6 +78,7 @@ def test_false_alarm_rate_and_power_of_frequencies():
     counts = [torch.bincount(row, minlength=4) for row in draws.view(1000, 500)]
     assert 10 <= sum(rejected(check_frequencies, each, p, alpha=0.05) for each in counts) <= 85
     assert rejected(check_frequencies, torch.tensor([600, 400]), torch.tensor([0.5, 0.5]))
+    assert rejected(check_frequencies, torch.tensor([50, 30, 20]), torch.tensor([0.5, 0.3, math.nan]))
     assert rejected(check_frequencies, torch.tensor([600, 400, 1]), torch.tensor([0.6, 0.4, 0.0]))
     with pytest.raises(TooFewSamplesError):
         check_frequencies(torch.tensor([1, 1]), torch.tensor([0.5, 0.5]))

@@ -416,6 +416,7 @@ def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:
 
 
 _LIMIT = 20.0
+_LARGEST_MARGIN = 1e9  # of which the root's tolerance is a thousandth of a nat
 
 
 @dataclass(frozen=True)
@@ -424,7 +425,7 @@ class InverseTemperature:
 
     Attributes:
         value: t; NaN where the machine gives no state a preference, plus or minus 20 where the samples lie beyond.
-        std_error: Its standard error over samples; infinite in both cases.
+        std_error: Its standard error over samples; infinite in both cases, and where all samples are the same.
     """
 
     value: float
@@ -456,7 +457,7 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     """
     from scipy import optimize  # here, since it takes a while
 
-    check_energy(energy)
+    check_parameters(check_energy(energy), below=_LARGEST_MARGIN)
     z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units))).double()
     if len(z) < 2:
         raise InvalidInputError("z", "must hold at least 2 samples", len(z), "Their spread is the error.")
@@ -472,6 +473,8 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
         return InverseTemperature(-_LIMIT, math.inf)
     bracket = -_LIMIT, _LIMIT
     t = optimize.root_scalar(lambda t: _derivatives(margins, t)[0], bracket=bracket, xtol=1e-12).root
+    if bool((z == z[0]).all()):
+        return InverseTemperature(t, math.inf)
     scores = (margins * torch.sigmoid(-t * margins)).sum(1)
     return InverseTemperature(t, float(scores.square().sum().sqrt()) / _derivatives(margins, t)[1])
 

@@ -63,7 +63,7 @@ def bennett_log_partition(
         energy: The machine.
         std_error: Standard error to reach, nats.
         num_chains: Independent chains of replicas, at least 20.
-        max_sweeps: Sweeps a replica after tuning, at most.
+        max_sweeps: Sweeps a replica after tuning at which the run ends, in whole blocks and 96 at least.
         start: (state, unit), states in the modes of p that are known, such as the chains of training; half of the
             chains start there. None looks for local minima of the energy.
         seed: Integer from 0 to 2^64 - 1.

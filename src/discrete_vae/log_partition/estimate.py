@@ -108,6 +108,8 @@ def estimate_log_partition(
     key_to_seed(seed)
     if chains is not None:
         check_binary("chains", check_tensor("chains", chains, ("chain", energy.num_units)))
+        if len(chains) == 0:
+            raise InvalidInputError("chains", "must hold a state", "none", "Leave them out.")
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
         return CheckedLogPartition(exact)
@@ -233,7 +235,10 @@ def annealed_log_partition(
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
         z, num_chains = z.to(energy.bias.device), len(z)
     if num_chains < 2:
-        raise InvalidInputError("num_chains", "must be at least 2", num_chains, "Their spread is the error.")
+        name, rule = (
+            ("start", "must hold at least 2 states") if reverse else ("num_chains", "must be at least 2")
+        )
+        raise InvalidInputError(name, rule, num_chains, "Their spread is the error.")
     ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
     log_weight = annealed_weights(energy, z, ladder[::-1] if reverse else ladder, key=key)
     log_mean = torch.logsumexp(log_weight, 0) - math.log(num_chains)

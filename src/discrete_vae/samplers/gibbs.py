@@ -196,7 +196,8 @@ class BlockGibbs(MarkovChains):
         energy: The machine to sample.
         num_chains: Number of chains, from 1 to 2^32.
         seed: Integer from 0 to 2^64 - 1.
-        start: States at the start, (chain, unit) in {0,1}; None means fair coins.
+        start: States at the start, (chain, unit) in {0,1}; None means fair coins. Those that chains with the same seed
+            have reached need another seed: the same noise would soon lead to the same states again.
         clamped: Bool, (unit,) or (chain, unit), True where a unit keeps the value that it has at the start, so that
             the others follow p(z | clamped units). Needs start; None means nowhere. This and what follows are part of
             the arguments, not of the state.

@@ -52,7 +52,7 @@ class ParallelTempering(MarkovChains):
         adapting: True while the ladder is being tuned. Not part of the state.
         inverse_temperatures: (replica,) float64.
         round_trips: (chain,) int64, trips of states from the hottest temperature to the coldest and back since the
-            last `reset_statistics` or change of the ladder.
+            last `reset_statistics` or `retune`, which tuning calls.
         measured: Sweeps since then.
         jumps: Moves between known modes, made every fourth sweep; None (the start) makes none. Not part of the state.
         jumped: Jumps of the coldest replicas, an int64 scalar.
@@ -100,12 +100,14 @@ class ParallelTempering(MarkovChains):
         return len(self.inverse_temperatures)
 
     @property
+    @one_at_a_time
     def z(self) -> Tensor:
         """A copy of the states at t = 1, (chain, unit) float32 in {0,1}."""
         self._follow()
         return self.walkers[torch.arange(self.num_chains, device=self.order.device), self.order[:, -1]]
 
     @property
+    @one_at_a_time
     def replicas(self) -> Tensor:
         """A copy of all states in the order of the ladder, (chain, replica, unit) float32 in {0,1}."""
         self._follow()
@@ -188,7 +190,8 @@ class ParallelTempering(MarkovChains):
         self._swap_sum = self._swap_sum + probabilities.sum(0)
         self.measured += 1
         if self.num_replicas > 1:
-            self.round_trips = self.round_trips + count_trips(self.order, self._last_end)
+            trips, self._last_end = count_trips(self.order, self._last_end)
+            self.round_trips = self.round_trips + trips
 
     def _install(self, ladder: Tensor, replicas: Tensor) -> None:
         order = torch.arange(len(ladder), device=ladder.device).repeat(self.num_chains, 1)
@@ -309,18 +312,18 @@ def swap_uniforms(num_chains: int, num_pairs: int, *, key: int, sweeps: range) -
     return uniforms(torch.stack(words, -1).flatten(2)[..., :num_pairs])
 
 
-def count_trips(order: Tensor, last_end: Tensor) -> Tensor:
+def count_trips(order: Tensor, last_end: Tensor) -> tuple[Tensor, Tensor]:
     """Round trips that end now, (chain,), 0 or 1: of states that come back to the hottest replica from the coldest.
 
     ``order`` has the walker at each temperature, (chain, replica), at least 2 replicas. ``last_end`` has the end where
-    each walker was last, (chain, walker) uint8, 0 before the first visit to the hottest; it is changed in place.
+    each walker was last, (chain, walker) uint8, 0 before the first visit to the hottest; the second result has it now.
     """
     hot, cold = order[:, :1], order[:, -1:]
     back = (last_end.gather(1, hot) == _COLD).flatten()
-    last_end.scatter_(1, hot, _HOT)
+    last_end = last_end.scatter(1, hot, _HOT)
     was_hot = last_end.gather(1, cold) != 0  # a trip starts at the hot end
-    last_end.scatter_(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
-    return back.to(torch.int64)
+    last_end = last_end.scatter(1, cold, torch.where(was_hot, _COLD, 0).to(torch.uint8))
+    return back.to(torch.int64), last_end
 
 
 # Ladders of inverse temperatures: the number of replicas and their places.

@@ -89,7 +89,9 @@ def check_likelihood(
     check_folding(wide, parameters, x.double())
     check_exposure(wide, parameters, x.double())
     check_sample_law(wide, parameters[0], support, seed=seed)
-    check_interface(fitted, parameters.float(), x)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        check_interface(fitted, parameters.float(), x)
     check_extremes(fitted, x, sizes=sizes)
 
 
