@@ -74,7 +74,14 @@ class OneBlockRBM(RBM):
         return torch.cat([super(OneBlockRBM, self).compute_block_logits(z, side) for side in (0, 1)], -1)
 
 
-@pytest.mark.parametrize("fault", [TransposedRBM, DetachedRBM, OneBlockRBM])
+class MeansAloneRBM(RBM):
+    """The bit of the unit that is sampled earlier counts with its mean."""
+
+    def expected_energy(self, bits, probabilities, order):
+        return self.compute_energy(probabilities)
+
+
+@pytest.mark.parametrize("fault", [TransposedRBM, DetachedRBM, OneBlockRBM, MeansAloneRBM])
 def test_planted_faults_are_rejected(fault):
     with pytest.raises(AssertionError):
         check_energy(randomize(fault(3, 3)))

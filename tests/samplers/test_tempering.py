@@ -130,6 +130,16 @@ def test_chains_start_from_given_states():
     assert refused_argument(chains.start_from, torch.ones(5, 9)) == "z"
 
 
+def test_states_from_outside_have_no_trip_behind_them():
+    chains = ParallelTempering(make_rbm(), 200, [0.9, 1.0], seed=1)
+    chains.step(20)
+    before = chains.round_trips
+    assert bool((before > 0).any())
+    chains.start_from(torch.ones(200, 9))
+    chains.step(3)  # fewer than there and back take
+    assert torch.equal(chains.round_trips, before)
+
+
 @pytest.mark.parametrize(("sizes", "ladder"), [((1, 1), [0.0, 0.3, 0.6, 1.0]), ((2, 1), [0.0, 0.4, 1.0])])
 @pytest.mark.parametrize("parity", [0, 1])
 def test_sweeps_and_swaps_leave_the_joint_law_invariant(sizes, ladder, parity):

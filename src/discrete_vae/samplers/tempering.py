@@ -127,6 +127,8 @@ class ParallelTempering(MarkovChains):
             raise InvalidInputError("z", rule, len(z), "Give one state per chain.")
         self.walkers = self.walkers.clone()
         self.walkers[: len(z)] = z.to(self.walkers)[:, None]
+        self._last_end = self._last_end.clone()
+        self._last_end[: len(z)] = 0  # the new states have not been anywhere
 
     @one_at_a_time
     def reset_statistics(self) -> None:

@@ -222,7 +222,7 @@ def _check_uniform(levels: Tensor) -> None:
 
 
 def check_energy(energy: BoltzmannMachine) -> None:
-    """Check blocks, conditionals, free energies and gradients of a machine of at most 12 units by enumeration.
+    """Check blocks, conditionals, energies and gradients of a machine of at most 12 units by enumeration.
 
     A copy is tried, in float64. The tolerance is 1e-10; an AssertionError says which deviates.
     """
@@ -249,6 +249,20 @@ def check_energy(energy: BoltzmannMachine) -> None:
     negative = -(machine.prob.detach() * energy.free_energy(machine.states)).sum()
     for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
         torch.testing.assert_close(got, want, rtol=0, atol=1e-10)
+    _check_expected_energy(energy, machine.states)
+
+
+def _check_expected_energy(energy: BoltzmannMachine, states: Tensor) -> None:
+    """Compare its mean over a posterior of one group or two with that of the energy."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(energy.num_units, energy.num_units, generator=generator, dtype=torch.float64)
+    odd = torch.arange(energy.num_units) % 2
+    for group in (0 * odd, odd, 1 - odd):
+        logits = weight[0] + (states * (group == 0)) @ weight * (group == 1)
+        probabilities = torch.sigmoid(logits)
+        law = torch.where(states == 1, probabilities, 1 - probabilities).prod(1)
+        found = energy.expected_energy(states, probabilities, energy.pair_order(group))
+        torch.testing.assert_close(law @ found, law @ energy.energy(states), rtol=0, atol=1e-10)
 
 
 def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
