@@ -65,8 +65,9 @@ class Setting:
                 try:
                     readings = [from_json(words[0])]
                 except ValueError as error:
-                    received = f"{words[0]!r} ({error})"
-                    raise InvalidInputError(option, "must be valid JSON", received, repair) from None
+                    if str not in self._types:  # else a name in brackets
+                        received = f"{words[0]!r} ({error})"
+                        raise InvalidInputError(option, "must be valid JSON", received, repair) from None
             readings.append(words[0])  # "a number or a list of lists": the first reading that fits
         annotation: Any = Annotated[self.field.annotation, self.field]  # pyright: ignore[reportInvalidTypeForm]
         adapter = TypeAdapter(annotation, config={"allow_inf_nan": False})
