@@ -62,6 +62,14 @@ def test_settings_by_name_are_those_of_the_command_line():
         load_experiment("digits", settings={"training.epochs": 7})
 
 
+def test_settings_may_be_dictionaries_and_lists():
+    solver = {"beta_range": [0.1, 1.0], "proposal_acceptance_criteria": "Gibbs"}
+    given = {"training.sampler": "dimod", "training.sampler.parameters": solver}
+    config = load_experiment("digits", settings=given | {"model.posterior.groups": [[0, 2], [1]]})
+    assert config.training.sampler.parameters == solver
+    assert config.model.posterior.groups == ((0, 2), (1,))
+
+
 def overrides(words):
     """Paths and values of settings that commas separate."""
     return [(path, values) for path, *values in map(str.split, words.split(","))]

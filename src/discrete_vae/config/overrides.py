@@ -130,8 +130,10 @@ def read_value(config: ExperimentConfig, path: str) -> Any:
 
 def words_of(value: object) -> list[str]:
     """The words of a command line that `Setting.read` turns into a value."""
-    if isinstance(value, tuple):
-        nested = any(isinstance(each, tuple) for each in value)
+    if isinstance(value, dict):
+        return [json.dumps(value)]
+    if isinstance(value, list | tuple):
+        nested = any(isinstance(each, list | tuple) for each in value)
         return [json.dumps(value)] if nested else [word for each in value for word in words_of(each)]
     return [str(value).lower() if value is None or isinstance(value, bool) else str(value)]
 
