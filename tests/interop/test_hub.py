@@ -11,7 +11,7 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
-from discrete_vae.config import HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GraphBoltzmannConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
 from discrete_vae.runs.run_directory import RunDirectory
@@ -100,6 +100,14 @@ def test_a_model_alone_has_a_card_without_results(tmp_path):
     folder = save_for_hub(tiny_model(), tmp_path / "model", name=REPO, license="mit")
     assert "without an evaluation" in (folder / "README.md").read_text()
     assert torch.equal(DiscreteVAE.from_pretrained(folder).prior.weight, tiny_model().prior.weight)
+
+
+def test_a_card_does_not_list_a_graph_edge_by_edge(tmp_path):
+    prior = GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)), nodes=(30, 40, 50))
+    small = HierarchicalPosteriorConfig(groups=2, hidden=(4,))
+    model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=small))
+    card = (save_for_hub(model, tmp_path / "model", name=REPO, license="mit") / "README.md").read_text()
+    assert "(graph, num_units 3)" in card
 
 
 @pytest.fixture

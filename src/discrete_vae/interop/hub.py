@@ -209,7 +209,7 @@ def refit_steps(run: RunDirectory) -> int:
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
     rows, prior = _results(values.get("evaluation") or {}), config.prior.model_dump()
-    sizes = {key: value for key, value in prior.items() if key != "kind" and not isinstance(value, list)}
+    sizes = {key: value for key, value in prior.items() if key != "kind" and isinstance(value, int | str)}
     head: dict[str, Any] = {  # as JSON, which is YAML
         "license": license,
         "library_name": "discrete-vae",
