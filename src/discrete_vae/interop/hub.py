@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader
 from torch import Tensor
 
 from discrete_vae import __version__
+from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.errors import InvalidInputError, printable
@@ -368,6 +369,7 @@ def check_release(
         rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
         raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
     check_words(license=license)
+    check_positive_int("num_examples", settings["num_examples"])
     found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
