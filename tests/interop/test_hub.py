@@ -110,6 +110,10 @@ def test_a_card_does_not_list_a_graph_edge_by_edge(tmp_path):
     assert "(graph, num_units 3)" in card
 
 
+class NoAnswerError(Exception):
+    """An error of an HTTP client: a base of its own, and no text."""
+
+
 @pytest.fixture
 def uploads(monkeypatch):
     """What the library asks of the hub, answered without a network."""
@@ -122,6 +126,8 @@ def uploads(monkeypatch):
         def create_repo(self, name, **keywords):
             if name == "not/mine":
                 raise OSError("401 Unauthorized\nlog in first")
+            if name == "no/network":
+                raise NoAnswerError
             calls.append(("create", name, keywords))
 
         def upload_folder(self, *, repo_id, folder_path, commit_message):
@@ -144,6 +150,7 @@ def test_push_makes_the_repository_and_uploads_what_loads(uploads):
     assert upload[4] == "Upload a discrete-vae model"
     with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
         push_to_hub(tiny_model(), "not/mine", license="mit")
+    assert refused_argument(push_to_hub, tiny_model(), "no/network", license="mit") == "name"
 
 
 def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
@@ -183,6 +190,12 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, tiny_model().prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
+
+    def no_answer(name, **keywords):
+        raise NoAnswerError
+
+    monkeypatch.setattr(hub, "snapshot_download", no_answer)
+    assert refused_argument(DiscreteVAE.from_pretrained, "ada/other") == "path"
 
 
 def test_a_missing_extra_is_named(monkeypatch):

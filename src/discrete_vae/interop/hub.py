@@ -125,7 +125,7 @@ def push_to_hub(
             commit = api.upload_folder(
                 repo_id=name, folder_path=folder, commit_message=message or "Upload a discrete-vae model"
             )
-        except (OSError, ValueError) as error:  # what the hub raises derives from these
+        except Exception as error:  # the hub's own, or its HTTP client's
             rule = "must be a repository that you may write to"
             repair = "Check the name, the network and the login: hf auth login."
             raise InvalidInputError("name", rule, refusal(name, error), repair) from None
