@@ -199,6 +199,12 @@ def test_training_does_not_go_on_with_it(released, digits):
     assert sorted(released[0].path.rglob("*")) == before
 
 
+def test_it_is_not_released_again(released, digits, tmp_path):
+    run = released[0]
+    argument = refused_argument(release_run, run, load_run(run), digits, tmp_path / "again", **QUICK)
+    assert argument == str(run.path)
+
+
 def test_a_long_log_is_thinned_evenly_with_its_ends():
     lines = [{"step": step} | ({"validation_elbo": 0.0} if step % 10 == 0 else {}) for step in range(1, 1001)]
     kept = thinned(lines)

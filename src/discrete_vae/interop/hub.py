@@ -328,9 +328,9 @@ def release_run(
     ``report`` is called with the number of examples whose ELBO is done; each comes twice.
 
     Raises:
-        InvalidInputError: If the folder breaks its rule or cannot be written; if the run keeps no evaluation of the
-            checkpoint; if the ELBO fell by more than 0.1 nats, or is not known well enough to say that it did not.
-            Nothing is left then.
+        InvalidInputError: If the folder breaks its rule or cannot be written; if the run is a released one, or keeps no
+            evaluation of the checkpoint; if the ELBO fell by more than 0.1 nats, or is not known well enough to say
+            that it did not. Nothing is left then.
     """
     settings = {"license": license, "num_examples": num_examples, "num_samples": num_samples, "seed": seed}
     folder, made = check_release(run, loaded, out, precision=precision, **settings)
@@ -370,6 +370,9 @@ def check_release(
         raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
     check_words(license=license)
     check_positive_int("num_examples", settings["num_examples"])
+    if run.release_path.exists():  # whose results may be those of the weights before they were rounded
+        repair = "Release the run that it was made of, or copy the folder."
+        raise InvalidInputError(str(run.path), "must not be released already", "a released run", repair)
     found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
