@@ -12,6 +12,7 @@ from discrete_vae.config import (
     FactorialBernoulliConfig,
     GaussianHierarchyConfig,
     GraphBoltzmannConfig,
+    HierarchicalPosteriorConfig,
     RBMConfig,
     instantiate,
 )
@@ -144,6 +145,7 @@ REFUSED = [
     ("config", lambda _: dv.train(None, None, "runs/none")),
     ("dataset", lambda _: dv.train(dv.load_experiment("digits"), 3, "runs/none")),
     ("path", lambda _: dv.own_experiment(None)),
+    ("model.posterior", lambda _: build(posterior=HierarchicalPosteriorConfig(hidden=(9000,) * 2000))),
     ("size", lambda _: dv.own_experiment("mine.npy", size="digit")),
     ("observed", lambda _: dv.BernoulliLikelihood((3,)).check(NAN, MASK.to("meta"))),
     ("observed", lambda _: dv.GaussianLikelihood((3,)).check(NAN, MASK.to_sparse())),

@@ -28,6 +28,7 @@ from discrete_vae.presets import (
     SIZES,
     cited_keys,
     experiment_names,
+    first_difference,
     load_experiment,
     own_data,
     references,
@@ -60,6 +61,27 @@ def test_settings_by_name_are_those_of_the_command_line():
     assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
     with pytest.raises(InvalidInputError, match="num-epochs"):
         load_experiment("digits", settings={"training.epochs": 7})
+
+
+def test_settings_may_be_dictionaries_and_lists():
+    solver = {"beta_range": [0.1, 1.0], "proposal_acceptance_criteria": "Gibbs"}
+    given = {"training.sampler": "dimod", "training.sampler.parameters": solver}
+    config = load_experiment("digits", settings=given | {"model.posterior.groups": [[0, 2], [1]]})
+    assert config.training.sampler.parameters == solver
+    assert config.model.posterior.groups == ((0, 2), (1,))
+
+
+def test_the_first_difference_is_an_option():
+    given = {"training.sampler": "dimod", "training.sampler.parameters": {"answer_mode": "raw"}}
+    plain = load_experiment("digits", settings={"training.sampler": "dimod"})
+    solver = load_experiment("digits", settings=given)
+    option = "--training.sampler.parameters"
+    assert first_difference(solver, plain) == (option, {"answer_mode": "raw"}, {})
+    assert first_difference(load_experiment("digits"), plain) == (
+        "--training.sampler",
+        "block-gibbs",
+        "dimod",
+    )
 
 
 def overrides(words):

@@ -25,7 +25,7 @@ from discrete_vae.system import check_memory, is_allocation_failure
 NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
 """The repair of a model that does not fit the memory."""
 
-_LARGE = re.compile(r"(?<![\d.])\d{5}")  # a number from which a model is counted before it is made
+_LARGE = re.compile(r"(?<![\d.])\d{4}")  # a number from which a model is counted before it is made
 _CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
 """Parts whose class a config names; that of a hierarchy is made by a function."""
 

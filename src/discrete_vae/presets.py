@@ -474,10 +474,11 @@ def first_difference(before: ExperimentConfig, after: ExperimentConfig) -> tuple
         ('--size', 'smoke', 'short')
     """
     one, other, path = before.model_dump(), after.model_dump(), []
-    while isinstance(one, dict) and isinstance(other, dict):
+    while isinstance(one, dict) and isinstance(other, dict) and ".".join(path) not in settings():
         name = next(name for name in other if one.get(name) != other[name])
         one, other = one.get(name), other[name]
-        path.append(name.replace("_", "-"))
+        if name != "kind":
+            path.append(name.replace("_", "-"))
     return "EXPERIMENT" if path == ["name"] else f"--{'.'.join(path)}", one, other
 
 

@@ -134,7 +134,7 @@ def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(done, trained, t
 def test_a_resumed_run_cannot_be_changed(refused, trained):
     for argument, words in (
         ("--training.num-epochs", "--training.num-epochs 7"),
-        ("--model.smoothing.kind", "--model.smoothing spike-slab"),
+        ("--model.smoothing", "--model.smoothing spike-slab"),
         ("--seed", "--seed 3"),
         ("--size", "--size paper"),
         ("EXPERIMENT", "digits"),

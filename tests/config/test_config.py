@@ -65,6 +65,7 @@ def test_configs_are_frozen():
     [
         ("RBMConfig", {"num_left": -1}, "num_left"),
         ("RBMConfig", {"left": 1}, "left"),
+        ("RBMConfig", {"self": 1}, "self"),
         ("FileDataConfig", {}, "path"),
         ("ModelConfig", {}, "num_features"),
         ("ModelConfig", {"num_features": 1, "prior": {"kind": "ising"}}, "prior.kind"),

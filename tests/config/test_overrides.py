@@ -55,6 +55,12 @@ def test_lists_and_lists_of_lists():
         assert changed(f"--model.posterior.groups {words}").model.posterior.groups == groups
 
 
+def test_names_in_brackets_are_names():
+    assert settings()["data.label-column"][0].read(["[Age]"]) == "[Age]"
+    assert settings()["data.condition"][0].read(["[Age]"]) == ("[Age]",)
+    assert settings()["data.condition"][0].read(['["Age", "Sex"]']) == ("Age", "Sex")
+
+
 def test_a_component_is_swapped_whatever_the_order():
     assert changed("--model.smoothing spike-slab").model.smoothing == SpikeSlabConfig()
     config = changed("--model.prior.num-units 6 --model.prior factorial")

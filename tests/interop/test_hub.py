@@ -11,6 +11,7 @@ import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
+from discrete_vae.config import GraphBoltzmannConfig, HierarchicalPosteriorConfig, ModelConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
 from discrete_vae.runs.run_directory import RunDirectory
@@ -92,6 +93,18 @@ def test_a_model_alone_has_a_card_without_results(tmp_path):
     )
 
 
+def test_a_card_does_not_list_a_graph_edge_by_edge(tmp_path):
+    prior = GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)), nodes=(30, 40, 50))
+    small = HierarchicalPosteriorConfig(groups=2, hidden=(4,))
+    model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=small))
+    card = (save_for_hub(model, tmp_path / "model", name=REPO, license="mit") / "README.md").read_text()
+    assert "(graph, num_units 3)" in card
+
+
+class NoAnswerError(Exception):
+    """An error of an HTTP client: a base of its own, and no text."""
+
+
 @pytest.fixture
 def uploads(monkeypatch):
     """What the library asks of the hub, answered without a network."""
@@ -104,6 +117,8 @@ def uploads(monkeypatch):
         def create_repo(self, name, **keywords):
             if name == "not/mine":
                 raise OSError("401 Unauthorized\nlog in first")
+            if name == "no/network":
+                raise NoAnswerError
             calls.append(("create", name, keywords))
 
         def upload_folder(self, *, repo_id, folder_path, commit_message):
@@ -126,6 +141,7 @@ def test_push_makes_the_repository_and_uploads_what_loads(uploads):
     assert upload[4] == "Upload a discrete-vae model"
     with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
         push_to_hub(small_model(6, groups=4), "not/mine", license="mit")
+    assert refused_argument(push_to_hub, small_model(6, groups=4), "no/network", license="mit") == "name"
 
 
 def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
@@ -165,6 +181,12 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, small_model(6, groups=4).prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
+
+    def no_answer(name, **keywords):
+        raise NoAnswerError
+
+    monkeypatch.setattr(hub, "snapshot_download", no_answer)
+    assert refused_argument(DiscreteVAE.from_pretrained, "ada/other") == "path"
 
 
 def test_a_missing_extra_is_named(monkeypatch):

@@ -199,6 +199,12 @@ def test_training_does_not_go_on_with_it(released, digits):
     assert sorted(released[0].path.rglob("*")) == before
 
 
+def test_it_is_not_released_again(released, digits, tmp_path):
+    run = released[0]
+    argument = refused_argument(release_run, run, load_run(run), digits, tmp_path / "again", **QUICK)
+    assert argument == str(run.path)
+
+
 def test_a_long_log_is_thinned_evenly_with_its_ends():
     lines = [{"step": step} | ({"validation_elbo": 0.0} if step % 10 == 0 else {}) for step in range(1, 1001)]
     kept = thinned(lines)
@@ -224,6 +230,7 @@ def full(folder):
         (lambda run: {"precision": "float16"}, "precision"),
         (lambda run: {"license": " "}, "license"),
         (lambda run: {"num_examples": 1}, "precision"),  # one example is no check
+        (lambda run: {"num_examples": -5}, "num_examples"),
         (lambda run: {"out": full(run.path.parent / "full")}, "--out"),
         (lambda run: {"out": run.path / "new"}, "--out"),
         (lambda run: {"step": min(set(run.checkpoints().steps()) - {load_run(run).step})}, "evaluation.json"),

@@ -135,7 +135,7 @@ class Record(BaseModel):
         frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=(), str_max_length=2**24
     )
 
-    def __init__(self, **data: Any) -> None:
+    def __init__(self, /, **data: Any) -> None:
         if _inside_a_record.get():  # pydantic collects the messages of nested records itself
             super().__init__(**data)
             return

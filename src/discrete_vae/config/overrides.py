@@ -65,8 +65,9 @@ class Setting:
                 try:
                     readings = [from_json(words[0])]
                 except ValueError as error:
-                    received = f"{words[0]!r} ({error})"
-                    raise InvalidInputError(option, "must be valid JSON", received, repair) from None
+                    if str not in self._types:  # else a name in brackets
+                        received = f"{words[0]!r} ({error})"
+                        raise InvalidInputError(option, "must be valid JSON", received, repair) from None
             readings.append(words[0])  # "a number or a list of lists": the first reading that fits
         annotation: Any = Annotated[self.field.annotation, self.field]  # pyright: ignore[reportInvalidTypeForm]
         adapter = TypeAdapter(annotation, config={"allow_inf_nan": False})
@@ -129,8 +130,10 @@ def read_value(config: ExperimentConfig, path: str) -> Any:
 
 def words_of(value: object) -> list[str]:
     """The words of a command line that `Setting.read` turns into a value."""
-    if isinstance(value, tuple):
-        nested = any(isinstance(each, tuple) for each in value)
+    if isinstance(value, dict):
+        return [json.dumps(value)]
+    if isinstance(value, list | tuple):
+        nested = any(isinstance(each, list | tuple) for each in value)
         return [json.dumps(value)] if nested else [word for each in value for word in words_of(each)]
     return [str(value).lower() if value is None or isinstance(value, bool) else str(value)]
 

@@ -138,11 +138,11 @@ class SmoothedBernoulli(Distribution):
         return evaluate(value, self.logits, *self._parameters)
 
     def icdf(self, value: Tensor) -> Tensor:
-        """The inverse CDF; at 1 the upper end of the support."""
+        """The inverse CDF; at 0 and 1 the ends of the support."""
         value = check_tensor("value", value, (...,))
-        last = value == 1
+        (low, high), last = self.smoothing.support, value == 1
         zeta = self.smoothing.icdf(value.masked_fill(last, 0.5), self.logits, *self._parameters)
-        return torch.where(last, self.smoothing.support[1], zeta)
+        return torch.where(last, high, torch.where(value == 0, low, zeta))
 
     def entropy(self) -> Tensor:
         """-E log_prob, nats: that of z, and P(z = 1) times that of r(zeta|z=1)."""

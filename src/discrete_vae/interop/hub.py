@@ -18,6 +18,7 @@ from jinja2 import Environment, PackageLoader
 from torch import Tensor
 
 from discrete_vae import __version__
+from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataSplits, describe_data, training_subset
 from discrete_vae.errors import InvalidInputError, printable
@@ -120,7 +121,7 @@ def push_to_hub(
             commit = api.upload_folder(
                 repo_id=name, folder_path=folder, commit_message=message or "Upload a discrete-vae model"
             )
-        except (OSError, ValueError) as error:  # what the hub raises derives from these
+        except Exception as error:  # the hub's own, or its HTTP client's
             rule = "must be a repository that you may write to"
             repair = "Check the name, the network and the login: hf auth login."
             raise InvalidInputError("name", rule, refusal(name, error), repair) from None
@@ -205,7 +206,7 @@ def refit_steps(run: RunDirectory) -> int:
 
 def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
     rows, prior = _results(values.get("evaluation") or {}), config.prior.model_dump()
-    sizes = {key: value for key, value in prior.items() if key != "kind" and not isinstance(value, list)}
+    sizes = {key: value for key, value in prior.items() if key != "kind" and isinstance(value, int | str)}
     head: dict[str, Any] = {  # as JSON, which is YAML
         "license": license,
         "library_name": "discrete-vae",
@@ -323,9 +324,9 @@ def release_run(
     ``report`` is called with the number of examples whose ELBO is done; each comes twice.
 
     Raises:
-        InvalidInputError: If the folder breaks its rule or cannot be written; if the run keeps no evaluation of the
-            checkpoint; if the ELBO fell by more than 0.1 nats, or is not known well enough to say that it did not.
-            Nothing is left then.
+        InvalidInputError: If the folder breaks its rule or cannot be written; if the run is a released one, or keeps no
+            evaluation of the checkpoint; if the ELBO fell by more than 0.1 nats, or is not known well enough to say
+            that it did not. Nothing is left then.
     """
     settings = {"license": license, "num_examples": num_examples, "num_samples": num_samples, "seed": seed}
     folder, made = check_release(run, loaded, out, precision=precision, **settings)
@@ -364,6 +365,10 @@ def check_release(
         rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
         raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
     check_words(license=license)
+    check_positive_int("num_examples", settings["num_examples"])
+    if run.release_path.exists():  # whose results may be those of the weights before they were rounded
+        repair = "Release the run that it was made of, or copy the folder."
+        raise InvalidInputError(str(run.path), "must not be released already", "a released run", repair)
     found = evaluation_store(run).most_complete()
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"

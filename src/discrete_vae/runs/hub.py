@@ -54,11 +54,12 @@ def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = No
         raise InvalidInputError("path", rule, name, repair) from None
     try:
         return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
-    except (OSError, ValueError) as error:  # what the hub raises derives from these
+    except Exception as error:  # the hub's own, or its HTTP client's
         repair = "Check the name, the network and, for a private model, the login."
         raise InvalidInputError("path", rule, refusal(name, error), repair) from None
 
 
 def refusal(name: str, error: Exception) -> str:
     """An error of the hub for messages: its first line."""
-    return f"{name} ({type(error).__name__}: {str(error).strip().splitlines()[0][:200]})"
+    line = str(error).strip().partition("\n")[0]  # a client's error may have no text
+    return f"{name} ({type(error).__name__}: {line[:200]})"

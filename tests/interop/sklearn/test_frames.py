@@ -77,6 +77,14 @@ def test_rows_come_back_as_a_frame_of_the_same_words_and_dtypes(fitted):
     }  # a word that no row has is about as rare as it can be
 
 
+def test_rows_of_codes_with_an_index_keep_their_order(fitted):
+    codes = fitted.transform(FRAME[:20])
+    for index in (range(19, -1, -1), [f"row {row}" for row in range(20)]):
+        back = fitted.inverse_transform(pd.DataFrame(codes, index=index))
+        assert list(back.index) == list(index)
+        assert back.reset_index(drop=True).equals(fitted.inverse_transform(codes))
+
+
 def test_columns_are_found_by_name_in_any_order(fitted):
     turned = FRAME[FRAME.columns[::-1]].assign(more=3).drop(columns="name")
     assert np.array_equal(fitted.transform(turned), fitted.transform(FRAME))

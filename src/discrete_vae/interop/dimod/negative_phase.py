@@ -46,8 +46,8 @@ class DimodSampler(MarkovChains):
     given one of (seed, step, part), so that a run can go on bit for bit; one that takes none, such as a quantum
     annealer, says so with a warning, and a resumed run is then another one with the same law.
 
-    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. The solver is opened
-    at the first step, and is no part of a copy or of what is pickled.
+    It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. A named solver is
+    opened at the first step, and is no part of a copy or of what is pickled.
 
     Args:
         energy: An RBM, a GraphBoltzmann or a FactorialBernoulli. A solver with a graph of its own needs one of which

@@ -185,8 +185,8 @@ def _estimate_log_partition(machine: RBM, states: Tensor, seed: int, max_sweeps:
         more = 10 * max(max_sweeps, found.num_sweeps or 0)
         warnings.warn(
             f"log Z = {found.value:.2f} ± {found.std_error:.2f} nats after {found.num_sweeps} sweeps, where "
-            f"{_STD_ERROR:g} is wanted: all scores are off by the same number. Give log_partition_sweeps={more}, or "
-            "train a machine that mixes faster: fewer hidden units or epochs.",
+            f"{_STD_ERROR:g} is wanted: all scores are off by the same number. Fit with log_partition_sweeps={more}, "
+            "or train a machine that mixes faster: fewer hidden units or epochs.",
             LogPartitionWarning,
             stacklevel=3,
         )

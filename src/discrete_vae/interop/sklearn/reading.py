@@ -164,8 +164,9 @@ class FrameColumns:
         import pandas
 
         parts = enumerate(zip(self.schema.columns, values.T, self.dtypes, self.cells, strict=True))
-        found = {place: pandas.Series(_column(*part), index=index) for place, part in parts}
-        return pandas.DataFrame(found, index=index).set_axis(pandas.Index(self.names), axis=1)
+        found = pandas.DataFrame({place: _column(*part) for place, part in parts})
+        found = found.set_axis(pandas.Index(self.names), axis=1)
+        return found if index is None else found.set_axis(index)
 
 
 def _check_frame(frame: Any) -> None:
