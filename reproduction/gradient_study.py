@@ -162,7 +162,11 @@ class Method:
         return self.smoothing(beta=beta, trainable=False) if self.has_beta else self.smoothing()  # pyright: ignore[reportCallIssue]
 
 
-_KINDS = {config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains}
+_KINDS = {  # a biased gradient has no cost at equal error
+    config.model_fields["kind"].default: config
+    for config in members(SmoothingConfig)
+    if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
+}
 OURS = "spike-exponential"
 _SCORES: dict[str, GradientConfig] = {
     "naive KL": NaiveKLConfig(),

@@ -1,6 +1,7 @@
 """The gradient study: what it measures, how it goes on, what it says of the numbers."""
 
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,7 @@ TINY = StudySettings(
 FEW = ("spike-exponential", "spike-slab", "naive KL", "REINFORCE, learned baseline", "DisARM")
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def few_methods():
     with pytest.MonkeyPatch.context() as patch:
         for name in METHODS.keys() - set(FEW):
@@ -42,10 +43,17 @@ def few_methods():
 
 
 @pytest.fixture(scope="module")
-def measured(few_methods, tmp_path_factory):
-    """A study, where its table is, and the notes that it gave."""
+def measured_once(tmp_path_factory):
     path, notes = tmp_path_factory.mktemp("study") / "study.csv", []
-    return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+    with few_methods():
+        return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+
+
+@pytest.fixture
+def measured(measured_once):
+    """A study, where its table is, and the notes that it gave."""
+    with few_methods():
+        yield measured_once
 
 
 def made_up_study(settings=SETTINGS, seed=0):
@@ -71,8 +79,9 @@ def without_times(study):
 
 
 def test_every_transformation_and_every_estimator_is_a_method():
-    kinds = {config.model_fields["kind"].default for config in members(SmoothingConfig) if config.trains}
-    assert kinds <= set(METHODS)
+    smoothings = [config for config in members(SmoothingConfig) if config.trains and config.unbiased]
+    kinds = {config.model_fields["kind"].default for config in smoothings}
+    assert kinds == {name for name, method in METHODS.items() if name == method.kind}
     estimators = {config.model_fields["kind"].default for config in members(GradientConfig)}
     assert {method.gradient.kind for method in METHODS.values()} == estimators
     baselines = {
