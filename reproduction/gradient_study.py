@@ -508,6 +508,7 @@ def gradient_study_table(
             start = time.monotonic()
             kept |= {_key(row): row for row in measure_case(case, settings, seed, folder)}
             if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, pd.DataFrame(kept.values()).to_csv(index=False))
             report(f"{number}/{len(cases)}  {case}: {in_words(time.monotonic() - start)}")
     rows = [kept[_key(case.row(name, settings, seed))] for case in cases for name in case.methods]

@@ -44,7 +44,7 @@ def few_methods():
 
 @pytest.fixture(scope="module")
 def measured_once(tmp_path_factory):
-    path, notes = tmp_path_factory.mktemp("study") / "study.csv", []
+    path, notes = tmp_path_factory.mktemp("study") / "new" / "study.csv", []
     with few_methods():
         return gradient_study_table(TINY, path=path, report=notes.append), path, notes
 
