@@ -11,6 +11,7 @@ from discrete_vae.config import GradientConfig, SmoothingConfig, members
 from discrete_vae.errors import InvalidInputError
 from reproduction.gradient_study import (
     METHODS,
+    SIZES,
     GradientStudy,
     StudySettings,
     draw_gradient_study,
@@ -208,6 +209,16 @@ def test_a_column_per_prior_and_state_a_row_per_family():
     ours, theirs = (study.costs("factorial", "untrained", name, 8, 3.0) for name in names)
     (line,) = [each.lines[0] for each in picture.axes[0].containers if each.get_label() == "DisARM"]
     assert line.get_ydata()[-1] == pytest.approx(float(np.exp(np.log(theirs / ours).mean())))
+
+
+def test_another_seed_keeps_what_is_measured(cli, measured, tmp_path, monkeypatch):
+    study, path, _ = measured
+    monkeypatch.setitem(SIZES, "smoke", TINY)
+    table = tmp_path / "gradient-study-smoke.csv"
+    table.write_text(path.read_text())
+    words = ("gradient-study", "--size", "smoke", "--seed", 1, "--runs", tmp_path, "--out", tmp_path)
+    assert cli(*words)[0] == 0
+    assert pd.read_csv(table).seed.value_counts().to_dict() == {0: len(study.rows), 1: len(study.rows)}
 
 
 @pytest.mark.slow
