@@ -114,16 +114,6 @@ def budgeted_steps(
     return steps
 
 
-def run_config(
-    folder: Path, base: ExperimentConfig, options: str, seed: int, dataset: DataSplits, num_steps: int
-) -> ExperimentConfig:
-    """That of the run in the folder, if there is one; else a new one of about so many steps."""
-    if (folder / "config.json").exists():
-        return RunDirectory.open(folder).read_experiment()
-    config = measured_config(base, options, seed)
-    return with_length(config, dataset, num_steps, validations=_VALIDATIONS)
-
-
 def outcome_path(folder: Path) -> Path:
     """The file beside a run that says what validation examples make of it."""
     return folder.with_name(f"{folder.name}.json")  # a measure's name may hold a dot
@@ -207,7 +197,8 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
                 yield validated(folder, dataset, args).of(name, seed, num_steps)
                 continue
             try:
-                config = run_config(folder, base, options, seed, dataset, steps[name])
+                config = measured_config(base, options, seed)
+                config = with_length(config, dataset, steps[name], validations=_VALIDATIONS)
             except InvalidInputError as error:
                 print(f"{name} does not fit: {error}", flush=True)
                 unfit.add(name)

@@ -37,8 +37,8 @@ _PROGRAM = "python -m reproduction"
 @click.option(
     "--size",
     type=click.Choice(SIZES),
-    help="Of the experiments; default: cpu, an hour or two per run on two cores, of the gradient study short; smoke: "
-    "minutes in all, to try it; large, of what the four main runs show: two to four hours per run.",
+    help="Of the experiments; default: cpu, an hour or two per run on two cores, of relaxations and the gradient "
+    "study short; smoke: minutes in all, to try it; large, of what the four main runs show: two to four hours per run.",
 )
 @click.option(
     "--budget",
@@ -144,7 +144,7 @@ def _check_options(name: str, **given: object) -> None:
     entry = REPRODUCTIONS[name]
     takes = {
         "size": given["size"] in entry.sizes,
-        "budget": bool(entry.trains),
+        "budget": bool(entry.trains) and given["budget"] == given["budget"],  # no NaN
         "seeds": entry.num_seeds is not None,
         "seed": entry.has_noise,
         "only": bool(entry.parts),
@@ -153,7 +153,7 @@ def _check_options(name: str, **given: object) -> None:
         if value is not None and not takes[option]:
             raise click.BadParameter(f"{name} is not made with {value}.", param_hint=f"--{option}")
     known = [part for names in entry.parts.values() for part in names]
-    for part in str(given["only"] or known[0]).split(",") if known else ():
+    for part in () if given["only"] is None else str(given["only"]).split(","):
         if part not in known:
             words = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in entry.parts.items())
             raise click.BadParameter(

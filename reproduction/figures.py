@@ -548,7 +548,7 @@ def _make_gradient_study(options: Options, sweep: Sweep) -> Result:
     )
     title = "Cost of every gradient estimator at equal error"
     picture = draw_gradient_study(study)
-    return Result(title, study.summary(), picture=picture, numbers=study.rows, ending=".svg")
+    return Result(title, study.summary(), picture=picture, ending=".svg")
 
 
 FIGURES = {

@@ -162,7 +162,11 @@ class Method:
         return self.smoothing(beta=beta, trainable=False) if self.has_beta else self.smoothing()  # pyright: ignore[reportCallIssue]
 
 
-_KINDS = {config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains}
+_KINDS = {  # a biased gradient has no cost at equal error
+    config.model_fields["kind"].default: config
+    for config in members(SmoothingConfig)
+    if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
+}
 OURS = "spike-exponential"
 _SCORES: dict[str, GradientConfig] = {
     "naive KL": NaiveKLConfig(),
@@ -504,6 +508,7 @@ def gradient_study_table(
             start = time.monotonic()
             kept |= {_key(row): row for row in measure_case(case, settings, seed, folder)}
             if path is not None:
+                path.parent.mkdir(parents=True, exist_ok=True)
                 write_text(path, pd.DataFrame(kept.values()).to_csv(index=False))
             report(f"{number}/{len(cases)}  {case}: {in_words(time.monotonic() - start)}")
     rows = [kept[_key(case.row(name, settings, seed))] for case in cases for name in case.methods]

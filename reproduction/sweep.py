@@ -22,7 +22,7 @@ from discrete_vae.data.splits import DataSplits, subset_indices, warn_of_other_d
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, naming
 from discrete_vae.inference.evaluate_run import RunEvaluation, evaluate_run, num_modes
 from discrete_vae.interop.hub import refit_steps
-from discrete_vae.runs.io import write_json
+from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import evaluation_store
@@ -145,7 +145,9 @@ class Sweep:
                     raise
                 self.say(f"{error} The others go on.")
                 self.records.mkdir(parents=True, exist_ok=True)
-                write_json(self._divergence_path(planned), {"error": str(error)})
+                write_json(
+                    self._divergence_path(planned), {"error": str(error), "config": _trained_as(planned)}
+                )
         found = {planned: read_record(self.records, planned) for planned in self.planned}
         self.stored = {planned: stored for planned, stored in found.items() if stored is not None}
 
@@ -182,7 +184,11 @@ class Sweep:
         return self.records / f"{planned.name}.diverged.json"
 
     def _has_diverged(self, planned: PlannedRun) -> bool:
-        return self._may_diverge and self._divergence_path(planned).exists()
+        path = self._divergence_path(planned)
+        if not self._may_diverge or not path.exists():
+            return False
+        repair = "Move the file away to have the run made anew."
+        return read_json(path, repair=repair).get("config") == _trained_as(planned)
 
     def _is_done(self, planned: PlannedRun) -> bool:
         if self._has_diverged(planned):
@@ -424,6 +430,10 @@ def _steps_done(folder: RunDirectory) -> int:
 def _is_trained(folder: RunDirectory, num_steps: float) -> bool:
     """Whether a run has all of its steps; a released one has, though its one checkpoint may be of an earlier step."""
     return folder.release_path.exists() or _steps_done(folder) >= num_steps
+
+
+def _trained_as(planned: PlannedRun) -> dict[str, Any]:
+    return planned.config.model_dump(mode="json", exclude={"evaluation"})
 
 
 def _best(folder: RunDirectory) -> dict[str, Any]:

@@ -268,7 +268,7 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
                 None if before is None else paired_difference(before[0], runs),
                 None if before is None else papers - before[1],
                 mean_limit(runs),
-                mean_elbo(runs).value,
+                mean_elbo(runs),
                 max(run.record.doubling_gain for run in runs),
             )
         )

@@ -91,7 +91,9 @@ def inverse_cdfs(
         array([0.  , 0.6 , 0.76])
     """
     kinds: dict[str, type[ComponentConfig]] = {
-        config.model_fields["kind"].default: config for config in members(SmoothingConfig) if config.trains
+        config.model_fields["kind"].default: config
+        for config in members(SmoothingConfig)
+        if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
     }
     curves: list[TransferCurve] = []
     everything = sorted(kinds, key=lambda kind: not kind.startswith("spike"))

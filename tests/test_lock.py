@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from hatchling.builders.sdist import SdistBuilder
 from hatchling.metadata.core import ProjectMetadata
 from hatchling.plugin.manager import PluginManager
 from packaging.requirements import Requirement
@@ -58,6 +59,12 @@ def test_the_readme_of_a_package_has_only_links_that_lead_somewhere_without_a_ch
     classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
     versions = [each.rsplit(" ", 1)[1] for each in classifiers if "Python ::" in each]
     assert f"badge/python-{'%20|%20'.join(versions)}-" in text
+
+
+def test_the_sdist_holds_what_its_tests_and_its_documentation_read():
+    held = {file.distribution_path for file in SdistBuilder(str(ROOT)).recurse_included_files()}
+    assert {"conftest.py", "CONTRIBUTING.md", "conda/recipe.yaml", "docs/conf.py", "Makefile"} <= held
+    assert not any(path.startswith("reproduction/weights") for path in held)
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")

@@ -1,6 +1,7 @@
 """The gradient study: what it measures, how it goes on, what it says of the numbers."""
 
 import math
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from discrete_vae.config import GradientConfig, SmoothingConfig, members
 from discrete_vae.errors import InvalidInputError
 from reproduction.gradient_study import (
     METHODS,
+    SIZES,
     GradientStudy,
     StudySettings,
     draw_gradient_study,
@@ -33,7 +35,7 @@ TINY = StudySettings(
 FEW = ("spike-exponential", "spike-slab", "naive KL", "REINFORCE, learned baseline", "DisARM")
 
 
-@pytest.fixture(scope="module")
+@contextmanager
 def few_methods():
     with pytest.MonkeyPatch.context() as patch:
         for name in METHODS.keys() - set(FEW):
@@ -42,10 +44,17 @@ def few_methods():
 
 
 @pytest.fixture(scope="module")
-def measured(few_methods, tmp_path_factory):
+def measured_once(tmp_path_factory):
+    path, notes = tmp_path_factory.mktemp("study") / "new" / "study.csv", []
+    with few_methods():
+        return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+
+
+@pytest.fixture
+def measured(measured_once):
     """A study, where its table is, and the notes that it gave."""
-    path, notes = tmp_path_factory.mktemp("study") / "study.csv", []
-    return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+    with few_methods():
+        yield measured_once
 
 
 def made_up_study(settings=SETTINGS, seed=0):
@@ -71,8 +80,9 @@ def without_times(study):
 
 
 def test_every_transformation_and_every_estimator_is_a_method():
-    kinds = {config.model_fields["kind"].default for config in members(SmoothingConfig) if config.trains}
-    assert kinds <= set(METHODS)
+    smoothings = [config for config in members(SmoothingConfig) if config.trains and config.unbiased]
+    kinds = {config.model_fields["kind"].default for config in smoothings}
+    assert kinds == {name for name, method in METHODS.items() if name == method.kind}
     estimators = {config.model_fields["kind"].default for config in members(GradientConfig)}
     assert {method.gradient.kind for method in METHODS.values()} == estimators
     baselines = {
@@ -199,6 +209,16 @@ def test_a_column_per_prior_and_state_a_row_per_family():
     ours, theirs = (study.costs("factorial", "untrained", name, 8, 3.0) for name in names)
     (line,) = [each.lines[0] for each in picture.axes[0].containers if each.get_label() == "DisARM"]
     assert line.get_ydata()[-1] == pytest.approx(float(np.exp(np.log(theirs / ours).mean())))
+
+
+def test_another_seed_keeps_what_is_measured(cli, measured, tmp_path, monkeypatch):
+    study, path, _ = measured
+    monkeypatch.setitem(SIZES, "smoke", TINY)
+    table = tmp_path / "gradient-study-smoke.csv"
+    table.write_text(path.read_text())
+    words = ("gradient-study", "--size", "smoke", "--seed", 1, "--runs", tmp_path, "--out", tmp_path)
+    assert cli(*words)[0] == 0
+    assert pd.read_csv(table).seed.value_counts().to_dict() == {0: len(study.rows), 1: len(study.rows)}
 
 
 @pytest.mark.slow

@@ -114,7 +114,8 @@ def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
 def diverge(planned, folder):
     """Let the record be that of a run whose loss is not finite."""
     (folder / f"runs/{planned.name}.json").unlink(missing_ok=True)
-    (folder / f"runs/{planned.name}.diverged.json").write_text("{}")
+    config = planned.config.model_dump(mode="json", exclude={"evaluation"})
+    (folder / f"runs/{planned.name}.diverged.json").write_text(json.dumps({"config": config}))
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from discrete_vae.interop.hub import release_run
 from discrete_vae.runs.run_directory import RunDirectory
 from reproduction import sweep as sweeps
 from reproduction.budget import with_length
-from reproduction.records import plan_run
+from reproduction.records import Scale, as_changes, plan_run
 from reproduction.sweep import FailedRunError, StoppedError, seconds_left
 from reproduction.tests.made_up import NUM_STEPS, TINY, completed, make_up, record_fields, sweep, tiny
 
@@ -259,6 +259,18 @@ def test_others_go_on_beside_a_run_that_may_diverge(tmp_path, monkeypatch):
     assert list(again.stored) == [tiny()]
     assert again.find([steep, tiny()])
     assert not again.find([tiny(seed=1)])
+
+
+def test_a_run_of_other_settings_by_the_name_of_one_that_diverged_is_not_done(tmp_path):
+    steep, gentle = (
+        replace(tiny(), scale=Scale("steps", as_changes({"training.optimizer.learning-rate": [rate]})))
+        for rate in (1e20, 1e-3)
+    )
+    work = sweep(tmp_path, steep, may_diverge=True)
+    work.complete()
+    assert work.find([steep])
+    assert steep.name == gentle.name
+    assert not work.find([gentle])
 
 
 def test_missing_data_are_found_before_the_first_run(tmp_path, monkeypatch):

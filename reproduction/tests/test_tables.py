@@ -167,6 +167,7 @@ def test_simplified_models_have_the_gaps_between_neighbors(tmp_path):
     assert set(found.doubling_gain) == {0.05}
     np.testing.assert_allclose(found.gap, [np.nan, 5.0, 4.0, 4.0, 2.0, 2.0], atol=1e-5)
     np.testing.assert_allclose(found.paper_gap, [np.nan, 5.9, 4.3, 3.9, 1.9, 1.7])
+    np.testing.assert_allclose(found.elbo_std_error, np.hypot(0.1, 0.003))
 
 
 def test_a_figure_compares_with_its_reference_seed_by_seed(tmp_path):

@@ -14,7 +14,11 @@ from reproduction.transformations import (
     shifted_spike_gaussian_table,
 )
 
-KINDS = [config.model_fields["kind"].default for config in members(SmoothingConfig) if config.trains]
+KINDS = [
+    config.model_fields["kind"].default
+    for config in members(SmoothingConfig)
+    if config.trains and config.unbiased
+]
 
 
 def spike_exponential(rho, q, beta):

@@ -7,6 +7,8 @@ import sys
 import numpy as np
 import pytest
 
+from discrete_vae.errors import InvalidInputError
+
 
 def outcome(values, index=(3, 4, 5), error=0.0):
     from nats_report import Outcome
@@ -63,13 +65,15 @@ def test_runs_a_sharp_limit_and_a_refit_are_compared_and_found_again(tmp_path, m
         monkeypatch.setattr(used, None)  # all is there
     nats.main(words)
     assert rows_of(tmp_path / "page.md") == rows
+    with pytest.raises(InvalidInputError, match=r"constant-0"):  # a run of other options
+        nats.main([*words, "--add", "constant", "--training.num-sweeps 3"])
 
 
 def test_runs_of_another_base_lie_apart(tmp_path, monkeypatch):
     import nats
 
     folders = []
-    monkeypatch.setattr(nats, "run_config", lambda folder, *_: folders.append(folder) or sys.exit())
+    monkeypatch.setattr(nats, "train", lambda config, data, folder: folders.append(folder) or sys.exit())
     for base in ("", "--model.hierarchy gaussian", "--model.hierarchy gaussian --model.prior factorial"):
         with pytest.raises(SystemExit):
             nats.main(["digits", "--steps", "9", "--base", base, "--runs", str(tmp_path)])
