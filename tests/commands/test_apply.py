@@ -12,6 +12,7 @@ from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.commands.conftest import TINY
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
@@ -116,6 +117,20 @@ def test_paths_between_examples(done, images_run, tmp_path):
     assert found["x"].shape == (5, 1, 4, 3)
     assert found["continuous"].shape == (5, 2, 2)
     assert set(found["from"]) == {1}
+
+
+def test_a_feature_of_the_name_of_another_column_leaves_both(done, tmp_path):
+    random, file = np.random.default_rng(0), tmp_path / "own.csv"
+    lines = (f"{random.integers(0, 2)},{random.integers(0, 2)}" for _ in range(60))
+    file.write_text("\n".join(["energy,label", *lines]) + "\n")
+    done("train", "--data", file, *TINY, "--run-dir", tmp_path / "run")
+    done("interpolate", tmp_path / "run", "--num-pairs", "1", "--out", tmp_path / "x.csv")
+    table = read_csv(tmp_path / "x.csv")
+    assert list(table[0]) == ["from", "to", "step", "flipped", "energy_", "energy", "label"]
+    (tmp_path / "y.csv").write_text("\n".join(["y", *("ab"[row % 2] for row in range(60))]) + "\n")
+    words = ["--labels", tmp_path / "y.csv", "--label", "b", "-n", "2", "--out", tmp_path / "new.csv"]
+    done("generate", tmp_path / "run", *words)
+    assert {row["label_"] for row in read_csv(tmp_path / "new.csv")} == {"b"}
 
 
 def test_one_example_has_no_spread(done, trained, tmp_path):
