@@ -168,6 +168,7 @@ WRONG_TABLES = [
     (({"a": [None, None]},), "table"),
     (({"a": [1, 2], "b": [1]},), "column 'b'"),
     (({"a": [*range(40), "?"]},), "column 'a'"),
+    (({"a": [0.5, 1.5, np.inf]},), "column 'a'"),
     (({"a": [1, 2]}, {"b": "real"}), "kinds"),
     (({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),

@@ -347,6 +347,8 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
 
 def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
     values = column.numbers[~np.isnan(column.numbers)]
+    if np.isinf(values).any():
+        return "real", "numbers"  # which refuses them
     if (values % 1 != 0).any() or (values < 0).any():
         if num_values <= FEW and _REPEATS * num_values <= len(values):
             steps = np.diff(np.unique(values))
