@@ -358,8 +358,18 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     assert first["age"].isdigit()
     assert second["sex"] in words["sex"]
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
-        told = ["--condition", f"dose={dose}"] if dose == "0.5" else []
-        done("generate", run, "-n", "3", *told, "--num-sweeps", "2", "--out", tmp_path / "new.csv")
+        done(
+            "generate",
+            run,
+            "-n",
+            "3",
+            "--condition",
+            f"dose={dose}",
+            "--num-sweeps",
+            "2",
+            "--out",
+            tmp_path / "new.csv",
+        )
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
 
 
