@@ -255,6 +255,12 @@ def test_times_of_any_unit_are_words_and_blanks_are_gaps():
     assert raw_column("a", [" ", "b"]).missing.tolist() == [True, False]
 
 
+def test_words_of_digits_are_known_again_as_numbers():
+    schema = infer_schema({"code": ["01", "02", "10", "01"]})
+    assert schema.encode({"code": [2, 1, np.nan]})[:2, 0].tolist() == [1.0, 0.0]
+    assert schema.decode(schema.encode({"code": [2, 10]}))["code"].tolist() == ["02", "10"]
+
+
 def test_long_whole_numbers_keep_their_digits_as_words():
     codes = [1234567890123456, 1234567890123457]
     column = infer_schema({"code": codes * 3}).columns[0]
