@@ -268,7 +268,9 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     plain.write_text("\n".join(";".join(line.split(";")[:3]) for line in lines), encoding="utf-8")
-    assert "'town'" in refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    error = refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    assert error.startswith(f"error: {plain} must have ")
+    assert "'town'" in error
     assert "'where'" in refused("train", "--data", file, *SAID, "--data.condition", "where", *TINY)
 
 
