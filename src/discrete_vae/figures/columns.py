@@ -234,11 +234,13 @@ def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> Co
     x = dataset.train[:]
     if dataset.dynamic:
         x = binarize(x, missing=True, generator=keyed_generator(seed, _STREAM))
-    words = [] if schema is None else [getattr(each, "values", None) for each in schema.columns]
-    names = dataset.description.columns if schema is None else [each.name for each in schema.columns]
-    if schema is not None:
-        places = [place for place, each in enumerate(schema.columns) if each.kind != "exposure"]
-        x, samples = x[:, places], samples[:, places]
-        names, words = ([each[place] for place in places] for each in (names, words))
     weights = dataset.weights.get("train")
+    if schema is None:
+        return column_distributions_table(x, samples, names=dataset.description.columns, weights=weights)
+    kept = {place: each for place, each in enumerate(schema.columns) if each.kind != "exposure"}
+    names, words = (
+        [each.name for each in kept.values()],
+        [getattr(each, "values", None) for each in kept.values()],
+    )
+    x, samples = x[:, [*kept]], samples[:, [*kept]]
     return column_distributions_table(x, samples, names=names, words=words, weights=weights)
