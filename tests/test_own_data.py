@@ -70,6 +70,16 @@ def test_settings_that_break_a_rule_are_refused_by_name(tmp_path):
     assert refused_argument(own_experiment, tmp_path / "mine.npy", likelihood="") == "--model.likelihood"
 
 
+def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["a,b,none", *(f"{row % 2},{row % 3 // 2}," for row in range(40))]))
+    config = own_experiment(path)
+    assert [column.name for column in config.model.likelihood.columns] == ["a", "b"]
+    assert config.data.ignored_columns == ("none",)
+    path.write_text("\n".join(["a,b", *(40 * [","])]))
+    assert refused_argument(own_experiment, path).startswith(str(path))
+
+
 def test_ignored_columns_and_labels_are_kept_and_an_index_gives_a_warning(tmp_path):
     path = tmp_path / "x.csv"
     path.write_text("\n".join(["id,name,a,kind", *(f"{row + 7},n{row},{row % 3},red" for row in range(40))]))

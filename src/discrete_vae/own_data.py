@@ -192,8 +192,10 @@ def _holds_counts(dataset: DataSplits) -> bool:
 
 
 def _holds_bits(table: Table) -> bool:
-    """Whether all columns of a table are 0 and 1, with gaps or without."""
-    numbers = (column.numbers for column in table.columns if column.codes is None)
+    """Whether all columns of a table are 0 and 1, with gaps or without; none is all gaps."""
+    numbers = (
+        column.numbers for column in table.columns if column.codes is None and not column.missing.all()
+    )
     found = [bool(((values == 0) | (values == 1) | np.isnan(values)).all()) for values in numbers]
     return len(found) == len(table.columns) and all(found)
 

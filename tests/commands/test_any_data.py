@@ -268,12 +268,14 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     plain.write_text("\n".join(";".join(line.split(";")[:3]) for line in lines), encoding="utf-8")
-    assert "'town'" in refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    error = refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
+    assert error.startswith(f"error: {plain} must have ")
+    assert "'town'" in error
     assert "'where'" in refused("train", "--data", file, *SAID, "--data.condition", "where", *TINY)
 
 
 def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_path):
-    """Rows that a model makes have the median exposure, rows that it gives back their own."""
+    """Rows that a model makes have the median exposure, which no picture shows, and rows given back have their own."""
     random, run = np.random.default_rng(0), tmp_path / "run"
     days = random.integers(1, 99, 81)
     rows = np.stack([days, random.poisson(2.0 * days), random.poisson(0.1 * days)], 1)
@@ -293,6 +295,11 @@ def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_p
     assert [int(word) for word in read_columns(tmp_path / "back.csv")["days"]] == days.tolist()
     done("generate", run, "-n", "5", "--out", tmp_path / "new.csv")
     assert len(set(read_columns(tmp_path / "new.csv")["days"])) == 1
+    done("figure", "columns", run)
+    assert {*read_columns(run / "figures" / "columns.csv")["column"]} == {"visits", "falls"}
+    done("report", run)  # days are given, so that those of generated rows tell nothing
+    assert ">days<" not in (page := (run / "report.html").read_text(encoding="utf-8"))
+    assert ">falls<" in page
     gaps = rows.astype(object)
     gaps[4, 1] = ""
     done("impute", run, "--data", write("gaps.csv", gaps), "--out", tmp_path / "filled.csv")
@@ -349,8 +356,18 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     assert first["age"].isdigit()
     assert second["sex"] in words["sex"]
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
-        told = ["--condition", f"dose={dose}"] if dose == "0.5" else []
-        done("generate", run, "-n", "3", *told, "--num-sweeps", "2", "--out", tmp_path / "new.csv")
+        done(
+            "generate",
+            run,
+            "-n",
+            "3",
+            "--condition",
+            f"dose={dose}",
+            "--num-sweeps",
+            "2",
+            "--out",
+            tmp_path / "new.csv",
+        )
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
 
 

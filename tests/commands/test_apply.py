@@ -11,7 +11,7 @@ from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import table_of
+from tests.commands.conftest import TINY, table_of
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
@@ -74,7 +74,8 @@ def test_p_values_come_from_the_reference(done, trained, data_file, tmp_path):
     other_noise = p_values(found["elbo"], np.load(reference)["elbo"])
     assert np.abs(found["p_value"] - other_noise).max() < 0.25
     assert found["p_value"].min() >= 1 / 61
-    done("score", trained, "--elbo", "--threshold-from", "valid")
+    out, _ = done("score", trained, "--elbo", "--threshold-from", "valid")  # 6 examples: no p-value below 1/7
+    assert "would give about 0.0 % and 0.0 %" in " ".join(out.split())
 
 
 def test_reconstructions_of_images(done, images_run, tmp_path):
@@ -112,6 +113,20 @@ def test_paths_between_examples(done, images_run, tmp_path):
     assert found["x"].shape == (5, 1, 4, 3)
     assert found["continuous"].shape == (5, 2, 2)
     assert set(found["from"]) == {1}
+
+
+def test_a_feature_of_the_name_of_another_column_leaves_both(done, tmp_path):
+    random, file = np.random.default_rng(0), tmp_path / "own.csv"
+    lines = (f"{random.integers(0, 2)},{random.integers(0, 2)}" for _ in range(60))
+    file.write_text("\n".join(["energy,label", *lines]) + "\n")
+    done("train", "--data", file, *TINY, "--run-dir", tmp_path / "run")
+    done("interpolate", tmp_path / "run", "--num-pairs", "1", "--out", tmp_path / "x.csv")
+    table = read_csv(tmp_path / "x.csv")
+    assert list(table[0]) == ["from", "to", "step", "flipped", "energy_", "energy", "label"]
+    (tmp_path / "y.csv").write_text("\n".join(["y", *("ab"[row % 2] for row in range(60))]) + "\n")
+    words = ["--labels", tmp_path / "y.csv", "--label", "b", "-n", "2", "--out", tmp_path / "new.csv"]
+    done("generate", tmp_path / "run", *words)
+    assert {row["label_"] for row in read_csv(tmp_path / "new.csv")} == {"b"}
 
 
 def test_one_example_has_no_spread(done, trained, tmp_path):

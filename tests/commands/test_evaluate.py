@@ -229,6 +229,7 @@ def test_json_is_one_object_and_nothing_else(done, trained, verb):
         assert found["log_likelihood"]["std_error"] is found["elbo"]["elbo_std_error"] is None
         again, _ = done(verb, trained, *more[verb])
         assert re.search(r"log-likelihood +-[\d.]+ ± unknown", again)
+        assert "nan" not in again
     elif verb == "log-partition":
         assert found["estimates"] == read_json(trained / "log_partition.json")["estimates"]
     else:

@@ -121,6 +121,8 @@ def test_resuming_equals_not_stopping(done, trained, trained_once):
     out, _ = done("train", "--resume", "--run-dir", trained)
     assert out.startswith(f"{trained} has finished its 6 steps; nothing is left to do.")
     assert out.endswith(f"Next: dvae evaluate {trained}\n")
+    assert re.search(r"validation ELBO -[\d.]+ ± [\d.]+ nats", out)
+    assert "The standard error of this difference is unknown." in " ".join(out.split())
     assert snapshot(trained) == before
 
 

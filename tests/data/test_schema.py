@@ -161,6 +161,7 @@ WRONG_TABLES = [
     (({"a": [None, None]},), "table"),
     (({"a": [1, 2], "b": [1]},), "column 'b'"),
     (({"a": [*range(40), "?"]},), "column 'a'"),
+    (({"a": [0.5, 1.5, np.inf]},), "column 'a'"),
     (({"a": [1, 2]}, {"b": "real"}), "kinds"),
     (({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
@@ -245,6 +246,12 @@ def test_times_of_any_unit_are_words_and_blanks_are_gaps():
         [np.nan] * 2, nan_ok=True
     )
     assert raw_column("a", [" ", "b"]).missing.tolist() == [True, False]
+
+
+def test_words_of_digits_are_known_again_as_numbers():
+    schema = infer_schema({"code": ["01", "02", "10", "01"]})
+    assert schema.encode({"code": [2, 1, np.nan]})[:2, 0].tolist() == [1.0, 0.0]
+    assert schema.decode(schema.encode({"code": [2, 10]}))["code"].tolist() == ["02", "10"]
 
 
 def test_long_whole_numbers_keep_their_digits_as_words():

@@ -6,6 +6,7 @@ and writes files. What cannot be written is refused before the work.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -178,12 +179,12 @@ def _print_comparison(lowest: Mapping[str, float], area: RocArea, reference: Sco
     shares = [
         f"{100 * share:.1f} % in its lowest {100 * float(level):g} %" for level, share in lowest.items()
     ]
-    found = ", ".join(shares)
+    found, size = ", ".join(shares), len(reference.value) + 1
+    # p-values are multiples of 1 / size, so of few examples of the reference none may be as low
+    alike = " and ".join(f"{100 * math.floor(float(level) * size + 1e-9) / size:.1f} %" for level in lowest)
     apart = with_error(area.value, area.std_error, 4)
     print(wrapped(f"Reference: {familiar.name.rstrip(',')}: {len(familiar)} examples, mean {mean} nats"))
-    print(
-        wrapped(f"Of your examples, {found}. Examples like the reference would give about 1 % and 5 %.", "  ")
-    )
+    print(wrapped(f"Of your examples, {found}. Examples like the reference would give about {alike}.", "  "))
     print(wrapped(f"Area under the ROC curve: {apart} (1: all are told apart; 0.5: none).", "  "))
 
 

@@ -16,6 +16,7 @@ from discrete_vae.cli.options import number, option, some, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
+    beside_features,
     feature_columns,
     say_written,
     takes_rows,
@@ -354,8 +355,8 @@ def run_generate(
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
         name = getattr(run.loaded.config.data, "label_units", None) or "label"
-        columns = dict(zip([name], classes_of.values(), strict=False))
-        columns |= feature_columns(made.x, known_columns(run.directory), run.schema)
+        features = feature_columns(made.x, known_columns(run.directory), run.schema)
+        columns = beside_features(dict(zip([name], classes_of.values(), strict=False)), features)
         say_written(output.write({"x": made.x, "z": made.z} | classes_of, array=made.x, columns=columns))
     if drawing is not None:
         names = classes_of.get("labels") if wanted else None
@@ -505,4 +506,4 @@ def _steps(
     arrays = along | {"bits": joined("bits"), "x": joined("mean"), "zeta": joined("zeta")}
     if paths[0].continuous.shape[1]:
         arrays["continuous"] = joined("continuous")
-    return arrays, along | feature_columns(arrays["x"], rows.columns, rows.schema)
+    return arrays, beside_features(along, feature_columns(arrays["x"], rows.columns, rows.schema))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
+import math
 import os
 import re
 import shutil
@@ -511,6 +512,8 @@ def worth(value: float, baseline: float, std_error: float, data: str) -> str:
     gain = value - baseline
     than = f"{'better' if gain >= 0 else 'worse'} than independent columns"
     said = f"On {data} the model is {with_error(abs(gain), std_error, 2)} nats per example {than}."
+    if math.isnan(std_error):
+        said += " The standard error of this difference is unknown."
     if abs(gain) <= 2 * std_error:
         said += " So small a difference may be chance."
     if gain < 0:

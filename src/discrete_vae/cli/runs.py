@@ -156,10 +156,11 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
     exact = prior.best.std_error == 0
     notes = (
         f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
-        f"{likelihood.num_samples} importance samples per example estimate the log-likelihood from below; the last "
-        f"doubling of their number raised it by {likelihood.doubling_gain:.2f} nats. Half of the examples have an "
-        f"effective number of samples above {likelihood.median_ess:.1f}."
+        f"{likelihood.num_samples} importance samples per example estimate the log-likelihood from below"
     )
+    if likelihood.num_samples > 1:
+        notes += f"; the last doubling of their number raised it by {likelihood.doubling_gain:.2f} nats"
+    notes += f". Half of the examples have an effective number of samples above {likelihood.median_ess:.1f}."
     if likelihood.effective_examples is not None:
         count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
         notes += f" Means are weighted: {count}."

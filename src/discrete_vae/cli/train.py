@@ -75,6 +75,7 @@ EPILOG = (
     "--model.smoothing spike-slab exchanges a component and keeps the rest; --model.posterior.hidden 200 200 gives a "
     "list. --settings prints all of them."
 )
+_ERROR = "validation_elbo_std_error"  # in the log
 TYPED = {"path": "--data", "FileDataConfig.path": "--data"}
 
 
@@ -190,7 +191,6 @@ def run_train(
     from discrete_vae.cli.trained import open_run
     from discrete_vae.data.rows import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
-    from discrete_vae.evaluation.evaluate import standard_error
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace, TensorBoardLogger
     from discrete_vae.training.loop import run_steps
@@ -254,8 +254,8 @@ def run_train(
     assert result.best_elbo is not None  # the last step validates, and a checkpoint of it names its best
     baseline = validation_baseline(config, dataset)
     assert baseline.examples is not None
-    elbos, weight = result.best_elbos, baseline.examples.weight
-    error = math.nan if elbos is None else float(standard_error(elbos.value, weight))
+    lines = [line for line in run.metrics().read() if line["step"] == result.best_step]
+    error = next((line[_ERROR] for line in lines if _ERROR in line), math.nan)
     best = with_error(result.best_elbo, error, 2)
     print(f"Best checkpoint: step {result.best_step}, validation ELBO {best} nats.")
     print(f"Independent columns: {with_error(baseline.value, baseline.std_error, 2)} nats (validation).")
@@ -267,6 +267,7 @@ def run_train(
         )
         print(wrapped(kept))
     else:
+        elbos = result.best_elbos
         error = baseline.examples.std_error_of_gain(None if elbos is None else elbos.value)
         found = worth(result.best_elbo, baseline.value, error, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))

@@ -418,6 +418,18 @@ def feature_columns(
     return dict(zip(names, x.reshape(len(x), -1).T, strict=True)) if names else numbered("x", x, first=0)
 
 
+def beside_features(
+    columns: Mapping[str, np.ndarray], features: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Columns and those of features; a name that a feature has, too, gets an underscore behind it."""
+    found = {}
+    for name, column in columns.items():
+        while name in features:
+            name += "_"
+        found[name] = column
+    return found | dict(features)
+
+
 def numbered(name: str, array: np.ndarray, *, first: int = 1) -> dict[str, np.ndarray]:
     """Columns NAME_1, NAME_2, ... of an array, (row, ...)."""
     columns = array.reshape(len(array), -1).T

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from discrete_vae.config.base import ComponentConfig, component
 from discrete_vae.errors import InvalidInputError
 
 _LARGEST = 2**53  # below which each whole number is a float64 of its own
+_NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _TOO_FINE = ("ns", "ps", "fs", "as")  # units of time that Python has no object for
 
 
@@ -364,6 +366,10 @@ class _ValuesColumnConfig(BaseColumnConfig):
 
     def encode(self, column: RawColumn) -> np.ndarray:
         place = {value: float(code) for code, value in enumerate(self.values)}
+        # a file in text has the word 01 of another file as a number
+        place = {
+            word_of(float(word)): place[word] for word in self.values if _NUMERAL.fullmatch(word)
+        } | place
         numbers, rows = np.unique(column.numbers, return_inverse=True)
         known = [np.nan if np.isnan(number) else place.get(word_of(number), -1.0) for number in numbers]
         result = np.array(known, np.float64)[rows].reshape(len(column.numbers))

@@ -229,17 +229,17 @@ def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = 
 
 
 def read_pairs(argument: str, text: str) -> dict[str, str]:
-    """Words by column, of "age=31,sex=f"; a column is named once.
+    """Words by column, of "age=31,sex=f"; a column is named once. A comma without = behind it belongs to the word.
 
     Examples:
-        >>> read_pairs("--condition", "energy=0.5, batch=A")
-        {'energy': '0.5', 'batch': 'A'}
+        >>> read_pairs("--condition", "energy=0.5, town=Bath, UK")
+        {'energy': '0.5', 'town': 'Bath, UK'}
     """
     found: dict[str, str] = {}
-    for pair in text.split(",") if text else []:
+    for pair in re.split(",(?=[^,]*=)", text) if text else []:
         name, equals, word = pair.rpartition("=")
         if not equals or name.strip() in found:
-            rule, repair = "must be pairs COLUMN=WORD, each column once", "Give age=real,sex=category, say."
+            rule, repair = "must be pairs COLUMN=WORD, each column once", "Put commas between them."
             raise InvalidInputError(argument, rule, repr(pair)[:80], repair)
         found[name.strip()] = word.strip()
     return found
@@ -347,6 +347,8 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
 
 def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
     values = column.numbers[~np.isnan(column.numbers)]
+    if np.isinf(values).any():
+        return "real", "numbers"  # which refuses them
     if (values % 1 != 0).any() or (values < 0).any():
         if num_values <= FEW and _REPEATS * num_values <= len(values):
             steps = np.diff(np.unique(values))

@@ -122,9 +122,12 @@ class ColumnRoles:
         known, unread = set(columns), {self.label, *self.ignored} - {*self.besides}
         for name in (self.label, *self.besides, *self.ignored):
             if name is not None and name not in known and name not in self.optional:
-                argument = "a column" if name in self.besides else self.argument(name)
                 repair = f"Its columns are {shown_names(columns)}."
-                raise InvalidInputError(argument, f"must name columns of {path}", repr(name)[:80], repair)
+                if name in self.besides:  # of a later file, too, where no setting names it
+                    rule, received = "must have the conditions and weights that are read", f"no {name!r}"[:80]
+                    raise InvalidInputError(str(path), rule, received, repair)
+                rule = f"must name columns of {path}"
+                raise InvalidInputError(self.argument(name), rule, repr(name)[:80], repair)
         places = [place for place, name in enumerate(columns) if name not in unread]
         return columns.index(self.label) if self.label in known else None, places
 

@@ -226,12 +226,21 @@ def make_column_distributions(request: FigureRequest, chains: Sampler | None = N
 
 
 def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> ColumnDistributions:
-    """Count the columns of a run's training data and of samples, (sample, feature), with the names of its table."""
+    """Count the columns of a run's training data and of samples, (sample, feature), with the names of its table.
+
+    Exposures are given, not generated, and are left out.
+    """
     dataset, schema = run.dataset, run.dataset.schema
     x = dataset.train[:]
     if dataset.dynamic:
         x = binarize(x, missing=True, generator=keyed_generator(seed, _STREAM))
-    words = [] if schema is None else [getattr(each, "values", None) for each in schema.columns]
-    names = dataset.description.columns if schema is None else [each.name for each in schema.columns]
     weights = dataset.weights.get("train")
+    if schema is None:
+        return column_distributions_table(x, samples, names=dataset.description.columns, weights=weights)
+    kept = {place: each for place, each in enumerate(schema.columns) if each.kind != "exposure"}
+    names, words = (
+        [each.name for each in kept.values()],
+        [getattr(each, "values", None) for each in kept.values()],
+    )
+    x, samples = x[:, [*kept]], samples[:, [*kept]]
     return column_distributions_table(x, samples, names=names, words=words, weights=weights)

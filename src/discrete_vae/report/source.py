@@ -76,7 +76,8 @@ class ReportSource(FigureRun):
     def _statistics(self) -> list[tuple[int, int, int | None, str]] | None:
         """Of a table what is shown: place among its likelihood's statistics, column, code and name; else None.
 
-        A column of codes has a statistic for each of its words, and none where a column of its kind has more.
+        A column of codes has a statistic for each of its words, and none where a column of its kind has more. An
+        exposure is given, not generated, and is not shown.
         """
         likelihood, of_config = self.model.likelihood, self.config.model.likelihood
         if not isinstance(likelihood, TableLikelihood) or not isinstance(of_config, TableLikelihoodConfig):
@@ -84,7 +85,8 @@ class ReportSource(FigureRun):
         found = []
         for place, (number, code) in enumerate(likelihood.statistic_columns):
             column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
-            if code is None or code < len(words):
+            is_exposure = of_config.columns[number].kind == "exposure"
+            if not is_exposure and (code is None or code < len(words)):
                 word = 1 if isinstance(column, BinaryColumnConfig) else code
                 name = column.name if word is None else f"{column.name} = {words[word]}"
                 found.append((place, number, code, name))
