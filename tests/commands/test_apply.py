@@ -121,12 +121,12 @@ def test_a_feature_of_the_name_of_another_column_leaves_both(done, tmp_path):
     file.write_text("\n".join(["energy,label", *lines]) + "\n")
     done("train", "--data", file, *TINY, "--run-dir", tmp_path / "run")
     done("interpolate", tmp_path / "run", "--num-pairs", "1", "--out", tmp_path / "x.csv")
-    table = read_csv(tmp_path / "x.csv")
+    table = table_of(tmp_path / "x.csv")
     assert list(table[0]) == ["from", "to", "step", "flipped", "energy_", "energy", "label"]
     (tmp_path / "y.csv").write_text("\n".join(["y", *("ab"[row % 2] for row in range(60))]) + "\n")
     words = ["--labels", tmp_path / "y.csv", "--label", "b", "-n", "2", "--out", tmp_path / "new.csv"]
     done("generate", tmp_path / "run", *words)
-    assert {row["label_"] for row in read_csv(tmp_path / "new.csv")} == {"b"}
+    assert {row["label_"] for row in table_of(tmp_path / "new.csv")} == {"b"}
 
 
 def test_one_example_has_no_spread(done, trained, tmp_path):
