@@ -925,7 +925,7 @@ class DiscreteVAE(nn.Module):
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
         if values_are_known(result) and not bool(result.isfinite().all()):
             check_finite_weights(self)
-        repair = "Weights are finite but too large: restore an earlier state, or compute in a wider dtype."
+        repair = "Weights are finite. Look for values far from all others, or restore an earlier state."
         return check_finite(name, result, repair=repair)
 
     def _check_terms_finite(self, *terms: Tensor) -> None:

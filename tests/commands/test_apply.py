@@ -123,10 +123,10 @@ def test_a_feature_of_the_name_of_another_column_leaves_both(done, tmp_path):
     done("interpolate", tmp_path / "run", "--num-pairs", "1", "--out", tmp_path / "x.csv")
     table = table_of(tmp_path / "x.csv")
     assert list(table[0]) == ["from", "to", "step", "flipped", "energy_", "energy", "label"]
-    (tmp_path / "y.csv").write_text("\n".join(["y", *("ab"[row % 2] for row in range(60))]) + "\n")
-    words = ["--labels", tmp_path / "y.csv", "--label", "b", "-n", "2", "--out", tmp_path / "new.csv"]
+    (tmp_path / "y.csv").write_text("\n".join(["y", *(["a", '"b, c"'][row % 2] for row in range(60))]) + "\n")
+    words = ["--labels", tmp_path / "y.csv", "--label", "b, c", "-n", "2", "--out", tmp_path / "new.csv"]
     done("generate", tmp_path / "run", *words)
-    assert {row["label_"] for row in table_of(tmp_path / "new.csv")} == {"b"}
+    assert {row["label_"] for row in table_of(tmp_path / "new.csv")} == {"b, c"}
 
 
 def test_one_example_has_no_spread(done, trained, tmp_path):

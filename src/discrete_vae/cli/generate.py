@@ -401,7 +401,8 @@ def _field(word: str | None, num_units: int) -> Tensor | None:
 
 def _places(label: str, classes: np.ndarray) -> list[int]:
     names = [str(name) for name in classes]
-    wanted = names if label == "all" else list(dict.fromkeys(word.strip() for word in label.split(",")))
+    words = [label] if label in names else [word.strip() for word in label.split(",")]
+    wanted = names if label == "all" else list(dict.fromkeys(words))
     for word in wanted:
         if word not in names:
             rule = f"must be among the labels, {some(names, 20)}"
