@@ -228,9 +228,9 @@ def run_impute(
 
 def _word(value: Any, *, whole: bool) -> str:
     """A value of a table as text; numbers with the digits that float32 has."""
-    if isinstance(value, str):
-        return value
-    return str(int(value)) if whole or isinstance(value, np.integer) else str(np.float32(value))
+    if isinstance(value, str | bool | np.bool_):
+        return str(value)
+    return str(int(value)) if whole or isinstance(value, int | np.integer) else str(np.float32(value))
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:

@@ -17,6 +17,7 @@ from discrete_vae.config.base import ComponentConfig, component
 from discrete_vae.errors import InvalidInputError
 
 _LARGEST = 2**53  # below which each whole number is a float64 of its own
+_BOOLEANS = ("False", "True")
 _NUMERAL = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?")
 _TOO_FINE = ("ns", "ps", "fs", "as")  # units of time that Python has no object for
 
@@ -78,7 +79,7 @@ def raw_column(name: str, values: Any) -> RawColumn:
     array = np.asarray(values)
     if array.dtype.kind == "b":
         codes = array.astype(np.int64)
-        return RawColumn(name, np.full(len(codes), np.nan), codes, ("False", "True"), declared=True)
+        return RawColumn(name, np.full(len(codes), np.nan), codes, _BOOLEANS, declared=True)
     if array.dtype.kind in "uif":
         return RawColumn(name, array.astype(np.float64))
     if isinstance(values, np.ndarray) and array.dtype.kind in "mM":
@@ -344,6 +345,9 @@ class _ValuesColumnConfig(BaseColumnConfig):
     values: tuple[str, ...] = Field(
         default=("0", "1"), min_length=2, description="The values, as the file has them."
     )
+    holds: Literal["words", "numbers", "booleans"] = Field(
+        default="words", description="What the values are in the file, and come back as."
+    )
 
     @property
     def domain(self) -> Domain:
@@ -360,7 +364,9 @@ class _ValuesColumnConfig(BaseColumnConfig):
             rule = f"must hold numbers below {_LARGEST:,} to be read as words"
             repair = "Put a letter before them, or leave the column out."
             raise InvalidInputError(f"column {column.name!r}", rule, f"{largest:.0f}", repair)
-        config = cls(name=column.name, values=values)
+        booleans = column.declared and column.words == _BOOLEANS
+        holds = "numbers" if column.codes is None else "booleans" if booleans else "words"
+        config = cls(name=column.name, values=values, holds=holds)
         config.encode(column)
         return config
 
@@ -388,9 +394,20 @@ class _ValuesColumnConfig(BaseColumnConfig):
 
     def decode(self, values: np.ndarray) -> np.ndarray:
         codes = np.rint(np.nan_to_num(values)).clip(0, len(self.values) - 1).astype(int)
-        words = np.array(self.values, object)[codes]
-        words[np.isnan(values)] = None
-        return words
+        found = self._typed_values()[codes]
+        if np.isnan(values).any():
+            found = found.astype(object)
+            found[np.isnan(values)] = None
+        return found
+
+    def _typed_values(self) -> np.ndarray:
+        """The values as the file has them: words as objects, whole numbers as int64."""
+        if self.holds == "words":
+            return np.array(self.values, object)
+        if self.holds == "booleans":
+            return np.array([value == "True" for value in self.values])
+        numbers = np.array([float(value) for value in self.values])
+        return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
 
 
 def _in_order(words: Sequence[str]) -> tuple[str, ...]:

@@ -133,7 +133,7 @@ class TableSchema:
         return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names))
 
     def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
-        """Columns as the table has them, (row,) each: numbers, or words, None where x is NaN.
+        """Columns as the table has them, (row,) each: numbers, booleans or words, None where x is NaN.
 
         Args:
             x: (row, column), as `encode` gives it or a likelihood's `sample` or `mode`.
