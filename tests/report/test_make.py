@@ -153,13 +153,18 @@ def gaps(tmp_path_factory):
 
 def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_path):
     words = ["--model.likelihood", "gaussian", "--training.sampler", "parallel-tempering"]
-    page = page_of(trained(tmp_path, "--data", gaps, *words))
+    run = trained(tmp_path, "--data", gaps, *words)
+    page = page_of(run)
     assert "in standard deviations of the feature" in page.said
     assert "feature 4" in page.said
     assert "nan" not in [word.strip("(),.").lower() for word in page.said.split()]
     assert "Modes of the prior" in page.said
     assert "chains led to" in page.said
     assert "Reconstructions" in page.said
+    (command,) = re.findall("dvae (train .*)", page.text)
+    again = tmp_path / "again"
+    assert main([*shlex.split(html.unescape(command)), "--run-dir", str(again)]) == 0
+    assert read(again, "config.json") == read(run, "config.json")
 
 
 def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):

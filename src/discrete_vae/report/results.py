@@ -339,6 +339,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         kind = config.model.likelihood.kind
         base = own_experiment_of(source.dataset, config.data.path, likelihood=kind, size=config.size)
         start = ["--data", str(config.data.path)]
+        if source.dataset.schema is None:
+            start += ["--model.likelihood", kind]
         # the file tells the kinds of these columns too
         model = base.model.model_copy(update={"condition": config.model.condition})
         data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})
