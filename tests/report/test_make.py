@@ -12,10 +12,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.image import imread
 
 from discrete_vae.cli import main
 from discrete_vae.report import SECTIONS, make_report
+from discrete_vae.runs import load_run
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained
 
@@ -175,6 +177,28 @@ def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):
     assert read(run, "config.json")["data"]["binarize"]
     assert "Reconstructions" in page_of(run).said
     assert main(["sample", str(run), "--out", str(tmp_path / "columns.png")]) == 0
+
+
+def test_one_feature_that_samples_miss_and_units_without_effect_are_not_healthy(tmp_path):
+    bits = (np.arange(60) % 10 == 0).astype(float)[:, None]
+    np.savez(tmp_path / "one.npz", train=bits, valid=bits, test=np.ones((60, 1)))
+    run = trained(tmp_path, "--data", tmp_path / "one.npz")
+    loaded = load_run(run)
+    for parameter in loaded.model.decoder.parameters():
+        torch.nn.init.zeros_(parameter)
+    said = page_of(run, load=lambda: loaded).said
+    assert "of their spread over features" not in said
+    assert "look: Samples along the chains" in said
+    assert "0 of 5 units change the decoder's output" in said
+
+
+def test_log_z_of_an_earlier_version_which_kept_no_config(images, tmp_path):
+    run = shutil.copytree(images, tmp_path / "run")
+    kept = read(run, "log_partition.json")
+    for name in ("config", "sha256"):
+        del kept[name]
+    (run / "log_partition.json").write_text(json.dumps(kept))
+    assert "--repeats 3" in page_of(run).said
 
 
 def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):

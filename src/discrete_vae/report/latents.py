@@ -56,13 +56,12 @@ def samples(source: ReportSource) -> Section:
     weights = source.dataset.weights.get("test")
     found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn, weights=weights)
     spread = float(np.std(found.means.data))
-    apart = found.means.distance / spread if spread > 0 else 0.0
-    text = f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
-    text += (
-        f"square), {percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree "
-    )
-    text += "within two errors."
-    verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
+    distance, agree = found.means.distance, found.means.share_inside
+    text = f"means of the features differ from those of test data by {shown(distance, 3)} (root mean square)"
+    if spread > 0:  # a single feature has none
+        text += f", {percent(distance / spread)} of their spread over features"
+    text += f"; {percent(agree)} agree within two errors."
+    verdict = Verdict(distance <= _FAR * spread or agree >= _AGREE, text)
     values: dict[str, Any] = {
         "picture": None,
         "found": found,
@@ -199,7 +198,7 @@ def traversals(source: ReportSource) -> Section:
     settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
     effects = flip_effects(source.model, x, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
-    weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
+    weak, count = int((sizes <= _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
     chosen = effects.order[: _CARDS if shape is None else _SHOWN]
     most = float(effects.change[chosen].abs().max())
