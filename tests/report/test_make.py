@@ -17,6 +17,7 @@ from matplotlib.image import imread
 
 from discrete_vae.cli import main
 from discrete_vae.report import SECTIONS, make_report
+from discrete_vae.report.charts import Axis
 from discrete_vae.runs import load_run
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained
@@ -82,6 +83,15 @@ def test_its_command_lines_make_the_run_again(images, image_page, tmp_path):
     counts = [len(read(run, "log_partition.json")["estimates"]) for run in (again, images)]
     assert counts[0] == counts[1]
     assert (again / "report.html").exists()
+
+
+@pytest.mark.parametrize("size", [1e-7, 4e-5, 1.0, 3e9, 1e30])
+def test_labels_of_ticks_are_the_values_and_short(size):
+    ticks = Axis(-size, 6 * size, "x").ticks(6)
+    for value, text in ticks:
+        number = float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+        assert number == pytest.approx(value, rel=1e-6, abs=1e-9 * size)
+        assert len(text) < 15
 
 
 def test_the_page_needs_nothing_but_itself(image_page, table_page):
