@@ -179,6 +179,18 @@ def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_pa
     assert read(again, "config.json") == read(run, "config.json")
 
 
+def test_what_reconstructions_explain_does_not_depend_on_units(tmp_path):
+    values, said = np.random.default_rng(0).normal(size=(100, 3)), []
+    values[:, 1] += 3 * values[:, 0]
+    for unit in (1, 1024):
+        folder = tmp_path / str(unit)
+        folder.mkdir()
+        np.save(folder / "values.npy", values * [1, 1, unit])
+        page = page_of(trained(folder, "--data", folder / "values.npy", "--model.likelihood", "gaussian"))
+        said.append(re.search("reconstructions explain [^ ]*", page.said)[0])
+    assert said[0] == said[1]
+
+
 def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):
     values = np.random.default_rng(0).random((60, 4)) ** 3
     values[::5, 1] = np.nan

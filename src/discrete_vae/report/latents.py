@@ -122,10 +122,18 @@ _POOR = 0.1  # of the variance
 
 
 def reconstructions(source: ReportSource) -> Section:
-    """Pairs of an example and its reconstruction; of a table the features that are told best and worst."""
+    """Pairs of an example and its reconstruction; of a table the features that are told best and worst.
+
+    The share in all is that of standardized features, but of images and of values in [0, 1].
+    """
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
-    share, of_feature = explained(source.shown(x).double().cpu(), means)
+    unit, places = _scale(source), source.shown_places
+    if unit is None or source.image_shape is not None:
+        unit = torch.ones(())
+    elif places is not None:
+        unit = unit[places]
+    share, of_feature = explained(source.shown(x).cpu().double() / unit.cpu(), means / unit.cpu())
     text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
     text += f"{percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
