@@ -51,6 +51,16 @@ def test_bins_hold_every_value_and_both_laws_alike(whole):
     assert moved.distance > 0.1
 
 
+@pytest.mark.parametrize("size", [1e-300, 1e10, 1e30, 1e300])
+def test_bins_do_not_depend_on_the_unit(size):
+    """Large values are whole numbers too, as far as their digits go."""
+    x, samples = torch.randn(2, 400, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    plain, found = (
+        column_distributions_table(*each).shown[0] for each in ((x, samples), (size * x, size * samples))
+    )
+    assert found.distance == pytest.approx(plain.distance, abs=0.05)
+
+
 def test_of_many_columns_those_that_differ_most_are_shown(tmp_path):
     generator = torch.Generator().manual_seed(0)
     x, samples = (torch.rand(2, 500, 30, generator=generator) < 0.5).float()

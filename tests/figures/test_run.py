@@ -245,6 +245,15 @@ def test_wrong_arguments_of_reconstructions(model, x, num_examples, argument):
     assert refused_argument(reconstructions_table, model, x, num_examples=num_examples) == argument
 
 
+def test_constant_features_have_no_spread_under_any_weights():
+    noise = torch.Generator().manual_seed(0)
+    x, samples = torch.randn(300, 3, generator=noise), torch.randn(4, 50, 3, generator=noise)
+    x[:, 1], x[:, 2] = -0.42421296, 0.1
+    found = feature_statistics_table(x, samples, weights=np.random.default_rng(0).random(300))
+    assert len(found.correlations.data) == 0
+    np.testing.assert_allclose(found.means.data[1:], [-0.42421296, 0.1], rtol=1e-6)
+
+
 def test_weights_count_as_repeated_examples():
     x, samples = draw(mixture((300,), 0), 0), draw(mixture((20, 50), 1), 1)
     times = torch.arange(300) % 3 + 1

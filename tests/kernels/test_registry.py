@@ -1,5 +1,6 @@
 """Dispatch: a kernel runs where it supports the arguments and has passed its self-test, else the plain function."""
 
+import math
 import warnings
 from dataclasses import replace
 
@@ -82,6 +83,22 @@ def test_what_a_kernel_does_not_support_is_the_references():
     kernel = kernel_of(lambda x: x + 5, supports=lambda x: x.dim() == 1)
     found = [float(kernel.select(x)(x)) for x in (torch.zeros(1), torch.zeros(()))]
     assert found == [5, 1]
+
+
+@pytest.mark.parametrize("place", range(2))
+@pytest.mark.parametrize(
+    ("path", "shapes", "more"),
+    [("norm.project_norm", [(9,), (9,)], ()), ("norm.add_shared", [(2, 3, 4), (3, 4)], (True,))],
+)
+def test_tensors_with_gaps_are_changed_as_plain_torch_does(path, shapes, more, place):
+    kernel, found = load(path), []
+    for gaps in (True, False):
+        tensors = [torch.linspace(-5, 5, math.prod(shape)).view(shape) for shape in shapes]
+        if gaps:
+            tensors[place] = tensors[place].repeat_interleave(2, -1)[..., ::2]
+        kernel.select(*tensors, *more)(*tensors, *more)
+        found.append(tensors)
+    assert all(map(torch.equal, *found))
 
 
 def test_a_self_test_is_no_part_of_a_recording():

@@ -261,6 +261,14 @@ def by_hand(x, mean, size, zeros=0.0):
     return torch.from_numpy(np.log(zeros * (x == 0) + (1 - zeros) * law.pmf(x)))
 
 
+def test_counts_of_any_mean_are_drawn():
+    likelihood = NegativeBinomialLikelihood((3,))
+    torch.nn.init.constant_(likelihood.log_size, 13)  # nearly Poisson
+    log_mean = torch.tensor([3.0, 42.0, 80.0])
+    drawn = likelihood.sample(log_mean.expand(400, 3), generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(drawn.double().mean(0).log().float(), log_mean, atol=0.06, rtol=0)
+
+
 def test_added_zeros_by_hand():
     likelihood = NegativeBinomialLikelihood((3,), zero_inflated=True).double()
     with torch.no_grad():

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from matplotlib.image import imread
 
 from discrete_vae.cli import main
 from discrete_vae.report import SECTIONS, make_report
+from discrete_vae.report.charts import Axis
+from discrete_vae.runs import load_run
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained
 
@@ -80,6 +83,15 @@ def test_its_command_lines_make_the_run_again(images, image_page, tmp_path):
     counts = [len(read(run, "log_partition.json")["estimates"]) for run in (again, images)]
     assert counts[0] == counts[1]
     assert (again / "report.html").exists()
+
+
+@pytest.mark.parametrize("size", [1e-7, 4e-5, 1.0, 3e9, 1e30])
+def test_labels_of_ticks_are_the_values_and_short(size):
+    ticks = Axis(-size, 6 * size, "x").ticks(6)
+    for value, text in ticks:
+        number = float(text.replace(",", "").replace("\N{MINUS SIGN}", "-"))
+        assert number == pytest.approx(value, rel=1e-6, abs=1e-9 * size)
+        assert len(text) < 15
 
 
 def test_the_page_needs_nothing_but_itself(image_page, table_page):
@@ -153,13 +165,30 @@ def gaps(tmp_path_factory):
 
 def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_path):
     words = ["--model.likelihood", "gaussian", "--training.sampler", "parallel-tempering"]
-    page = page_of(trained(tmp_path, "--data", gaps, *words))
+    run = trained(tmp_path, "--data", gaps, *words)
+    page = page_of(run)
     assert "in standard deviations of the feature" in page.said
     assert "feature 4" in page.said
     assert "nan" not in [word.strip("(),.").lower() for word in page.said.split()]
     assert "Modes of the prior" in page.said
     assert "chains led to" in page.said
     assert "Reconstructions" in page.said
+    (command,) = re.findall("dvae (train .*)", page.text)
+    again = tmp_path / "again"
+    assert main([*shlex.split(html.unescape(command)), "--run-dir", str(again)]) == 0
+    assert read(again, "config.json") == read(run, "config.json")
+
+
+def test_what_reconstructions_explain_does_not_depend_on_units(tmp_path):
+    values, said = np.random.default_rng(0).normal(size=(100, 3)), []
+    values[:, 1] += 3 * values[:, 0]
+    for unit in (1, 1024):
+        folder = tmp_path / str(unit)
+        folder.mkdir()
+        np.save(folder / "values.npy", values * [1, 1, unit])
+        page = page_of(trained(folder, "--data", folder / "values.npy", "--model.likelihood", "gaussian"))
+        said.append(re.search("reconstructions explain [^ ]*", page.said)[0])
+    assert said[0] == said[1]
 
 
 def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):
@@ -170,6 +199,28 @@ def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):
     assert read(run, "config.json")["data"]["binarize"]
     assert "Reconstructions" in page_of(run).said
     assert main(["sample", str(run), "--out", str(tmp_path / "columns.png")]) == 0
+
+
+def test_one_feature_that_samples_miss_and_units_without_effect_are_not_healthy(tmp_path):
+    bits = (np.arange(60) % 10 == 0).astype(float)[:, None]
+    np.savez(tmp_path / "one.npz", train=bits, valid=bits, test=np.ones((60, 1)))
+    run = trained(tmp_path, "--data", tmp_path / "one.npz")
+    loaded = load_run(run)
+    for parameter in loaded.model.decoder.parameters():
+        torch.nn.init.zeros_(parameter)
+    said = page_of(run, load=lambda: loaded).said
+    assert "of their spread over features" not in said
+    assert "look: Samples along the chains" in said
+    assert "0 of 5 units change the decoder's output" in said
+
+
+def test_log_z_of_an_earlier_version_which_kept_no_config(images, tmp_path):
+    run = shutil.copytree(images, tmp_path / "run")
+    kept = read(run, "log_partition.json")
+    for name in ("config", "sha256"):
+        del kept[name]
+    (run / "log_partition.json").write_text(json.dumps(kept))
+    assert "--repeats 3" in page_of(run).said
 
 
 def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):

@@ -47,6 +47,18 @@ def test_a_full_disk_is_named_and_keeps_the_old_file(tmp_path, monkeypatch):
     assert names(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.parametrize("name", ["a" * 255, "数" * 85])
+def test_names_may_be_as_long_as_the_system_allows(name, tmp_path):
+    write_text(tmp_path / name, "first")
+    write_text(tmp_path / name, "second")
+    assert (tmp_path / name).read_text() == "second"
+    (tmp_path / name).unlink()
+    for replace in (False, True):
+        with publish_directory(tmp_path / name, replace=replace):
+            pass
+    assert names(tmp_path) == [name]
+
+
 def test_a_folder_appears_only_when_complete(tmp_path):
     final = tmp_path / "step-1"
     with pytest.raises(OSError, match="none"), publish_directory(final) as temporary:

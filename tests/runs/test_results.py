@@ -53,6 +53,21 @@ def test_no_order_of_adding_loses_a_result_or_hides_the_most_complete(tmp_path):
         assert without_sum(kept.most_complete()) == result(5)
 
 
+def test_what_another_process_adds_meanwhile_is_not_hidden(kept, tmp_path):
+    others = iter([result(9), result(7)])
+
+    def completeness(fields):
+        for other in others:
+            store(tmp_path).add(other)
+        return (fields["n"],)
+
+    slow = ResultStore(
+        kept.most_complete_path, kept.folder, Result, name=lambda fields: "own", completeness=completeness
+    )
+    slow.add(result(1))
+    assert without_sum(kept.most_complete()) == result(9)
+
+
 def test_the_same_settings_replace_their_own_file_alone(kept):
     kept.add(result(5, value=1.0))
     kept.add(result(5, by=1, value=2.0))

@@ -48,6 +48,12 @@ def test_a_log_without_other_lines_says_once_how_long_it_takes(log_of):
     assert seconds_of(said) == pytest.approx(100, rel=0.1)
 
 
+def test_what_is_noted_may_hold_brackets():
+    text = io.StringIO()
+    progress.TrainingProgress(0, 1, Console(file=text, soft_wrap=True)).note("runs/[bold]a [/b]")
+    assert text.getvalue() == "runs/[bold]a [/b]\n"
+
+
 @pytest.mark.parametrize(("num_steps", "slow"), [(120, 3), (3000, 20)])
 def test_the_time_left_is_right_from_a_tenth_on_though_the_first_steps_compile(monkeypatch, num_steps, slow):
     """The first steps take 100 times as long, the others between half and one and a half of their mean."""

@@ -156,7 +156,7 @@ def _edges(data: np.ndarray, *, is_whole: bool) -> np.ndarray:
     """Ends of bins of equal width; of whole numbers as many numbers in each."""
     low, high = np.quantile(data, [_TAIL, 1 - _TAIL])
     if is_whole:
-        width = max(1, math.ceil((high - low + 1) / _BINS))
+        width = max(1.0, np.ceil((high - low + 1) / _BINS))
         return low.round() - 0.5 + width * np.arange(math.ceil((high.round() - low.round() + 1) / width) + 1)
     if high - low <= 0:
         low, high = data.min(), data.max()

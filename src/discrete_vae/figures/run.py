@@ -298,6 +298,7 @@ def feature_statistics_table(
     total, counts = weight @ seen, (weight @ seen) ** 2 / (weight**2 @ seen)
     mean = weight @ np.where(seen, data, 0) / total
     deviation = np.sqrt(weight @ np.where(seen, data - mean, 0) ** 2 / total)
+    deviation[np.nanmin(data, 0) == np.nanmax(data, 0)] = 0  # rounding of the mean would leave some
     in_unit_interval = bool(((data >= 0) & (data <= 1) | ~seen).all())
     unit = 1.0 if in_unit_interval else np.where(deviation > 0, deviation, 1.0)
     blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))

@@ -391,7 +391,8 @@ add_shared = Kernel(
         tolerance=1e-2,
     ),
     supports=lambda rows, shared, _: (
-        rows.dim() == 3 and shared.shape == rows.shape[1:] and shared.dtype == torch.float32
+        (rows.dim() == 3 and rows.is_contiguous() and shared.is_contiguous())
+        and (shared.shape == rows.shape[1:] and shared.dtype == torch.float32)
     ),
 )
 
@@ -499,4 +500,5 @@ project_norm = Kernel(
     "The compiled projection of norms",
     lambda scale, offset: _projection_of_norm([scale, offset], outputs=[scale, offset]),
     agrees_on(lambda: [(torch.linspace(1, 4, 43), torch.linspace(5, -5, 43))], tolerance=0),
+    supports=lambda scale, offset: scale.is_contiguous() and offset.is_contiguous(),
 )

@@ -25,6 +25,7 @@ _LEAST_START, _LARGEST_START = 1e-2, 1e4  # of r as data give it
 _LEAST_TOTAL = 0.5  # stands for the total of a row, or of a feature, of zeros
 _ROUNDS = 30  # of fits in turn
 _COLUMNS = 256  # that are fitted at a time
+_LARGEST_RATE = 1e18  # that torch draws at: beyond the largest int64 it gives negative counts
 _LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
 
 
@@ -288,7 +289,9 @@ class NegativeBinomialLikelihood(Likelihood):
         mean = self._log_mean(parameters).exp()
         size = self._log_size().exp().to(mean.dtype).expand_as(mean)
         gamma = torch._standard_gamma(size, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
-        drawn = torch.poisson(gamma * (mean / size), generator=generator)
+        rate = gamma * (mean / size)
+        drawn = torch.poisson(rate.clamp_max(_LARGEST_RATE), generator=generator)
+        drawn = torch.where(rate > _LARGEST_RATE, rate, drawn)
         if not self.zero_inflated:
             return drawn
         noise = torch.empty_like(drawn).uniform_(generator=generator)

@@ -18,6 +18,7 @@ Values: TypeAlias = Sequence[float] | np.ndarray
 _WIDTHS = {"wide": 680, "narrow": 340}  # the style sheet shows the one that fits, so text keeps its size
 _EM = 7.0  # width of a letter at 12 pixels, about
 _PIXELS_PER_X_TICK, _PIXELS_PER_Y_TICK = 58, 28
+_LONGEST_TICK = 12  # letters, from which on powers of ten are written
 _MOST_POINTS = 240  # of a line on a screen
 
 
@@ -55,8 +56,10 @@ class Axis:
         """
         locator = MaxNLocator(most, steps=[1, 2, 2.5, 5, 10], integer=self.whole)
         values = [each for each in locator.tick_values(self.low, self.high) if self.low <= each <= self.high]
-        digits = max((len(f"{each:.9g}".partition(".")[2]) for each in values), default=0)
-        return [(float(each), f"{each + 0.0:,.{digits}f}".replace("-", "\N{MINUS SIGN}")) for each in values]
+        written = [np.format_float_positional(each, 9, fractional=False, trim="-") for each in values]
+        digits = max((len(each.partition(".")[2]) for each in written), default=0)
+        form = f",.{digits}f" if max(map(len, written), default=0) <= _LONGEST_TICK else ".9g"
+        return [(float(each), f"{each + 0.0:{form}}".replace("-", "\N{MINUS SIGN}")) for each in values]
 
 
 class Mark(NamedTuple):

@@ -56,13 +56,12 @@ def samples(source: ReportSource) -> Section:
     weights = source.dataset.weights.get("test")
     found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn, weights=weights)
     spread = float(np.std(found.means.data))
-    apart = found.means.distance / spread if spread > 0 else 0.0
-    text = f"means of the features differ from those of test data by {shown(found.means.distance, 3)} (root mean "
-    text += (
-        f"square), {percent(apart)} of their spread over features; {percent(found.means.share_inside)} agree "
-    )
-    text += "within two errors."
-    verdict = Verdict(apart <= _FAR or found.means.share_inside >= _AGREE, text)
+    distance, agree = found.means.distance, found.means.share_inside
+    text = f"means of the features differ from those of test data by {shown(distance, 3)} (root mean square)"
+    if spread > 0:  # a single feature has none
+        text += f", {percent(distance / spread)} of their spread over features"
+    text += f"; {percent(agree)} agree within two errors."
+    verdict = Verdict(distance <= _FAR * spread or agree >= _AGREE, text)
     values: dict[str, Any] = {
         "picture": None,
         "found": found,
@@ -123,10 +122,18 @@ _POOR = 0.1  # of the variance
 
 
 def reconstructions(source: ReportSource) -> Section:
-    """Pairs of an example and its reconstruction; of a table the features that are told best and worst."""
+    """Pairs of an example and its reconstruction; of a table the features that are told best and worst.
+
+    The share in all is that of standardized features, but of images and of values in [0, 1].
+    """
     x = source.test[:_MEASURED]
     means = _reconstructed(source, x, source.condition_of("test", source.test_indices[:_MEASURED]))
-    share, of_feature = explained(source.shown(x).double().cpu(), means)
+    unit, places = _scale(source), source.shown_places
+    if unit is None or source.image_shape is not None:
+        unit = torch.ones(())
+    elif places is not None:
+        unit = unit[places]
+    share, of_feature = explained(source.shown(x).cpu().double() / unit.cpu(), means / unit.cpu())
     text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
     text += f"{percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
@@ -199,7 +206,7 @@ def traversals(source: ReportSource) -> Section:
     settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
     effects = flip_effects(source.model, x, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
-    weak, count = int((sizes < _WEAK * float(sizes[0])).sum()), len(sizes)
+    weak, count = int((sizes <= _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
     chosen = effects.order[: _CARDS if shape is None else _SHOWN]
     most = float(effects.change[chosen].abs().max())

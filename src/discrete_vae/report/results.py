@@ -313,11 +313,12 @@ def reproduce(source: ReportSource) -> Section:
     }
     for verb, found in zip(kept, (source.evaluation, source.log_partitions), strict=True):
         if found is not None:
-            asked = {"repeats": len(found.get("estimates", ()))} | found["config"]
+            # earlier versions kept no config of log Z
+            asked = {"repeats": len(found.get("estimates", ()))} | (found.get("config") or {})
             given = [
                 (f"--{name.replace('_', '-')}", str(asked[name]))
                 for name in kept[verb]
-                if asked[name] is not None
+                if asked.get(name) is not None
             ]
             commands.append(["dvae", verb, str(run.path), *chain.from_iterable(given)])
     commands += [["dvae", verb, str(run.path)] for verb in ("report", "cite")]
@@ -339,6 +340,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         kind = config.model.likelihood.kind
         base = own_experiment_of(source.dataset, config.data.path, likelihood=kind, size=config.size)
         start = ["--data", str(config.data.path)]
+        if source.dataset.schema is None:
+            start += ["--model.likelihood", kind]
         # the file tells the kinds of these columns too
         model = base.model.model_copy(update={"condition": config.model.condition})
         data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})

@@ -64,6 +64,7 @@ def sha256_bytes(content: bytes) -> str:
 TEMPORARY_PREFIX = ".tmp-"
 _ABANDONED_SECONDS = 24 * 3600.0  # a write takes seconds
 _REPLACED = "-replaced"
+_LONGEST = 200  # bytes of a name, of the 255 that systems allow: the rest of a temporary's needs room
 _NAME = re.compile(
     rf"{re.escape(TEMPORARY_PREFIX)}(.*)-([0-9a-f]{{8}})-(\d{{1,9}})-[0-9a-f]{{16}}({_REPLACED})?", re.DOTALL
 )
@@ -202,8 +203,9 @@ def _remove(entry: Path) -> None:
 def _temporary_beside(path: Path) -> Path:
     with suppress(OSError):  # of a folder that may be written and not listed
         remove_temporaries(path.parent, of_others=True)
+    name = os.fsencode(path.name)[:_LONGEST].decode(errors="ignore")
     # not from `tempfile`, whose files are private; the name says who writes, since a process that lives may rename it
-    return path.with_name(f"{TEMPORARY_PREFIX}{path.name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
+    return path.with_name(f"{TEMPORARY_PREFIX}{name}-{_machine()}-{os.getpid()}-{secrets.token_hex(8)}")
 
 
 def _is_abandoned(temporary: Path) -> bool:

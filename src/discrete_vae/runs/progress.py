@@ -145,4 +145,4 @@ class TrainingProgress:
 
     def note(self, text: str) -> None:
         """Print one line that stays."""
-        self._console.print(text, highlight=False)
+        self._console.print(text, highlight=False, markup=False)

@@ -199,8 +199,11 @@ class ResultStore:
             found = {own: latest} | found  # before its equals
         found.pop(path, None)
         _write(path, fields)
-        complete = max([fields, *found.values()], key=self._completeness)
-        _write(self.most_complete_path, complete)
+        complete, best = None, max([fields, *found.values()], key=self._completeness)
+        while complete is not best:  # as another process may have added one meanwhile
+            complete = best
+            _write(self.most_complete_path, complete)
+            best = max([complete, *self._read().values()], key=self._completeness)
         return [path, self.most_complete_path] if complete is fields else [path]
 
     def most_complete(self) -> dict[str, Any] | None:
