@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations
 
 from discrete_vae.kernels.registry import Kernel
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
@@ -16,6 +17,12 @@ def test_broadcast_inputs_give_the_concatenation():
     zeta = torch.randn(7, 5, 2, dtype=torch.float64)
     joint = torch.cat([x.expand(7, 5, 3), zeta], -1)
     torch.testing.assert_close(layer(x, zeta), torch.nn.functional.linear(joint, layer.weight, layer.bias))
+
+
+def test_a_parametrized_weight_is_read():
+    layer, x = ConcatLinear([3], 4), torch.randn(5, 3)
+    parametrizations.weight_norm(layer, "weight")
+    torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
 
 
 def test_hidden_layers_are_rectified():
