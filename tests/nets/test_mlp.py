@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils import parametrizations
 
 from discrete_vae.kernels.registry import Kernel
-from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
+from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm, normalized
 from tests.refusals import refused_argument
 
 
@@ -127,6 +127,7 @@ REFUSED = [
     ("momentum", lambda: L1BatchNorm(1, momentum=1.5)),
     ("x", lambda: L1BatchNorm(3)(torch.zeros(1, 3))),
     ("x", lambda: MLP([3], 2, (4,))(torch.zeros(1, 3))),
+    ("x", lambda: normalized(MLP([3], 2), L1BatchNorm(2), torch.zeros(0, 3))),
     ("input_sizes[0]", lambda: MLP([0], 1, (3,))),
     ("hidden[0]", lambda: MLP([2], 1, (0,))),
     ("num_outputs", lambda: MLP([2], 0, (3,))),
