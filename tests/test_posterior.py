@@ -163,6 +163,7 @@ REFUSED = [
         for units in (torch.tensor([0, 1]), torch.tensor([0.0, 1.0, 2.0]), [0, 1, 2])
     ),
     ("groups", lambda: HierarchicalPosterior(6, 2, (3,), SHARP)),
+    ("smoothing", lambda: HierarchicalPosterior(6, [[0], [1]], (3,), SpikeExponential)),
     ("groups", lambda: HierarchicalPosterior(6, [[0], [1]], (3,), SHARP, num_units=4)),
     ("num_samples", lambda: build(GROUPS["in order"]).rsample(torch.zeros(2, 6), num_samples=0)),
     ("uniforms", lambda: build(GROUPS["in order"]).sample_discretely(torch.zeros(4, 6), torch.rand(4, 5))),

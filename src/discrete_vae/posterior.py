@@ -289,6 +289,9 @@ class Posterior(nn.Module, ABC):
 
     def __init__(self, num_features: int, group_of_unit: Tensor, smoothing: Smoothing) -> None:
         super().__init__()
+        if not isinstance(smoothing, Smoothing):
+            received, repair = f"{smoothing!r}"[:80], "Make one, for example SpikeSlab()."
+            raise InvalidInputError("smoothing", "must be a Smoothing", received, repair)
         self.num_features = num_features
         self.num_units = len(group_of_unit)
         self.smoothing = smoothing

@@ -146,7 +146,7 @@ def open_uniform(
         return generator.take(open_uniform, like, shape)
     check_generator(generator, like.device)
     dtype = torch.promote_types(like.dtype, torch.float32)
-    draws = torch.rand(shape, dtype=dtype, device=like.device, generator=generator)
+    draws = torch.rand(shape, dtype=dtype, device=like.device, **_source(generator))
     return draws.clamp_min_(torch.finfo(dtype).eps / 4)
 
 
@@ -157,7 +157,12 @@ def standard_normal(
     if isinstance(generator, NoiseSource):
         return generator.take(standard_normal, like, shape)
     check_generator(generator, like.device)
-    return torch.randn(shape, dtype=like.dtype, device=like.device, generator=generator)
+    return torch.randn(shape, dtype=like.dtype, device=like.device, **_source(generator))
+
+
+def _source(generator: torch.Generator | None) -> dict[str, torch.Generator]:
+    # torch.compile takes no generator, not even None, where shapes are dynamic
+    return {} if generator is None else {"generator": generator}
 
 
 # Noise from elsewhere than a generator.

@@ -36,3 +36,15 @@ def test_loss_and_backward_compile_without_a_break_and_compute_the_same(name, fi
         torch.testing.assert_close(
             other[1][name], gradient, rtol=1e-7, atol=1e-8 * max(1, float(gradient.abs().max()))
         )
+
+
+def test_batches_of_two_sizes_and_two_values_of_log_z_compile():
+    model = build("Gaussian layers")
+    x, chains = data(model)
+    torch._dynamo.reset()
+    bound = torch.compile(model.elbo, fullgraph=True, backend="aot_eager")
+    for rows, log_z in (x, 3.0), (x[:5], 4.0):
+        elbo = bound(rows, negative_phase=chains, log_partition=log_z)
+        elbo.loss.backward()
+        assert len(elbo.value) == len(rows)
+        assert bool(elbo.value.isfinite().all())

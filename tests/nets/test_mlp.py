@@ -4,9 +4,10 @@ import copy
 
 import pytest
 import torch
+from torch.nn.utils import parametrizations
 
 from discrete_vae.kernels.registry import Kernel
-from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
+from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm, normalized
 from tests.refusals import refused_argument
 
 
@@ -16,6 +17,12 @@ def test_broadcast_inputs_give_the_concatenation():
     zeta = torch.randn(7, 5, 2, dtype=torch.float64)
     joint = torch.cat([x.expand(7, 5, 3), zeta], -1)
     torch.testing.assert_close(layer(x, zeta), torch.nn.functional.linear(joint, layer.weight, layer.bias))
+
+
+def test_a_parametrized_weight_is_read():
+    layer, x = ConcatLinear([3], 4), torch.randn(5, 3)
+    parametrizations.weight_norm(layer, "weight")
+    torch.testing.assert_close(layer(x), torch.nn.functional.linear(x, layer.weight, layer.bias))
 
 
 def test_hidden_layers_are_rectified():
@@ -120,6 +127,7 @@ REFUSED = [
     ("momentum", lambda: L1BatchNorm(1, momentum=1.5)),
     ("x", lambda: L1BatchNorm(3)(torch.zeros(1, 3))),
     ("x", lambda: MLP([3], 2, (4,))(torch.zeros(1, 3))),
+    ("x", lambda: normalized(MLP([3], 2), L1BatchNorm(2), torch.zeros(0, 3))),
     ("input_sizes[0]", lambda: MLP([0], 1, (3,))),
     ("hidden[0]", lambda: MLP([2], 1, (0,))),
     ("num_outputs", lambda: MLP([2], 0, (3,))),

@@ -8,6 +8,7 @@ import torch
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.modes import folded_networks, precision_of_products
 from discrete_vae.nets.weights import row_products
+from tests.models import small_model
 
 
 def trained_mlp(input_sizes=(7, 3), hidden=(9, 8), dtype=torch.float32):
@@ -91,3 +92,11 @@ def test_networks_with_hooks_and_in_training_are_left_alone():
         assert network.folded is in_training.folded is None
         network(torch.randn(5, 7), torch.randn(5, 3))
     assert seen
+
+
+def test_a_model_with_a_compiled_part_is_evaluated():
+    model, zeta = small_model(), torch.ones(3, 4)
+    expected = model.decode(zeta)
+    model.decoder = torch.compile(model.decoder, backend="eager")
+    torch.testing.assert_close(model.decode(zeta), expected)
+    assert model.decoder.training

@@ -170,7 +170,7 @@ class ConcatLinear(MixedPrecisionLayer, nn.Linear):
         `MLP`.
         """
         weight = self.product_weight()
-        if centred and torch.is_grad_enabled():
+        if centred and torch.is_grad_enabled() and inputs[0].numel() > 0:
             rows = [value.detach().flatten(0, -2) for value in inputs]
             varies = torch.cat([value.amax(0) != value.amin(0) for value in rows])
             weight = torch.where(varies, weight, weight.detach())

@@ -67,7 +67,10 @@ def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -
         kept.append(module)
         return known.setdefault(id(module), module)  # pyright: ignore[reportReturnType]
     twin = known[id(module)] = object.__new__(type(module))
-    own = {name: child and _copy(child, known, kept) for name, child in module._modules.items()}
+    own = {
+        name: None if child is None else _copy(child, known, kept)  # which may have a length that fails
+        for name, child in module._modules.items()
+    }
     vars(twin).update(vars(module), training=False, _modules=own)
     return twin
 

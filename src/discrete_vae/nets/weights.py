@@ -144,18 +144,19 @@ class MixedPrecisionLayer(nn.Module):
         mixed_precision: Weight and copy; None where products read the weight. `set_precision` sets it.
     """
 
+    weight: Tensor
     mixed_precision: MixedPrecisionWeight | None = None
 
     def product_weight(self) -> Tensor:
         """Weight that the products read."""
-        mixed, weight = self.mixed_precision, self._parameters["weight"]
+        mixed, weight = self.mixed_precision, self.weight
         if mixed is None or mixed.master is not weight:  # another parameter has taken its place
-            return weight  # pyright: ignore[reportReturnType]
+            return weight
         return mixed.current()
 
     def gradient_memory(self) -> Tensor | None:
         """Memory for the gradient of `product_weight`, if some is kept and free."""
-        mixed, weight = self.mixed_precision, self._parameters["weight"]
+        mixed, weight = self.mixed_precision, self.weight
         return None if mixed is None or mixed.master is not weight else mixed.lend_memory()
 
 
