@@ -397,7 +397,11 @@ class DiscreteVAE(nn.Module):
         check_kl_weights(discrete, continuous, num_importance_samples, weighs_binary_latents(self))
         gradient, _ = gradient_and_value(self.prior, negative_phase, log_partition)
         check_trains_prior(self._trains_prior(gradient))
-        if not torch.equal(estimator.group_of_unit, self.posterior.group_of_unit):  # else the bias is silent
+        groups, own = estimator.group_of_unit, self.posterior.group_of_unit
+        readable = values_are_readable(groups) and values_are_readable(own)
+        if groups.shape != own.shape or (
+            readable and not torch.equal(groups, own)
+        ):  # else the bias is silent
             name = type(estimator).__name__
             rule, repair = "must be for this model's groups of units", f"Make it by {name}.of(model)."
             raise InvalidInputError("estimator", rule, f"a {name} for others", repair)

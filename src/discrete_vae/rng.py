@@ -160,7 +160,7 @@ def standard_normal(
     return torch.randn(shape, dtype=like.dtype, device=like.device, **_source(generator))
 
 
-def _source(generator: torch.Generator | None) -> dict[str, torch.Generator]:
+def _source(generator: torch.Generator | None) -> dict[str, Any]:
     # torch.compile takes no generator, not even None, where shapes are dynamic
     return {} if generator is None else {"generator": generator}
 
