@@ -80,7 +80,7 @@ def _run(
     num_units = num_left + num_right
     row = tl.program_id(0) * CHAINS + tl.arange(0, CHAINS)
     present = (row < num_chains)[:, None]
-    chain = row.to(tl.uint32) + tl.to_tensor(first_chain).to(tl.uint32)
+    chain = row.to(tl.uint32) + tl.cast(first_chain, tl.uint32)
     row = row.to(tl.int64)[:, None]
     origin = num_left // 4 * 4  # the right side's first counter may begin with units of the left
     left_unit, right_unit = tl.arange(0, LEFT)[None, :], origin + tl.arange(0, RIGHT)[None, :]
@@ -99,7 +99,7 @@ def _run(
     if TEMPERED:
         inverse_temperature = tl.load(inverse_temperatures + row, present, 1.0)
     weight = parts + tl.arange(0, LEFT)[:, None] * RIGHT + tl.arange(0, RIGHT)[None, :]
-    sweep = tl.to_tensor(first_sweep).to(tl.uint64)
+    sweep = tl.cast(first_sweep, tl.uint64)
     for _ in range(num_sweeps):
         logits = tl.zeros([CHAINS, LEFT], tl.float32)
         for part in tl.static_range(3):
