@@ -189,7 +189,7 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
     nothing does.
     """
     device = like.device.type
-    autocast = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+    autocast = _has_autocast(device) and torch.is_autocast_enabled(device)
     if torch.compiler.is_compiling():
         _warn_of_rounding(device)
         rounds = False
@@ -266,8 +266,13 @@ def _warn_of_rounding(device: str) -> None:
         )
 
 
+def _has_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device)
+
+
 # what torch.compiler.assume_constant_result does, without the seconds that its import takes
 _warn_of_rounding._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+_has_autocast._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
 
 
 def _products(device: str) -> Any:

@@ -58,19 +58,19 @@ def test_a_training_step_waits_for_nothing(name):
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_objective_and_its_gradient_are_those_of_the_cpu(name, fixed_noise):
-    model = build(name)
+    # In 64 bits: in 32, rounding switches a rectifier on for one device and off for the other.
+    model = build(name).double()
     twin, found = copy.deepcopy(model).cuda(), {}
-    x, states = data(model)
-    with torch.backends.cudnn.flags(allow_tf32=False):
-        for each, device in ((model, "cpu"), (twin, "cuda")):
-            elbo = each(x.to(device), negative_phase=states.to(device), log_partition=3.0)
-            elbo.loss.backward()
-            gradients = {key: part.grad.cpu() for key, part in each.named_parameters()}
-            found[device] = elbo.value.detach().cpu(), gradients
-    torch.testing.assert_close(found["cuda"][0], found["cpu"][0], rtol=1e-4, atol=1e-3)
+    x, states = (part.double() for part in data(model))
+    for each, device in ((model, "cpu"), (twin, "cuda")):
+        elbo = each(x.to(device), negative_phase=states.to(device), log_partition=3.0)
+        elbo.loss.backward()
+        gradients = {key: part.grad.cpu() for key, part in each.named_parameters()}
+        found[device] = elbo.value.detach().cpu(), gradients
+    torch.testing.assert_close(found["cuda"][0], found["cpu"][0])
     for key, gradient in found["cpu"][1].items():
-        scale = float(gradient.abs().max())
-        torch.testing.assert_close(found["cuda"][1][key], gradient, rtol=1e-3, atol=1e-3 * scale + 1e-6)
+        scale = max(1.0, float(gradient.abs().max()))
+        torch.testing.assert_close(found["cuda"][1][key], gradient, rtol=1e-7, atol=1e-8 * scale)
 
 
 @pytest.mark.parametrize("name", CHANGES)

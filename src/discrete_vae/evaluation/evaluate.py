@@ -191,14 +191,14 @@ def _mean(
     )
 
 
-_LARGEST_CHUNK = 5000  # fewer leave the time to the calls, more to the memory
+_LARGEST_CHUNK = 5000  # of the CPU: fewer leave the time to the calls, more to the memory
 _LIVE = 6  # arrays as wide as the widest layer that are alive at once, at most
 
 
 def samples_in_memory(model: DiscreteVAE, max_memory: float = 512.0) -> int:
-    """Samples of one example, from 1 to 5000, whose intermediate values of the networks fit a budget in MiB.
+    """Samples of one example, at least 1, whose intermediate values of the networks fit a budget in MiB.
 
-    Weights and data come on top.
+    On the CPU they are 5000 at most. Weights and data come on top.
     """
     layers = [layer for layer in model.modules() if isinstance(layer, nn.Linear)]
     widths = [layer.in_features + layer.out_features for layer in layers]
@@ -206,7 +206,8 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float = 512.0) -> int:
     # each network beside the features has its inputs in a row
     floats += sum(sum(part.input_sizes[1:]) for part in model.modules() if isinstance(part, MLP))
     floats *= max(1, model.posterior.num_classes)  # a sample without a label is a draw of each class
-    return max(1, min(_LARGEST_CHUNK, int(max_memory * 2**20 / (4 * floats))))
+    fitting = max(1, int(max_memory * 2**20 / (4 * floats)))
+    return min(_LARGEST_CHUNK, fitting) if model.prior.bias.device.type == "cpu" else fitting
 
 
 def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -326,7 +326,7 @@ def cpu_kernel(kind: type, parallel: bool) -> Kernel:
         energy = (RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")).float()
         for parameter in energy.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
-        _check_states(kernel, energy, fair_coins(40, 8, key=1), num_threads=2 if parallel else 1)
+        _check_states(kernel, energy, fair_coins(40, 8, key=1), {}, num_threads=2 if parallel else 1)
 
     name = f"The compiled sampler for {kind.__name__}"
     if parallel:
@@ -344,8 +344,12 @@ def triton_kernel(device: torch.device, left: int, right: int) -> Kernel:
     def self_test(kernel: Kernel) -> None:
         energy, generator = RBM(left, right).float(), torch.Generator().manual_seed(1)
         energy.weight.normal_(0, 2 * (left + right) ** -0.5, generator=generator)
-        # a draw in a million is within rounding, and then changes what comes after it
-        _check_states(kernel, energy, fair_coins(20, left + right, key=1), device=device, most_wrong=0.01)
+        start = fair_coins(20, left + right, key=1)
+        clamped = {"clamped": fair_coins(20, left + right, key=2).bool()}
+        tempered = {"inverse_temperature": torch.linspace(0, 2, 20)}
+        for options in ({}, clamped, tempered, clamped | tempered):  # each is compiled by itself
+            # a draw in a million is within rounding, and then changes what comes after it
+            _check_states(kernel, energy, start, options, device=device, most_wrong=0.01)
 
     return Kernel(
         f"The compiled sampler for RBM of {left} + {right} units on {device}",
@@ -361,13 +365,15 @@ def _check_states(
     kernel: Kernel,
     energy: BoltzmannMachine,
     start: Tensor,
+    options: Mapping[str, Tensor],  # of the call: inverse_temperature, clamped
     *,
     num_threads: int = 1,
     device: torch.device | str = "cpu",
     most_wrong: float = 0.0,
 ) -> None:
-    call = SweepCall(2, 1, 1, 0, None, None, num_threads=num_threads)
-    expected = run_reference(energy, start, call)
+    call = replace(SweepCall(2, 1, 1, 0, None, None, num_threads=num_threads), **options)
+    expected = run_reference(energy.to("cpu"), start, call)
+    call = replace(call, **{name: value.to(device) for name, value in options.items()})
     found = kernel.compiled(energy.to(device), start.to(device), call).cpu()
     if float((found != expected).float().mean()) > most_wrong:
         raise RuntimeError("its states are wrong")

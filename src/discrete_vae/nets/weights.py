@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.checks import DIVERGED, values_are_known
+from discrete_vae.checks import DIVERGED, values_are_known, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import are_plain, is_recording
 
@@ -53,8 +53,8 @@ class MixedPrecisionWeight:
 
     Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
     memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
-    every row and every column. So a write through ``.data`` to a few single entries can be missed. Write inside
-    `torch.no_grad` instead.
+    every row and every column. So a write through ``.data`` to a few single entries can be missed, and on an
+    accelerator, where a look would wait for the device, each one is. Write inside `torch.no_grad` instead.
 
     Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
     """
@@ -86,15 +86,19 @@ class MixedPrecisionWeight:
             with torch.no_grad():  # the copy stays where it is, which pointer tables and recordings know
                 value.copy_(master)
             self._record_master()
-        elif master._version != self._version or not torch.equal(
-            self._probe.to(self.dtype), self._probe_of_value
-        ):
+        elif master._version != self._version or self._was_written_unnoticed():
             with torch.no_grad():
                 value.copy_(master)
             self._version = master._version
         if value.requires_grad != master.requires_grad:
             value.requires_grad_(master.requires_grad)
         return value
+
+    def _was_written_unnoticed(self) -> bool:
+        """True if a number at one of the places that are looked at is another one; on an accelerator none is."""
+        if not values_are_readable(self.master):
+            return False
+        return not torch.equal(self._probe.to(self.dtype), self._probe_of_value)
 
     def _record_master(self) -> None:
         """Record address and version of the master, and views of the numbers by which writes to it are found."""

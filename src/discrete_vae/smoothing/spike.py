@@ -145,7 +145,8 @@ class PlainDraw(torch.autograd.Function):
         # like z = 0
         spike = v >= 1
         v.masked_fill_(spike, 0)
-        zeta = smoothing.inverse_survival(v, parameter).masked_fill_(spike, 0)
+        # a new tensor: torch.compile of torch 2.11 loses the gradients of results that were written in place
+        zeta = smoothing.inverse_survival(v, parameter).masked_fill(spike, 0)
         bits = zeta.ceil()  # zeta is in (0, 1] where z = 1; a NaN comes out here too
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
@@ -312,7 +313,7 @@ class DrawGaussian(torch.autograd.Function):
             zeta = loc + scale * minus_y
             tiny = torch.finfo(zeta.dtype).tiny  # a rounding can bring zeta to 0, or across it
             zeta = torch.where(lower, zeta.clamp_max(-tiny), zeta.clamp_min(tiny))
-        zeta = zeta.masked_fill_(spike, 0)
+        zeta = zeta.masked_fill(spike, 0)  # a new tensor, see `PlainDraw`
         bits = read_z(zeta)
         ctx.set_materialize_grads(False)
         if any(ctx.needs_input_grad):
@@ -357,7 +358,9 @@ class ExpectedKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loc: Tensor, scale: Tensor, prior_loc: float) -> Tensor:
         mean, distance, excess = torch.sigmoid(logits), loc - prior_loc, (scale - 1) * (scale + 1)
-        value = (distance.square() + excess).mul_(0.5).sub_(scale.log()).mul_(mean)
+        value = (distance.square() + excess).mul_(0.5).sub_(
+            scale.log()
+        ) * mean  # a new tensor, see `PlainDraw`
         if any(ctx.needs_input_grad):
             by_logits = torch.sigmoid(-logits).mul_(value)
             ctx.save_for_backward(by_logits, distance.mul_(mean), excess.mul_(mean).div_(scale))
