@@ -61,6 +61,9 @@ def test_settings_by_name_are_those_of_the_command_line():
     assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
     with pytest.raises(InvalidInputError, match="num-epochs"):
         load_experiment("digits", settings={"training.epochs": 7})
+    for wrong in (["training.num_epochs", 7], "training.num_epochs", {7: "training.num_epochs"}, 0):
+        with pytest.raises(InvalidInputError, match="^settings "):
+            load_experiment("digits", settings=wrong)
 
 
 def test_settings_may_be_dictionaries_and_lists():

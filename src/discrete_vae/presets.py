@@ -294,7 +294,7 @@ def load_experiment(
         rule = f"must be one of {', '.join(EXPERIMENTS)}"
         raise InvalidInputError("experiment", rule, repr(name), _meant(str(name)))
     config = _config(name, size, EXPERIMENTS[name].settings)
-    return apply_overrides(config, overrides_of(settings)) if settings else config
+    return config if settings is None else apply_overrides(config, overrides_of(settings))
 
 
 def _config(name: str, size: str, settings: Mapping[str, Any]) -> ExperimentConfig:

@@ -72,6 +72,7 @@ def test_configs_are_frozen():
         ("ModelConfig", {"num_features": 1, "prior": {}}, "prior.kind"),
         ("ModelConfig", {"num_features": 1, "prior": {"kind": "rbm", "num_right": 0}}, "prior.rbm.num_right"),
         ("ModelConfig", {"num_features": 1, "num_classes": 2, "class_names": ("a", "b", "b")}, "class_names"),
+        ("ModelConfig", {"num_features": 1, "num_classes": 2, "class_names": ("a", "")}, "class_names"),
         ("ModelConfig", {"num_features": 1, "num_classes": 3, "class_names": ("a", "b")}, "num_classes"),
         ("SpikeGaussianConfig", {"max_ratio": 11}, "max_ratio"),
         ("StepRateConfig", {"at": (0.9, 0.1)}, "at"),

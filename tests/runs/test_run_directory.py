@@ -33,6 +33,8 @@ def test_a_new_run_refuses_all_else(tmp_path):
     for folder in (tmp_path, tmp_path / "thesis.tex", tmp_path / "thesis.tex" / "run"):
         with pytest.raises(InvalidInputError, match=r"run_dir .*thesis\.tex"):
             RunDirectory.create(folder)
+    with pytest.raises(InvalidInputError, match="^run_dir "):
+        RunDirectory.create(tmp_path / (300 * "a"))
     assert [(entry.name, entry.read_text()) for entry in tmp_path.iterdir()] == [("thesis.tex", "mine")]
 
 

@@ -516,6 +516,9 @@ class ModelConfig(Record):
             raise InvalidInputError(
                 "class_names", "must be different", repr(twice[0])[:80], "Name each once."
             )
+        if "" in names:
+            repair = "Name it; an empty label is one that is not known."
+            raise InvalidInputError("class_names", "must not be empty", repr(""), repair)
         if names and len(names) != self.num_classes:
             rule = f"must be the number of class_names, {len(names)}"
             raise InvalidInputError("num_classes", rule, self.num_classes, "Leave one of them out.")

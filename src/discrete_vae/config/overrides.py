@@ -170,7 +170,10 @@ def overrides_of(settings: Mapping[str, object] | None) -> list[Override]:
         >>> overrides_of({"training.num_epochs": 5, "model.decoder.hidden": (200, 200)})
         [('training.num-epochs', ['5']), ('model.decoder.hidden', ['200', '200'])]
     """
-    given = settings or {}
+    given = {} if settings is None else settings
+    if not isinstance(given, Mapping) or not all(isinstance(path, str) for path in given):
+        repair = 'For example {"training.num_epochs": 60}.'
+        raise InvalidInputError("settings", "must map names to values", repr(settings)[:80], repair)
     return [(path.replace("_", "-"), words_of(value)) for path, value in given.items()]
 
 

@@ -92,7 +92,7 @@ class RunDirectory:
         """Return the folder of a new run if it may be made; touches nothing."""
         folder = unicode_path(argument, path)
         repair = f"Give another {'--run-dir' if argument == 'run_dir' else argument}."
-        if folder.exists() and not folder.is_dir():
+        if os.path.exists(folder) and not os.path.isdir(folder):  # noqa: PTH110, PTH112 (False: too long a name)
             raise InvalidInputError(argument, "must be a folder", f"the file {folder}", repair)
         entries = held_names(folder) - {LOCK_NAME}  # which a killed process leaves
         if entries:
@@ -161,7 +161,9 @@ class RunDirectory:
 
 def held_names(folder: Path) -> set[str]:
     """Names of what a folder holds, if there is one, but for what killed writes left."""
-    return {entry.name for entry in folder.iterdir() if not is_temporary(entry)} if folder.is_dir() else set()
+    if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
+        return set()
+    return {entry.name for entry in folder.iterdir() if not is_temporary(entry)}
 
 
 def named_entries(names: Iterable[str]) -> str:
