@@ -120,6 +120,11 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
     assert torch.equal(written.nan_to_num(7.0), expected.nan_to_num(7.0))
 
 
+def test_a_copy_on_an_accelerator_is_read_without_a_look_at_its_numbers():
+    working = MixedPrecisionWeight(nn.Parameter(torch.empty(3, 4, device="meta")), torch.bfloat16)
+    assert working.current() is working.current()  # a tensor that has no numbers would refuse the look
+
+
 @pytest.mark.skipif(not loops.has_parallel_regions(), reason="torch has no OpenMP of GNU's kind here")
 def test_the_result_does_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(adam, "SMALLEST_SHARED", 0)

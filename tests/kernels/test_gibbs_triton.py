@@ -1,6 +1,7 @@
 """The CUDA kernel: interpreted and compiled without a GPU, its choice and what happens where it fails, and on a GPU."""
 
 import contextlib
+import dataclasses
 import os
 import re
 import subprocess
@@ -170,6 +171,16 @@ def test_a_kernel_that_fails_gives_way_with_one_warning(monkeypatch, fault, work
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert kernel.select() is (stand_in if works else gibbs.run_on_device)
+
+
+@pytest.mark.parametrize("ignored", ["clamped", "inverse_temperature"])
+def test_a_kernel_that_ignores_an_option_of_the_call_gives_way(monkeypatch, ignored):
+    def stand_in(energy, z, call):
+        return gibbs.run_reference(energy, z, dataclasses.replace(call, **{ignored: None}))
+
+    monkeypatch.setattr(gibbs_triton, "run", stand_in)
+    with pytest.warns(KernelWarning, match="triton"):
+        assert gibbs.triton_kernel(torch.device("cpu"), 64, 16).select() is gibbs.run_on_device
 
 
 class TestOnGpu:

@@ -177,9 +177,10 @@ class BoltzmannMachine(nn.Module, ABC):
     def compute_energy_without(self, z: Tensor, block: int) -> Tensor:
         """E of checked states with the units of one block set to 0."""
         z = self._widen(z)
-        keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device).index_fill_(
+        keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
+        keep.index_fill_(
             0, self.blocks[block], 0
-        )
+        )  # an assignment may copy the 0 from the host, and wait for it
         return self.compute_energy(z * keep)
 
     def _widen(self, z: Tensor) -> Tensor:

@@ -358,9 +358,8 @@ class ExpectedKL(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, loc: Tensor, scale: Tensor, prior_loc: float) -> Tensor:
         mean, distance, excess = torch.sigmoid(logits), loc - prior_loc, (scale - 1) * (scale + 1)
-        value = (distance.square() + excess).mul_(0.5).sub_(
-            scale.log()
-        ) * mean  # a new tensor, see `PlainDraw`
+        divergence = (distance.square() + excess).mul_(0.5).sub_(scale.log())
+        value = divergence * mean  # a new tensor, see `PlainDraw`
         if any(ctx.needs_input_grad):
             by_logits = torch.sigmoid(-logits).mul_(value)
             ctx.save_for_backward(by_logits, distance.mul_(mean), excess.mul_(mean).div_(scale))
