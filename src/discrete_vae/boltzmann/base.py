@@ -178,9 +178,8 @@ class BoltzmannMachine(nn.Module, ABC):
         """E of checked states with the units of one block set to 0."""
         z = self._widen(z)
         keep = torch.ones(self.num_units, dtype=z.dtype, device=z.device)
-        keep.index_fill_(
-            0, self.blocks[block], 0
-        )  # an assignment may copy the 0 from the host, and wait for it
+        # an assignment may copy the 0 from the host, and wait for it
+        keep.index_fill_(0, self.blocks[block], 0)
         return self.compute_energy(z * keep)
 
     def _widen(self, z: Tensor) -> Tensor:
