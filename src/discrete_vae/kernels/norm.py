@@ -119,7 +119,7 @@ _ROWS_TOGETHER = 64  # whose sums are made apart, which keeps the rounding of lo
 _ROWS_AHEAD = 16  # how many rows before its turn a row is asked for
 
 
-class _Columns:
+class Columns:
     """Some columns of a matrix, given by the address of the matrix, the first column and how many."""
 
     def __init__(
@@ -132,6 +132,7 @@ class _Columns:
         return self._builder.add(self._builder.mul(row, self._num_columns), self._first)
 
     def load(self, row: Any) -> Vector:
+        """Read the columns of a row."""
         return self._numbers.load(self._place(row), self._lanes)
 
     def load_early(self, row: Any) -> Vector:
@@ -141,12 +142,14 @@ class _Columns:
         return self.load(row)
 
     def store(self, vector: Vector, row: Any) -> None:
+        """Write the columns of a row."""
         self._numbers.store(vector, self._place(row))
 
 
-def _row_sums(
+def row_sums(
     builder: Any, num_rows: Any, lanes: int, terms: Callable[[Any], list[Vector]], count: int
 ) -> list[Vector]:
+    """Sums over the rows of some columns of as many terms, which are given the row's number."""
     totals = [Total(builder, lanes) for _ in range(count)]
     parts = [Total(builder, lanes) for _ in range(count)]
     together = constant(_ROWS_TOGETHER)
@@ -203,11 +206,11 @@ def _forward_columns(lanes: int, bfloat16: bool) -> Any:
         )
         norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
         inside, outside = (
-            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
+            Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out)
         )
-        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
+        (total,) = row_sums(builder, num_rows, lanes, lambda row: [inside.load_early(row)], 1)
         centre = total / norm.count
-        (total,) = _row_sums(builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1)
+        (total,) = row_sums(builder, num_rows, lanes, lambda row: [magnitude(inside.load(row) - centre)], 1)
         spread = total / norm.count
         for found, place, average in ((centre, mean, running_mean), (spread, deviation, running_deviation)):
             norm.store(found, place)
@@ -230,7 +233,7 @@ def _backward_columns(lanes: int, bfloat16: bool) -> Any:
         x, out, gradient, scale, offset, by_scale, by_offset, mean, deviation = unpacked(builder, pointers, 9)
         norm = _Norm(builder, first, num_rows, lanes, unpacked(builder, numbers, 7))
         inside, outside, both = (
-            _Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out, gradient)
+            Columns(builder, matrix, first, num_features, lanes, bfloat16) for matrix in (x, out, gradient)
         )
         centre = norm.load(mean)
 
@@ -243,7 +246,7 @@ def _backward_columns(lanes: int, bfloat16: bool) -> Any:
             c, g = passed(*(each.load_early(row) for each in (inside, outside, both)))
             return [g, g * c, _sign(c)]
 
-        sum_g, sum_gc, sum_sign = _row_sums(builder, num_rows, lanes, terms, 3)
+        sum_g, sum_gc, sum_sign = row_sums(builder, num_rows, lanes, terms, 3)
         divisor = norm.load(deviation) + norm.eps
         through_scale = sum_gc / divisor
         times, shift = norm.bounded(scale, offset)
