@@ -206,13 +206,20 @@ def all_right(*numbers_of_threads, compiled_before=0):
 torch.set_num_threads(1)  # threads that are there are not in a fork
 torch.optim.Adam([torch.ones(1, requires_grad=True)])  # the first one loads much, here once for all
 adam.SMALLEST_SHARED = 0
+# LLVM's model of some processors puts the code of both forms into the loop: then there is no name to be mistaken
+with tempfile.TemporaryDirectory() as config.CACHE_DIR:
+    adam.update = adam.ChunkLoop(adam._make, prepare=adam._prepare)
+    assert is_right(1)
+    code = "".join(adam.update.serial.inspect_asm().values()).splitlines()
+has_names = any("stretch" in line and not line.strip().startswith(".") for line in code)
+
 for planted in (False, True):
     if planted:
         adam.named = lambda function, key: function
     with tempfile.TemporaryDirectory() as config.CACHE_DIR:
         adam.update = adam.ChunkLoop(adam._make, prepare=adam._prepare)
         assert all_right(1, compiled_before=2)
-        assert all_right(2, 1) is not planted, planted
+        assert all_right(2, 1) is not (planted and has_names), planted
 """
 
 
