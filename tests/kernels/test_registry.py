@@ -14,14 +14,14 @@ from discrete_vae.kernels import adam, gibbs, gibbs_graph, gibbs_rbm, importance
 from discrete_vae.kernels.capture import Recorder
 from discrete_vae.kernels.gibbs import SweepCall, fair_coins, kernel_for, run_sweeps
 from discrete_vae.kernels.registry import Kernel, agrees_on, check_close, compiled_by, is_eager, load
-from discrete_vae.nets import mlp, modes
+from discrete_vae.nets import convolutional, mlp, modes
 from discrete_vae.rng import keyed_generator
 from discrete_vae.smoothing import spike
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from tests.training.test_step import config_of
 
-FILES = (numerics, base, gaussian, mlp, modes, spike)  # whose plain functions name a kernel
+FILES = (numerics, base, convolutional, gaussian, mlp, modes, spike)  # whose plain functions name a kernel
 PATHS = sorted(registry.REGISTRY)
 OWN = [adam._UPDATE, importance.draw_units, importance.draw_layer]  # self-tests of their own
 

@@ -2,6 +2,8 @@ import pytest
 import torch
 from torch import nn
 
+from discrete_vae.kernels.registry import load
+from discrete_vae.nets import convolutional
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder, Doubling
 from discrete_vae.nets.modes import set_precision
 from tests.refusals import refused_argument
@@ -84,6 +86,60 @@ def test_a_doubling_is_a_transposed_convolution(channels):
         strict=True,
     ):
         torch.testing.assert_close(found, wanted)
+
+
+COMPILED = (4, 8, 16, 64, 256)  # widths of images whose norm is compiled
+TOLERANCE = {torch.float32: 2e-5, torch.bfloat16: 0.02}
+
+
+@pytest.mark.parametrize("width", [*COMPILED, 6, 24], ids=str)
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("layout", [torch.channels_last, torch.contiguous_format], ids=str)
+def test_the_norm_and_its_gradients_are_those_in_float64(width, dtype, layout):
+    """With means far from 0, and offsets that close half of the rectifiers."""
+    torch.manual_seed(width)
+    norm = convolutional._Norm(width)
+    x = (
+        torch.randn(3, width, 5, 7)
+        .add(10 * torch.rand(width, 1, 1))
+        .to(dtype)
+        .contiguous(memory_format=layout)
+    )
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(0.5, 2, width))
+        norm.bias.copy_(torch.linspace(-1, 1, width))
+    kernel = load("group_norm.rectified_norm")
+    assert kernel.takes(x, norm.weight, norm.bias, norm.num_groups, norm.eps) == (width in COMPILED)
+    wide = [each.detach().double().requires_grad_() for each in (x, norm.weight, norm.bias)]
+    right = torch.relu(nn.functional.group_norm(wide[0], norm.num_groups, *wide[1:], norm.eps))
+    x.requires_grad_()
+    mine, weights = norm(x), torch.randn_like(right)
+    assert mine.dtype == dtype
+    assert 0.2 < float((right > 0).sum()) / right.numel() < 0.8
+    found = torch.autograd.grad(mine, (x, norm.weight, norm.bias), weights.to(dtype))
+    wanted = torch.autograd.grad(right, wide, weights)
+    for each, exact in zip((mine, *found), (right, *wanted), strict=True):
+        error = float((each - exact).detach().norm() / exact.detach().norm())
+        assert error < TOLERANCE[dtype], error
+
+
+def test_the_norm_does_not_depend_on_threads_and_keeps_what_is_not_a_number():
+    torch.manual_seed(0)
+    norm, x = convolutional._Norm(32), torch.randn(64, 32, 8, 8)
+    before, found = torch.get_num_threads(), []
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            given = x.clone().requires_grad_()
+            out = norm(given)
+            found.append((out.detach(), *torch.autograd.grad(out.square().sum(), (given, norm.weight))))
+    finally:
+        torch.set_num_threads(before)
+    for one, two in zip(*found, strict=True):
+        assert torch.equal(one, two)
+    x[5, 9, 2, 3] = torch.nan
+    bad = norm(x).isnan().nonzero()
+    assert {tuple(place) for place in bad[:, :2].tolist()} == {(5, channel) for channel in range(8, 12)}
 
 
 def test_many_rows_are_decoded_in_parts_to_the_same_numbers():
