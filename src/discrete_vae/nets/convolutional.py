@@ -103,6 +103,8 @@ class ResidualBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the block, (batch, channel, row, column) -> the same."""
+        if x.is_cpu:  # its convolutions compute so, and copy there and back what comes otherwise
+            x = x.contiguous(memory_format=torch.channels_last)
         hidden = x
         for norm, convolution in zip(self.norms, self.convolutions, strict=True):
             hidden = convolution(norm(hidden))
@@ -187,8 +189,6 @@ class ConvolutionalDecoder(nn.Module):
 
     def _decode(self, latents: Tensor) -> Tensor:
         hidden = self.input(latents).unflatten(1, self.smallest)
-        if hidden.is_cpu:  # as its convolutions and norms want it
-            hidden = hidden.contiguous(memory_format=torch.channels_last)
         for block, double, (rows, columns) in zip(self.blocks, self.doublings, self.sizes, strict=True):
             hidden = double(block(hidden))[..., :rows, :columns]
         return hidden + self.output_bias
