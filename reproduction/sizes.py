@@ -24,7 +24,6 @@ _CONVOLUTIONAL: dict[str, tuple[object, ...]] = {
     "training.log-every": (500,),
     "training.validate-every": (1000,),
     "evaluation.sharp-limit": (False,),  # which would take as long again
-    "evaluation.num-samples": (10000,),
 }
 
 

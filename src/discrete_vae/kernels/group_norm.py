@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.kernels import norm
+from discrete_vae.kernels import norm, rows
 from discrete_vae.kernels.codegen import (
     FLOAT32,
     Numbers,
@@ -25,6 +25,7 @@ from discrete_vae.kernels.codegen import (
 from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.norm import SMALLEST_SHARED, Columns, row_sums
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, custom_op
+from discrete_vae.kernels.rows import total_of
 from discrete_vae.numerics import differentiable_once
 
 # An image is a matrix (pixel, channel) in memory, float32 or bfloat16, which fits the first-level cache. Parameters are
@@ -132,11 +133,7 @@ class _Image:
 
     def mean(self, of_channels: Vector) -> Vector:
         """The mean over a group, from sums over the pixels."""
-        width = self._group
-        while width > 1:
-            width //= 2
-            of_channels = of_channels + of_channels.permuted([index ^ width for index in range(self._lanes)])
-        return of_channels / self._count
+        return total_of(of_channels, self._group) / self._count
 
 
 def _forward_block(lanes: int, group: int, bfloat16: bool) -> Any:
@@ -217,7 +214,7 @@ def _over_examples(
             run.__qualname__ = f"{__name__}.{name} {lanes} {group} {bfloat16}"  # the cache's name of it
             return run
 
-        return ChunkLoop(make, sources=(norm,))
+        return ChunkLoop(make, sources=(norm, rows))
 
     return loop_of
 

@@ -310,12 +310,11 @@ def block_of(builder: Any, block: Any, num_columns: Any) -> tuple[Any, Any]:
     return first, builder.icmp_signed("<", numbers(builder, INT32, list(range(LANES))).value, left.value)
 
 
-def total_of(vector: Vector) -> Vector:
-    """The sum of all elements, in each element."""
-    width = LANES
+def total_of(vector: Vector, width: int = LANES) -> Vector:
+    """The sum of each so many elements next to each other, a power of two, in each of them."""
     while width > 1:
         width //= 2
-        vector = vector + vector.permuted([index ^ width for index in range(LANES)])
+        vector = vector + vector.permuted([index ^ width for index in range(vector.value.type.count)])
     return vector
 
 
