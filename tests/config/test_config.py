@@ -74,6 +74,8 @@ def test_configs_are_frozen():
         ("ModelConfig", {"num_features": 1, "num_classes": 2, "class_names": ("a", "b", "b")}, "class_names"),
         ("ModelConfig", {"num_features": 1, "num_classes": 2, "class_names": ("a", "")}, "class_names"),
         ("ModelConfig", {"num_features": 1, "num_classes": 3, "class_names": ("a", "b")}, "num_classes"),
+        ("OrdinalColumnConfig", {"values": ("1", "2", "many"), "holds": "numbers"}, "holds"),
+        ("BinaryColumnConfig", {"values": ("no", "yes"), "holds": "booleans"}, "holds"),
         ("SpikeGaussianConfig", {"max_ratio": 11}, "max_ratio"),
         ("StepRateConfig", {"at": (0.9, 0.1)}, "at"),
         ("TrainingConfig", {"optimizer": {"eps": math.nan}}, "optimizer.eps"),

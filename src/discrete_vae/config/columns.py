@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, POSITIVE, Domain, categories
 from discrete_vae.config.base import ComponentConfig, component
@@ -111,6 +111,15 @@ def word_of(value: float) -> str:
         ('3', '0.1')
     """
     return str(int(value)) if float(value).is_integer() and abs(value) < _LARGEST else repr(float(value))
+
+
+def is_number(word: str) -> bool:
+    """Whether a word is a number as Python writes one."""
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 class BaseColumnConfig(ComponentConfig):
@@ -339,6 +348,14 @@ class ExposureColumnConfig(_NumberColumnConfig):
         return values
 
 
+_IS: dict[str, Callable[[str], object]] = {
+    "words": lambda value: True,
+    "numbers": is_number,
+    "booleans": _BOOLEANS.__contains__,
+}
+"""Whether a value is one of what a column holds."""
+
+
 class _ValuesColumnConfig(BaseColumnConfig):
     """A column of a few different values, each with its code 0, 1, ...; values are words or numbers."""
 
@@ -348,6 +365,15 @@ class _ValuesColumnConfig(BaseColumnConfig):
     holds: Literal["words", "numbers", "booleans"] = Field(
         default="words", description="What the values are in the file, and come back as."
     )
+
+    @model_validator(mode="after")
+    def _check_holds(self) -> Self:
+        wrong = next((value for value in self.values if not _IS[self.holds](value)), None)
+        if wrong is not None:
+            rule = f"must be words, or each value one of the {self.holds}"
+            repair = "Give words: the values then come back as they are written."
+            raise InvalidInputError("holds", rule, repr(wrong[:40]), repair)
+        return self
 
     @property
     def domain(self) -> Domain:
@@ -366,6 +392,7 @@ class _ValuesColumnConfig(BaseColumnConfig):
             raise InvalidInputError(f"column {column.name!r}", rule, f"{largest:.0f}", repair)
         booleans = column.declared and column.words == _BOOLEANS
         holds = "numbers" if column.codes is None else "booleans" if booleans else "words"
+        holds = holds if all(map(_IS[holds], values)) else "words"  # of words that the file lacks
         config = cls(name=column.name, values=values, holds=holds)
         config.encode(column)
         return config
@@ -412,10 +439,7 @@ class _ValuesColumnConfig(BaseColumnConfig):
 
 def _in_order(words: Sequence[str]) -> tuple[str, ...]:
     """Words that are all numbers in the order of these, else in alphabetical order."""
-    try:
-        return tuple(sorted(words, key=float))
-    except ValueError:
-        return tuple(sorted(words))
+    return tuple(sorted(words, key=float if all(map(is_number, words)) else None))
 
 
 class BinaryColumnConfig(_ValuesColumnConfig):

@@ -22,7 +22,7 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from discrete_vae.config.columns import RawColumn, raw_column
+from discrete_vae.config.columns import RawColumn, is_number, raw_column
 from discrete_vae.data.arrays import check_is_file, library, reading_errors
 from discrete_vae.distributed import rank
 from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cell
@@ -212,7 +212,7 @@ class TextFormat:
             if self.decimal != "." and ("." in whole or "." in rest):
                 return None
             word = f"{whole}.{rest}" if comma else whole
-        return float(word) if "_" not in word and _is_number(word) else None  # Python reads 1_000 as a number
+        return float(word) if "_" not in word and is_number(word) else None  # Python reads 1_000 as a number
 
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
@@ -282,7 +282,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     """
     with _open_text(path, str(path), form.encoding) as file, _reading_bar(path, file) as report:
         delimiter, header, num_lines = _read_header(file, form.delimiter)
-        if all(map(_is_number, header)):
+        if all(map(is_number, header)):
             rule, repair = "must start with a line that names the columns", "Add such a line."
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         names = _check_names(path, header, roles)
@@ -412,14 +412,6 @@ def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[st
     delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
     reader = csv.reader(chain([first], lines), delimiter=delimiter)
     return delimiter, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tuple[str, ...]:
@@ -577,7 +569,7 @@ def filled_text(
 
 def _cell(word: str, separator: str, form: TextFormat) -> str:
     """A word as a table holds it: with its own decimals, in quotes where it has to be."""
-    if form.decimal != "." and _is_number(word):
+    if form.decimal != "." and is_number(word):
         word = word.replace(".", form.decimal)
     word = spreadsheet_cell(word)
     quoted = any(each in word for each in (separator, '"', "\n", "\r"))
