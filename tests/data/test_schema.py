@@ -87,6 +87,18 @@ def test_columns_of_pandas_keep_what_they_declare():
     assert decoded["word"].tolist() == ["u", None, "v", "w"]
 
 
+def test_categories_are_the_same_as_whole_numbers_and_as_floats_beside_a_gap():
+    pandas = pytest.importorskip("pandas")
+    whole = pandas.DataFrame({"code": pandas.Categorical([10, 20, 30, 20])})
+    gaps = pandas.DataFrame({"code": pandas.Categorical([20.0, None, 10.0])})
+    for fitted, other in ((whole, gaps), (gaps, whole[:2])):
+        schema = infer_schema(fitted, {"code": "category"})
+        codes = {value: code for code, value in enumerate(schema.columns[0].values)}
+        found = schema.encode(other)[:, 0].tolist()
+        expected = [codes.get(f"{value:.0f}", np.nan) for value in other["code"].astype(float)]
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_the_user_has_the_last_word():
     table = {
         "a": [1, 2, 3, 2],

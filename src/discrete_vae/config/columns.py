@@ -92,15 +92,20 @@ def raw_column(name: str, values: Any) -> RawColumn:
     numbers, codes = np.full(len(cells), np.nan), np.full(len(cells), -1)
     places: dict[str, int] = {}
     for row, cell in enumerate(cells):
-        if isinstance(cell, float | int | np.number | Decimal) and not isinstance(cell, bool):
+        if _is_numeric(cell):
             numbers[row] = float(cell)
         elif not (cell is None or str(cell).strip() in ("<NA>", "NaT", "") or cell != cell):
             codes[row] = places.setdefault(_word(cell), len(places))
     return RawColumn(name, numbers, codes if places else None, tuple(places))
 
 
+def _is_numeric(cell: Any) -> bool:
+    return isinstance(cell, float | int | np.number | Decimal) and not isinstance(cell, bool)
+
+
 def _word(cell: Any) -> str:
-    return str(cell).strip()
+    """A word as a file has it: 1 and 1.0 are the same, as pandas makes floats of the categories beside a gap."""
+    return word_of(float(cell)) if _is_numeric(cell) and abs(cell) < _LARGEST else str(cell).strip()
 
 
 def word_of(value: float) -> str:
