@@ -16,6 +16,8 @@ from discrete_vae import (
 )
 from discrete_vae.config import (
     CategoryColumnConfig,
+    CountColumnConfig,
+    ExposureColumnConfig,
     RealColumnConfig,
 )
 from discrete_vae.hierarchy.base import Hierarchy
@@ -213,3 +215,16 @@ def test_other_estimators_have_the_same_expectation(estimator):
         found = model.estimate_gradient(made, X.repeat(400, 1), condition=C.repeat(400, 1))
         rows.append(flat_gradient(found.loss, model))
     check_mean(torch.stack(rows), right, resolution=0.05)
+
+
+def test_a_count_without_its_exposure_is_not_known():
+    columns = (CountColumnConfig(name="visits", exposure_column="days"), ExposureColumnConfig(name="days"))
+    embedding = ConditionEmbedding(columns)
+    embedding.initialize_(torch.tensor([[2.0, 1.0], [5.0, 4.0], [1.0, 3.0]]))
+    with torch.no_grad():
+        embedding.missing.copy_(torch.arange(embedding.missing.numel()).reshape(embedding.missing.shape))
+    one, other, none = embedding(torch.tensor([[2.0, NAN], [5.0, NAN], [NAN, NAN]]))
+    assert one.isfinite().all()
+    torch.testing.assert_close(one, none)
+    torch.testing.assert_close(other, none)
+    assert not torch.equal(embedding(torch.tensor([[2.0, 2.0]]))[0], one)

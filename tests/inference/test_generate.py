@@ -7,18 +7,21 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
+from discrete_vae.config import CategoricalLikelihoodConfig
 from discrete_vae.inference.encode import encode_rows, reconstruct_rows
 from discrete_vae.inference.generate import (
     ClassModel,
     PriorStates,
     fit_class_model,
     generate,
+    generate_of_labels,
     interpolate,
     order_of_flips,
 )
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.inference.models import small_model, some_bits
+from tests.models import small_model as small_model_of
 from tests.refusals import refused_argument
 
 POWERS = 2 ** torch.arange(5)
@@ -204,3 +207,25 @@ def test_layers_keep_their_place_in_the_prior():
     np.testing.assert_allclose(steps, steps.mean(), atol=1e-3)
     angles = torch.arccos((normals[1:] * normals[:-1]).sum(1) / lengths[1:] / lengths[:-1])
     np.testing.assert_allclose(angles, angles.mean(), atol=1e-3)
+
+
+def test_a_class_is_asked_for_once(model, pool, classes):
+    states = PriorStates(model.prior, pool, num_chains=4, seed=0)
+    asked = {"classes": classes, "wanted": [1, 1], "num_sweeps": 2}
+    assert refused_argument(generate, model, states, 5, **asked) == "wanted"
+    with_labels = small_model_of(num_classes=3)
+    pool = torch.zeros(4, with_labels.prior.num_units)
+    assert refused_argument(generate_of_labels, with_labels, pool, 5, [2, 2], num_chains=4) == "wanted"
+
+
+def test_the_mean_of_codes_is_their_mode():
+    model = small_model_of(likelihood=CategoricalLikelihoodConfig(num_categories=3))
+    with torch.no_grad():  # the codes at both ends, never the one between
+        for parameter in model.decoder.parameters():
+            parameter.zero_()
+        logits = torch.tensor([5.0, -9.0, 5.1])[:, None]
+        model.decoder.initialize_output_(logits.expand(3, 5).flatten())
+    pool = torch.zeros(4, model.prior.num_units)
+    states = PriorStates(model.prior, pool, num_chains=4, seed=0)
+    made = generate(model, states, 4, statistic="mean", num_sweeps=2)
+    assert set(np.unique(made.x)) == {2.0}

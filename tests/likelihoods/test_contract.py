@@ -247,3 +247,15 @@ def test_planted_faults_are_rejected(kind, law, method, wrong):
     }
     with pytest.raises(AssertionError):
         checks[law]()
+
+
+@pytest.mark.parametrize("kind", ALL)
+@pytest.mark.parametrize("num_draws", [1, 5])
+def test_values_may_lie_in_memory_in_any_order(kind, num_draws):
+    build, _, draw = ALL[kind]
+    likelihood, x = fitted(build, draw, (6,)).float(), data(draw, 7, (6,))
+    parameters = torch.stack([outputs(likelihood, 7, 1.0 + number) for number in range(num_draws)]).float()
+    expected = likelihood.log_prob(parameters, x)
+    apart = torch.empty(7, 12)[:, ::2].copy_(x)
+    for other in (x.T.contiguous().T, apart):
+        torch.testing.assert_close(likelihood.log_prob(parameters, other), expected)

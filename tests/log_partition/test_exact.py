@@ -1,10 +1,16 @@
 """log Z by enumeration, its gradient, its limits."""
 
+import math
+
 import pytest
 import torch
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann, exact_log_partition
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.log_partition.exact import (
+    enumerate_log_partition,
+    gradient_and_value,
+    log_partition_surrogate,
+)
 from discrete_vae.testing import enumerate_machine
 from tests.boltzmann.graphs import SMALL_GRAPHS, small_graph
 from tests.log_partition.machines import random_rbm
@@ -68,3 +74,16 @@ def test_units_that_do_not_interact_are_not_enumerated(machine):
         machine.weight.view(-1)[-1] = -1e-9
     assert not machine.is_factorial()
     assert refused_argument(exact_log_partition, machine) == "energy"
+
+
+def test_samples_give_the_gradient_of_a_log_z_of_unknown_value():
+    rbm = RBM(2, 2)
+    z = torch.tensor([[0.0, 1.0, 1.0, 0.0], [1.0, 1.0, 0.0, 1.0]])
+    gradient, value = gradient_and_value(rbm, None, log_partition_surrogate(rbm, z))
+    assert gradient is not None
+    assert value is not None
+    assert gradient.item() == 0.0
+    assert math.isnan(value)
+    expected = torch.autograd.grad(rbm.compute_negative_phase(z), [*rbm.parameters()])
+    for mine, other in zip(torch.autograd.grad(gradient, [*rbm.parameters()]), expected, strict=True):
+        torch.testing.assert_close(mine, other, rtol=0, atol=0)

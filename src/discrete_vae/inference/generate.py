@@ -246,7 +246,8 @@ def generate(
         classes: What class latents are of: z and h side by side, see `latents_of_classes`; or z alone, by its size.
         wanted: Places of the classes that are wanted.
         condition: c of p(x | c), (1, column), of a model that has one; states of the prior do not depend on it.
-        statistic: "sample" draws x; "mean" and "mode" are those of p(x | zeta, h).
+        statistic: "sample" draws x; "mean" and "mode" are those of p(x | zeta, h). Of codes, and the columns of a
+            table that are words, the mean is the mode.
         num_sweeps: Sweeps from one round of all chains to the next, and before the first.
         max_rounds: Rounds after which a class that has not come up often enough is given up.
         seed: Seed of the noise.
@@ -262,6 +263,7 @@ def generate(
     check_statistic(statistic)
     c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
     groups = list(wanted) if classes is not None else [0]
+    _check_once(groups)
     size, units = model.likelihood.num_features, model.prior.num_units
     check_memory("count", (4 * size + units) * count * len(groups), "Ask for fewer examples.")
     kept: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {group: [] for group in groups}
@@ -283,9 +285,10 @@ def generate(
             for group in groups:
                 places = (drawn == group).nonzero().flatten()[: count - found[group]]
                 if len(places):
-                    decoded = model.decode(
-                        zeta[places], h[places], condition=c, statistic=statistic, generator=noise
-                    )
+                    asked = "expected" if statistic == "mean" else statistic
+                    decoded = model._decode(zeta[places], h[places], c, asked, noise)[0]
+                    if statistic == "mean":  # of tables and codes the mode of what has none
+                        decoded = model.likelihood.point_estimate(decoded, decoded)[0]
                     codes = block[places].cpu().numpy().astype(np.uint8)
                     kept[group].append((decoded.float().cpu().numpy(), codes))
                     found[group] += len(places)
@@ -347,6 +350,7 @@ def generate_of_labels(
         ([2, 2, 2, 2, 2, 0, 0, 0, 0, 0], [0, 0, 1])
     """
     model.check_labels(torch.tensor(list(wanted), dtype=torch.int64), len(wanted))
+    _check_once(wanted)
     num_classes, clamped = model.posterior.num_classes, dict(clamped or {})
     if of_label := sorted(unit for unit in clamped if unit < num_classes):
         rule = f"must leave the first {num_classes} units, which are those of the label"
@@ -360,6 +364,12 @@ def generate_of_labels(
         made.append(generate(model, states, count, seed=own, report=told, **settings))
     x, z = (np.concatenate([getattr(each, name) for each in made]) for name in ("x", "z"))
     return Generated(x, z, np.repeat(list(wanted), count), sum(each.num_states for each in made))
+
+
+def _check_once(wanted: Sequence[int]) -> None:
+    if twice := [label for place, label in enumerate(wanted) if label in wanted[:place]]:
+        repair = "Ask for a larger count of it."
+        raise InvalidInputError("wanted", "must name each class once", twice[0], repair)
 
 
 def latents_of_classes(z: Tensor, h: Tensor, classes: ClassModel | None = None) -> Tensor:

@@ -140,7 +140,7 @@ class _JointLogProb(torch.autograd.Function):
 
 def _joint_log_prob(value: Tensor, logits: Tensor, num_axes: int) -> Tensor:
     if _are_samples(value, logits, num_axes):
-        rows = value.flatten(-num_axes).flatten(0, -2)
+        rows = value.flatten(-num_axes).flatten(0, -2).contiguous()
         wide = logits.reshape(-1, *rows.shape)
         found = _new(wide.shape[:-1])
         _log_prob_of_samples([rows.expand(wide.shape), wide], sums=[found])
@@ -164,6 +164,7 @@ joint_log_prob = Kernel(
         lambda: [
             (_wave(0, 1), _wave(-9, 9).requires_grad_(), 1),
             (_wave(0, 1), _wave(-9, 9, 2, 3, 37), 1),
+            (_wave(0, 1, 37, 3).T, _wave(-9, 9, 2, 3, 37), 1),
             (_wave(0, 1), _wave(-9, 9, 2, 3, 37).bfloat16(), 1),
         ]
     ),

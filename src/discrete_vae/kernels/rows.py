@@ -272,6 +272,8 @@ def _places(tensors: Sequence[Tensor]) -> tuple[list[int], str]:
         size, axes = value.element_size(), value.dim()
         if axes > 3:
             value, axes = value.view(-1, *value.shape[-2:]), 3
+        if value.shape[-1] > 1 and value.stride(-1) != 1:
+            raise ValueError("the elements of a row must lie next to each other")
         first = value.stride(0) * size if axes > 1 else 0
         found += (value.data_ptr(), first, value.stride(1) * size if axes > 2 else first)
         kinds += "f" if size == 4 else "h"

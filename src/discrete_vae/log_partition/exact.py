@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import SupportsFloat
+from typing import Any, SupportsFloat
 
 import torch
 from torch import Tensor
@@ -139,5 +139,17 @@ def gradient_and_value(
         if gradient is not None:
             repair = "Give the negative phase, or a log Z that carries a gradient, not both."
             raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
-        value, gradient = value.detach(), value - value.detach()
+        value, gradient = value.detach(), _GradientOf.apply(value)
     return gradient, value
+
+
+class _GradientOf(torch.autograd.Function):
+    """0, with the gradient of a scalar, whose own value may be unknown, NaN."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return torch.zeros_like(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return gradients[0]

@@ -40,6 +40,9 @@ class ConditionEmbedding(nn.Module):
                 [0.5000, 0.5000]], grad_fn=...)
     """
 
+    exposure_of: Tensor
+    filling: Tensor
+
     def __init__(self, columns: Sequence[ColumnConfig]) -> None:
         super().__init__()
         self.names = tuple(column.name for column in columns)
@@ -51,6 +54,13 @@ class ConditionEmbedding(nn.Module):
         self._domains = tuple(column.domain for column in columns)
         (self.num_features,) = self.table.input_shape
         self.missing = nn.Parameter(torch.zeros(len(columns), self.num_features))
+        place_of = {name: place for place, name in enumerate(self.names)}
+        named = {place: getattr(column, "exposure_column", None) for place, column in enumerate(columns)}
+        # a count without its exposure is not known either
+        exposure_of = [place if name is None else place_of[name] for place, name in named.items()]
+        self.register_buffer("exposure_of", torch.tensor(exposure_of), persistent=False)
+        is_exposure = [name in named.values() for name in self.names]
+        self.register_buffer("filling", torch.tensor(is_exposure, dtype=torch.float32), persistent=False)
 
     def check(self, condition: object, num_rows: int) -> Tensor:
         """Check a condition at the model's door; returns it with a row for each of the examples, (row, column).
@@ -86,8 +96,10 @@ class ConditionEmbedding(nn.Module):
 
     def forward(self, condition: Tensor) -> Tensor:
         """e(c), (..., row, feature), of a checked condition, (..., row, column); looks at no value."""
-        observed = ~condition.isnan()
-        read = self.table.network_input(condition.masked_fill(~observed, 0), observed)
+        known = ~condition.isnan()
+        observed = known & known.index_select(-1, self.exposure_of)
+        filled = torch.where(known, condition, self.filling.to(condition.dtype))
+        read = self.table.network_input(filled, observed)
         return read.to(self.missing.dtype) + (~observed).to(self.missing.dtype) @ self.missing
 
     def extra_repr(self) -> str:

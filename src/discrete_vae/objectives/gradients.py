@@ -383,7 +383,9 @@ class RunningMean(Baseline):
 
     @torch.no_grad()
     def note(self, signals: Tensor) -> None:
-        """Let the signals of a batch, (draw, batch, group), enter the mean."""
+        """Let the signals of a batch, (draw, batch, group), enter the mean, if it has examples."""
+        if signals.numel() == 0:
+            return
         self.total.lerp_(signals.mean((0, 1)).to(self.total.dtype), 1 - self.decay)
         self.weight.lerp_(torch.ones_like(self.weight), 1 - self.decay)
 

@@ -210,7 +210,7 @@ class MixtureOfRamps(OverlappingSmoothing):
         return zeta * (p * (2 - zeta) + q * zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18]).unbind())
+        return ConditionalMoments(*torch.tensor([1 / 3, 1 / 18, 2 / 3, 1 / 18], dtype=torch.float64).unbind())
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         return rho / (1 + (1 - rho).sqrt())
@@ -389,7 +389,8 @@ class OverlappingPower(OverlappingSmoothing):
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
         a = 1 / self.b
         mean, variance = a / (a + 1), a / ((a + 1) ** 2 * (a + 2))
-        return ConditionalMoments(*torch.tensor([mean, variance, 1 - mean, variance]).unbind())
+        moments = torch.tensor([mean, variance, 1 - mean, variance], dtype=torch.float64)
+        return ConditionalMoments(*moments.unbind())
 
     def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         return rho**self.b

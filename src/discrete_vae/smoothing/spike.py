@@ -268,7 +268,7 @@ class SpikeSlab(SpikeSmoothing):
         return torch.zeros_like(zeta)
 
     def conditional_moments(self, *parameters: Tensor) -> ConditionalMoments:
-        return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12]).unbind())
+        return ConditionalMoments(*torch.tensor([0.0, 0.0, 1 / 2, 1 / 12], dtype=torch.float64).unbind())
 
     def survival(self, zeta: Tensor) -> Tensor:
         return 1 - zeta

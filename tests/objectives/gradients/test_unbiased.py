@@ -140,3 +140,12 @@ def test_a_running_mean_learns_from_a_batch_after_it_was_used():
     torch.testing.assert_close(expectation_of_a_step(model, right), expected, rtol=1e-9, atol=1e-10)
     with pytest.raises(AssertionError, match="not close"):
         torch.testing.assert_close(expectation_of_a_step(model, fault), expected, rtol=1e-2, atol=1e-3)
+
+
+def test_an_empty_batch_leaves_a_running_mean_as_it_was():
+    baseline = RunningMean(group_of_unit=torch.tensor([0, 0, 1]), num_features=2)
+    features, zeta = torch.ones(3, 2), torch.ones(1, 3, 3)
+    baseline(features, zeta, torch.ones(1, 3, 2))
+    before = {name: value.clone() for name, value in baseline.state_dict().items()}
+    baseline(features[:0], zeta[:, :0], torch.ones(1, 0, 2))
+    torch.testing.assert_close(baseline.state_dict(), before, rtol=0, atol=0)
