@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -147,8 +148,8 @@ def test_gaps_are_imputed_better_than_by_column_means(done, tmp_path):
 # A table of different kinds of columns.
 
 
-def read_columns(path):
-    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines())
+def read_columns(path, delimiter=","):
+    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines(), delimiter=delimiter)
     return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
 
 
@@ -194,7 +195,7 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     assert "visits: count" in out
     done("evaluate", run)
     done("generate", run, "-n", "30", "--out", tmp_path / "new.csv")
-    made = read_columns(tmp_path / "new.csv")
+    made = read_columns(tmp_path / "new.csv", ";")
     assert [*made] == ["sex", "age", "town", "visits", "pain", "weight", "where"]
     for name, words in (("sex", "fm"), ("town", {"Köln", "Brno", "a;b"}), ("pain", {"low", "mid", "high"})):
         assert set(made[name]) <= set(words)
@@ -264,7 +265,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     done("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
     done("reconstruct", run, "--data", plain, "--condition", "town=Brno", "--out", tmp_path / "brno.csv")
     done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
-    assert "town" not in read_columns(tmp_path / "new.csv")
+    assert "town" not in read_columns(tmp_path / "new.csv", ";")
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     plain.write_text("\n".join(";".join(line.split(";")[:3]) for line in lines), encoding="utf-8")
@@ -348,7 +349,7 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     run, words = dosed / "run", {"sex": {"m", "f"}, "town": {"north", "south", "west"}}
     for verb in ("denoise", "interpolate", "reconstruct"):
         done(verb, run, "--data", dosed / "t.csv", "--out", tmp_path / f"{verb}.csv")
-        for row in table_of(tmp_path / f"{verb}.csv"):
+        for row in table_of(tmp_path / f"{verb}.csv", ";" * (verb != "interpolate") or ","):
             assert float(row["age"]).is_integer()
             assert all(row[name] in allowed for name, allowed in words.items())
     done("impute", run, "--data", dosed / "gaps.csv", "--num-samples", "20", "--out", tmp_path / "filled.csv")
@@ -375,7 +376,7 @@ def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
     words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
     out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")
     assert "4 new examples" in out
-    assert {row["label"] for row in table_of(tmp_path / "c.csv")} == {"a", "b"}
+    assert {row["label"] for row in table_of(tmp_path / "c.csv", ";")} == {"a", "b"}
 
 
 def test_what_is_read_with_no_effect_is_refused(refused, dosed, data_file, tmp_path):
@@ -393,3 +394,47 @@ def test_measurements_are_no_labels(cli, trained, data_file, tmp_path):
     assert "--label needs labels that are words or whole numbers" in refusal(
         cli("generate", trained, "-n", 2, *words)
     )
+
+
+@pytest.mark.filterwarnings("ignore:.* fewer than 10 effective samples")
+def test_what_a_run_writes_it_reads_from_any_folder(done, tmp_path, monkeypatch):
+    """Decimals with a comma, values of many digits, words that a spreadsheet computes, kinds in a file, names in ä."""
+    random = np.random.default_rng(0)
+    lines = ["key;größe;third;tag;name"]
+    for row in range(60):
+        numbers = f"{random.normal():.3f};{random.integers(1, 3) / 3}".replace(".", ",")
+        words = f"{['12.05', '13.05', '14.05'][row % 3]};{['-x', 'größer'][random.integers(2)]}"
+        lines.append(f"{row}k;{numbers};{words}")
+    gaps = [lines[0], lines[1], "g;;;;", "h;0,5;;12.05;", "i;;;;-x"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="latin-1")
+    (tmp_path / "gaps.csv").write_text("\n".join(gaps), encoding="latin-1")
+    (tmp_path / "kinds.toml").write_text('key = "ignore"\nthird = "category"\ntag = "category"\n')
+    np.save(tmp_path / "labels.npy", np.arange(60) % 2)
+    monkeypatch.chdir(tmp_path)
+    words = shlex.split(
+        "--data.kinds kinds.toml --data.decimal , --data.encoding latin-1 --model.missing true"
+    )
+    done("train", "--data", "t.csv", *words, *TINY, "--run-dir", "run")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done("impute", "../run", "--data", "../gaps.csv", "--num-samples", "20", "--out", "filled.csv")
+    done("generate", "../run", "-n", "5", "--num-sweeps", "2", "--out", "new.csv")
+    for file in ("filled.csv", "new.csv"):
+        done("score", "../run", "--data", file, "--out", "scores.csv")
+    _, *filled = csv.reader(Path("filled.csv").read_text("latin-1").splitlines(), delimiter=";")
+    assert {row[2] for row in filled} <= {"0,3333333333333333", "0,6666666666666666"}
+    assert {row[3] for row in filled} <= {"12.05", "13.05", "14.05"}
+    assert {row[4] for row in filled} <= {"-x", "größer"}
+    few = [
+        "-n",
+        "2",
+        "--num-sweeps",
+        "2",
+        "--label",
+        "all",
+        "--labels",
+        "../labels.npy",
+        "--out",
+        "classes.csv",
+    ]
+    done("generate", "../run", *few)

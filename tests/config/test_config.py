@@ -5,6 +5,7 @@ import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from discrete_vae import config
@@ -137,3 +138,12 @@ def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere():
         assert config.ExperimentConfig.from_json(text).training == config.TrainingConfig()
         with pytest.raises(InvalidInputError, match="compile"):
             config.TrainingConfig(compile=value)
+
+
+def test_labels_are_classes_with_and_without_zeros_before_them():
+    """A file whose labels are all whole numbers has them as such; one with a gap or a word has them as written."""
+    model = config.ModelConfig(num_features=3, num_classes=3, class_names=("01", "2", "x"))
+    for labels, numbers in ((np.array(["01", "02", ""]), [0, 1, -1]), (np.array([1, 2, 2]), [0, 1, 1])):
+        assert model.label_numbers(labels, 3).tolist() == numbers
+    with pytest.raises(InvalidInputError):
+        model.label_numbers(np.array(["01", "3", "x"]), 3)

@@ -87,6 +87,12 @@ def test_columns_of_pandas_keep_what_they_declare():
     assert decoded["word"].tolist() == ["u", None, "v", "w"]
 
 
+def test_booleans_beside_gaps_come_back_as_booleans():
+    schema = infer_schema({"a": np.array([True, None, False, True], object)})
+    found = schema.decode(schema.encode({"a": np.array([False, True, None], object)}))["a"]
+    assert found.tolist() == [False, True, None]
+
+
 def test_categories_are_the_same_as_whole_numbers_and_as_floats_beside_a_gap():
     pandas = pytest.importorskip("pandas")
     whole = pandas.DataFrame({"code": pandas.Categorical([10, 20, 30, 20])})
@@ -190,6 +196,10 @@ WRONG_TABLES = [
     (({"a": [1, 2], "b": [1]},), "column 'b'"),
     (({"a": [*range(40), "?"]},), "column 'a'"),
     (({"a": [0.5, 1.5, np.inf]},), "column 'a'"),
+    (({"a": [f"{number}.5%" for number in range(40)]},), "column 'a'"),
+    (({"a": [f"$1,{number}" for number in range(100, 140)]},), "column 'a'"),
+    (({"a": [1, 10**400]},), "column 'a'"),
+    (({"a": [[1], [1, 2]]},), "column 'a'"),
     (({"a": [1, 2]}, {"b": "real"}), "kinds"),
     (({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),

@@ -10,7 +10,7 @@ import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import read_label_file, read_rows
-from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, read_table
+from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, label_words, read_table
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.results import OutputFile
 from tests.refusals import refused_argument
@@ -142,6 +142,13 @@ def test_parquet(parquet, monkeypatch):
         read_table(path)
 
 
+def test_only_what_the_user_names_is_a_gap_of_parquet(parquet):
+    path = parquet({"a": np.array(["NA", "?", "x"], dtype=object), "b": [1.0, -999.0, 3.0]})
+    a, b = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
+    assert a.missing.tolist() == [False, True, False]
+    assert b.missing.tolist() == [False, True, False]
+
+
 def test_damaged_parquet_is_refused(parquet):
     values = np.linspace(1.0, 2.0, 40)
     path = parquet({"a": values}, use_dictionary=False, compression="NONE", write_page_checksum=True)
@@ -247,6 +254,12 @@ def test_columns_in_another_order_and_labels(tmp_path):
     assert filled_text(path, ["a", "b"], gaps, words) == 'kind,b,a\n"one, two",5,1\nx,2,6\n'
 
 
+def test_a_word_that_a_spreadsheet_would_compute_is_marked_where_the_file_has_none(tmp_path):
+    path = write(tmp_path, "kind,b\n-x,1\n,2\n,3\n")
+    gaps, words = np.array([[False], [True], [True]]), np.array([[""], ["-x"], ["=y"]])
+    assert filled_text(path, ["kind"], gaps, words) == "kind,b\n-x,1\n-x,2\n'=y,3\n"
+
+
 def test_a_file_that_has_changed_is_refused(tmp_path):
     path = tmp_path / "x.csv"
     gaps, words = np.zeros((2, 2), bool), np.full((2, 2), "")
@@ -264,7 +277,8 @@ def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
         ({}, ["1,000", "1,5", "1_000"]),
         ({"decimal": ","}, ["1.5"]),
         ({"thousands": ","}, ["1,00"]),
-        ({"thousands": ",", "decimal": "."}, ["1,0000"]),
+        ({"thousands": ",", "decimal": "."}, ["1,0000", "1234,567", ",234", "1.234,567"]),
+        ({"thousands": ".", "decimal": ","}, ["1234.567", ".234"]),
     ):
         assert [TextFormat(**form).number(word) for word in words] == [None] * len(words)
     for argument, form in (
@@ -294,6 +308,13 @@ def test_an_index_of_pandas_is_left_out_where_that_is_said(tmp_path):
     with pytest.raises(InvalidInputError, match="ignored-columns"):
         read_table(path)
     assert read_table(path, ColumnRoles(ignored=("",))).names == ("a",)
+    assert read_table(write(tmp_path, "a,,\n0,,\n1,,\n"), ColumnRoles(ignored=("",))).names == ("a",)
+
+
+def test_labels_are_words_unless_they_mean_a_gap():
+    labels = np.array(["none", "mild", "", "NA", "None", "?", "2.0"])
+    found = label_words(labels, TextFormat(missing=("?",)))
+    assert found.tolist() == ["none", "mild", "", "", "", "", "2"]
 
 
 def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):

@@ -22,6 +22,7 @@ from discrete_vae.cli.trained import (
     takes_rows,
     write_rows,
 )
+from discrete_vae.config.columns import word_of
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
 from discrete_vae.system import user_path
@@ -29,7 +30,9 @@ from discrete_vae.system import user_path
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from discrete_vae.config import ColumnConfig
     from discrete_vae.data.rows import Rows
+    from discrete_vae.data.tables import TextFormat
     from discrete_vae.inference.generate import LatentPath, PathKind
 
 
@@ -140,7 +143,9 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
 )
 @takes_rows
 @option("--out FILE", "all in .npz, else the examples; with --draws FILE-1, FILE-2, ...", required=True)
-@option("--mask FILE", "a .npy file of the data's shape, true where a value is to be a gap too")
+@option(
+    "--mask FILE", "a .npy file, (row, column), true where a value is to be a gap too; columns as in training"
+)
 @option("--mode", "fill with the most probable value; bits and codes alone have one")
 @option("--draws N", "draw N whole examples given what is observed, for multiple imputation", whole_number())
 @option("--std-errors FILE", "standard errors of what fills the gaps: .npz, .npy, .csv or .parquet")
@@ -213,11 +218,12 @@ def run_impute(
     for output, table in zip(outputs, tables, strict=True):
         if is_csv and output is not None:
             filled = feature_columns(table, examples.columns, examples.schema)
-            words = np.full(gaps.shape, "", dtype=object)
-            for place, column in enumerate(filled.values()):
+            words, form = np.full(gaps.shape, "", dtype=object), run.text_format
+            configs = [None] * len(filled) if examples.schema is None else examples.schema.columns
+            for place, (config, column) in enumerate(zip(configs, filled.values(), strict=True)):
                 own = gaps[:, place]
-                words[own, place] = [_word(value, whole=whole) for value in column[own]]
-            path, form = user_path("data", str(data)), run.text_format
+                words[own, place] = [_word(value, config, form, whole=whole) for value in column[own]]
+            path = user_path("data", str(data))
             say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
         else:
             write_rows(run, output, examples, arrays, table, in_words=True)
@@ -226,11 +232,14 @@ def run_impute(
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)
 
 
-def _word(value: Any, *, whole: bool) -> str:
-    """A value of a table as text; numbers with the digits that float32 has."""
+def _word(value: Any, config: ColumnConfig | None, form: TextFormat, *, whole: bool) -> str:
+    """A value of a table as its text has it; numbers that a model gives with the digits of float32."""
     if isinstance(value, str | bool | np.bool_):
         return str(value)
-    return str(int(value)) if whole or isinstance(value, int | np.integer) else str(np.float32(value))
+    if whole or isinstance(value, int | np.integer):
+        return str(int(value))
+    is_own = hasattr(config, "values")  # one that the column has, to the last digit
+    return form.spelled(word_of(value) if is_own else str(np.float32(value)))
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:
@@ -357,7 +366,8 @@ def run_generate(
         name = getattr(run.loaded.config.data, "label_units", None) or "label"
         features = feature_columns(made.x, known_columns(run.directory), run.schema)
         columns = beside_features(dict(zip([name], classes_of.values(), strict=False)), features)
-        say_written(output.write({"x": made.x, "z": made.z} | classes_of, array=made.x, columns=columns))
+        arrays = {"x": made.x, "z": made.z} | classes_of
+        say_written(output.write(arrays, array=made.x, columns=columns, **run.text_format.of_output))
     if drawing is not None:
         names = classes_of.get("labels") if wanted else None
         figure = draw_new_examples(made.x, names, run.image_shape, settings["statistic"])

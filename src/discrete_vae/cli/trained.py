@@ -469,7 +469,8 @@ def write_rows(
         columns = which | dict(columns)
     elif array is not None:
         columns = feature_columns(array, rows.columns, rows.schema if in_words else None)
-    say_written(output.write(which | dict(arrays), array=array, columns=columns))
+    written = run.text_format.of_output if in_words else {}
+    say_written(output.write(which | dict(arrays), array=array, columns=columns, **written))
 
 
 def say_written(path: Path) -> None:

@@ -93,9 +93,21 @@ def raw_column(name: str, values: Any) -> RawColumn:
     places: dict[str, int] = {}
     for row, cell in enumerate(cells):
         if _is_numeric(cell):
-            numbers[row] = float(cell)
+            try:
+                numbers[row] = float(cell)
+            except OverflowError:
+                rule, repair = "must hold numbers that float64 has", "Leave it out, or make it a word."
+                raise InvalidInputError(f"column {name!r}", rule, f"one in row {row + 1}", repair) from None
         elif not (cell is None or str(cell).strip() in ("<NA>", "NaT", "") or cell != cell):
             codes[row] = places.setdefault(_word(cell), len(places))
+    has_word = codes >= 0
+    if (
+        places
+        and np.isnan(numbers).all()
+        and all(isinstance(cell, bool | np.bool_) for cell in cells[has_word])
+    ):
+        codes[has_word] = cells[has_word].astype(bool)  # 0 or 1, as in a column of booleans without gaps
+        return RawColumn(name, numbers, codes, _BOOLEANS, declared=True)
     return RawColumn(name, numbers, codes if places else None, tuple(places))
 
 

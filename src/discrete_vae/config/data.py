@@ -140,6 +140,13 @@ class FileDataConfig(ComponentConfig):
     )
     binarization_seed: BinarizationSeed = 0
 
+    @field_validator("kinds")
+    @classmethod
+    def _absolute_kinds(cls, kinds: str | None) -> str | None:
+        if kinds is None or not kinds.endswith(".toml"):
+            return kinds
+        return str(unicode_path("kinds", kinds).absolute())
+
     @field_validator("path")
     @classmethod
     def _absolute(cls, path: Path) -> Path:

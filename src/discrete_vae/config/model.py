@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated, ClassVar, Literal, Self, TypeAlias
 
 import numpy as np
@@ -459,6 +460,11 @@ Mask: TypeAlias = Literal["gaps", "observed"]
 """The meaning of a 1 in a mask."""
 
 
+def _without_zeros(label: str) -> str:
+    """A whole number as such: 1 for 01."""
+    return str(int(label)) if re.fullmatch("[+-]?[0-9]{1,18}", label) else label
+
+
 class ModelConfig(Record):
     """A discrete VAE: one config per part."""
 
@@ -553,7 +559,10 @@ class ModelConfig(Record):
         if labels.shape != (num_rows,) or labels.dtype.kind not in ("biufU" if self.class_names else "iu"):
             raise InvalidInputError("labels", rule, f"shape {labels.shape} of {labels.dtype}", repair)
         number_of = {name: number for number, name in enumerate(self.classes)} | {unknown.strip('"'): -1}
-        found = [number_of.get(str(label)) for label in labels.tolist()]
+        # a table of numbers alone has 1 where one with words has 01
+        number_of = {_without_zeros(name): number for name, number in number_of.items()} | number_of
+        words = map(str, labels.tolist())
+        found = [number_of.get(word, number_of.get(_without_zeros(word))) for word in words]
         if None in found:
             place = found.index(None)
             raise InvalidInputError("labels", rule, f"{str(labels[place])[:40]!r} in row {place}", repair)

@@ -95,7 +95,7 @@ class TableReading:
         roles: Columns that are no features.
         form: How its text is written.
         columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
-        kinds: Kinds of some by name, the others are inferred; None reads a table of numbers as it stands.
+        kinds: Kinds of some, as `read_kinds` takes them; others are inferred. None reads a table of numbers as it is.
         condition: Names of the columns of c of p(x | c), or their kinds where a model has these.
         weights: Name of the column of weights.
         layer: Layer of a .h5ad file that holds the values; None is X.
@@ -105,7 +105,7 @@ class TableReading:
     roles: ColumnRoles = field(default_factory=ColumnRoles)
     form: TextFormat = field(default_factory=TextFormat)
     columns: tuple[ColumnConfig, ...] | None = None
-    kinds: Mapping[str, str] | None = None
+    kinds: str | None = None
     layer: str | None = None
     alphabet: str | None = None
     condition: tuple[str | ColumnConfig, ...] = ()
@@ -155,7 +155,7 @@ class TableReading:
                 config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
             ),
             None if columns is None else tuple(columns),
-            None if config.kinds is None else read_kinds(config.kinds),
+            config.kinds,
             config.layer,
             config.alphabet,
             tuple(condition) or config.condition,
@@ -175,8 +175,10 @@ def _channels_first(found: OwnArrays) -> OwnArrays:
 def read_own_arrays(file: Path, reading: TableReading, table: Table | None = None) -> OwnArrays:
     """Read a file of arrays, or a table where that has not been read, by its ending."""
     found = _read_own_arrays(file, reading, table)
-    if found.schema is None and reading.kinds:  # of a table all columns have been looked at
-        check_kinds(reading.kinds, () if found.condition_schema is None else found.condition_schema.names)
+    if found.schema is None and reading.kinds is not None:  # of a table all columns have been looked at
+        check_kinds(
+            read_kinds(reading.kinds), () if found.condition_schema is None else found.condition_schema.names
+        )
     if reading.condition and not found.conditions:
         names = [each if isinstance(each, str) else each.name for each in reading.condition]
         rule = f"must hold the condition of its examples, {shown_names(names)}"
@@ -247,8 +249,9 @@ def _arrays_of_table(table: Table, name: str, reading: TableReading) -> OwnArray
         found = [table.columns[place] for place in places_of_columns(name, table.names, wanted)]
         schema = TableSchema.of(reading.columns, found)
     elif reading.kinds is not None:
-        check_kinds(reading.kinds, [*table.names, *table.besides])
-        kinds = {column: kind for column, kind in reading.kinds.items() if column not in table.besides}
+        given = read_kinds(reading.kinds)
+        check_kinds(given, [*table.names, *table.besides, *reading.roles.ignored])
+        kinds = {column: kind for column, kind in given.items() if column in {*table.names}}
         with naming(name):
             schema = infer_columns(table.columns, kinds)
         names = {*schema.names}
@@ -277,7 +280,7 @@ def _condition(
 ) -> tuple[np.ndarray, TableSchema]:
     """The columns of c, (example, column) float64, and how they became numbers."""
     with naming(name):
-        kinds = {column: kind for column, kind in (reading.kinds or {}).items() if column in besides}
+        kinds = {} if reading.kinds is None else read_kinds(reading.kinds)
         readings = []
         for each in reading.condition:
             if isinstance(each, str):

@@ -28,6 +28,7 @@ _NAMES = 0.5  # share of the rows with different words from which they are names
 _REPEATS = 10  # of a value on average, from which few values are codes or ranks though they have decimals
 _FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
 _GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
+_SIGNED = re.compile(r"(?=.*[%€$£])[€$£]? ?[+-]?[\d.,' ]*\d ?[%€$£]?")  # 12.5% or $1,002
 _GAP_MARKS = frozenset(
     {"?", "-", "--", ".", "*", "none", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
 )
@@ -211,7 +212,10 @@ def _items(table: Mapping[str, Any], names: Sequence[str] | None = None) -> Iter
         if word in sizes:
             rule = "must have different names of columns"
             raise InvalidInputError("table", rule, repr(name), "Rename one.")
-        sizes[word] = np.shape(values)
+        try:
+            sizes[word] = np.shape(values)
+        except ValueError:  # lists of different lengths
+            sizes[word] = (-1, -1)
         if len(sizes[word]) != 1 or sizes[word] != next(iter(sizes.values())):
             rule, repair = "must have one value for each row", "Give columns of one length."
             raise InvalidInputError(f"column {name!r}", rule, f"shape {sizes[word]}", repair)
@@ -334,6 +338,11 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
         )
         rule = "must hold numbers whose points and commas are said"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
+    signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
+    if 2 * len(signed) > len(column.words):
+        repair = f"Remove % and $, say; if they are words: --data.kinds {column.name}=category."
+        rule = "must hold numbers without signs of percent or currency"
+        raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
     if not column.declared:
         different, num_rows = len(counts), num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):

@@ -191,6 +191,12 @@ class TextFormat:
         return tuple(number for number in found if number is not None and number == number)
 
     @property
+    def of_output(self) -> dict[str, str]:
+        """How a new table is written that is read in this format: keywords of `OutputFile.write`."""
+        delimiter = self.delimiter or (";" if self.decimal == "," else ",")
+        return {"delimiter": delimiter, "decimal": self.decimal, "encoding": self.encoding}
+
+    @property
     def is_plain(self) -> bool:
         """Whether Python reads its numbers."""
         return self.decimal == "." and not self.thousands
@@ -205,14 +211,20 @@ class TextFormat:
         if not self.is_plain:
             whole, comma, rest = word.partition(self.decimal)
             if self.thousands:
-                digits = whole.lstrip("+-").split(self.thousands)
-                if len(digits) > 1 and not all(len(each) == 3 for each in digits[1:]):
+                first, *groups = whole.lstrip("+-").split(self.thousands)
+                if groups and not (1 <= len(first) <= 3 and all(len(each) == 3 for each in groups)):
+                    return None
+                if self.thousands in rest:
                     return None
                 whole = whole.replace(self.thousands, "")
             if self.decimal != "." and ("." in whole or "." in rest):
                 return None
             word = f"{whole}.{rest}" if comma else whole
         return float(word) if "_" not in word and is_number(word) else None  # Python reads 1_000 as a number
+
+    def spelled(self, number: str) -> str:
+        """A number as Python writes it in the table's way."""
+        return number.replace(".", self.decimal)
 
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
@@ -340,7 +352,8 @@ def _without_gap_words(column: RawColumn, form: TextFormat) -> RawColumn:
     numbers, codes = column.numbers, column.codes
     if form.gap_numbers:
         numbers = np.where(np.isin(numbers, form.gap_numbers), np.nan, numbers)
-    words = [word for word in column.words if not form.missing or word.lower() not in form.gap_words]
+    gaps = {word.strip().lower() for word in form.missing}
+    words = [word for word in column.words if word.lower() not in gaps]
     if codes is not None and len(words) < len(column.words):
         places = {word: place for place, word in enumerate(words)}
         codes = np.array([places.get(word, -1) for word in column.words] + [-1])[codes]
@@ -417,10 +430,11 @@ def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[st
 def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tuple[str, ...]:
     """Return the names of columns if each that is read has a name of its own."""
     if "" in columns and "" not in roles.ignored:
-        repair = "Name it; or leave it out, as an index of pandas: --data.ignored-columns ''."
+        repair = "Name it, or remove it, as an index of pandas; training leaves it out by --data.ignored-columns ''."
         received = f"none for column {columns.index('') + 1}"
         raise InvalidInputError(str(path), "must have a name for every column", received, repair)
-    name, count = Counter(columns).most_common(1)[0] if columns else ("", 1)
+    read = Counter(name for name in columns if name not in roles.ignored)
+    name, count = read.most_common(1)[0] if read else ("", 1)
     if count > 1:
         received = f"{name[:40]!r} more than once"
         raise InvalidInputError(str(path), "must have different names of columns", received, "Rename one.")
@@ -501,10 +515,10 @@ def label_words(labels: np.ndarray, form: TextFormat) -> np.ndarray:
         >>> label_words(np.array([2.0, np.nan, 1.0]), TextFormat()).tolist()
         ['2', '', '1']
     """
-    gaps = form.gap_words | {"none"}
-    gaps |= {str(int(number)) for number in form.gap_numbers if number == int(number)}
+    gaps = form.gap_words | {str(int(number)) for number in form.gap_numbers if number == int(number)}
     words = [re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(label).strip()) for label in labels.tolist()]
-    return np.array(["" if word.lower() in gaps else word for word in words], np.str_)
+    is_gap = [word == "None" or word.lower() in gaps for word in words]
+    return np.where(is_gap, "", np.array(words, np.str_))
 
 
 # A table in a text file with some of its cells replaced and every other byte as it was.
@@ -527,7 +541,7 @@ def filled_text(
         path: The file.
         columns: Names of the columns that the arrays speak of, in their order; others stay as they are.
         replaced: (row, column) bool, which cells.
-        words: (row, column) text, what they hold then; numbers have a decimal point.
+        words: (row, column) text, what they hold then.
         form: How the table is written; None means `TextFormat`'s defaults.
 
     Examples:
@@ -547,6 +561,10 @@ def filled_text(
     place_of = {name: place for place, name in enumerate(columns)}
     places = [place_of.get(name) for name in names]
     pieces = [_MARK] if text != whole else []
+    computed = {word for word in map(str, words[replaced]) if spreadsheet_cell(word) != word}
+    computed = {word for word in computed if form.number(word) is None}
+    if computed:  # those that the file has as they are stay so
+        computed.difference_update(cell for cells in _records(text, separator) for cell, _ in cells)
     row = -2  # the header, row -1, comes first
     fits = len(set(names) & place_of.keys()) == len(place_of)
     for cells in _records(text, separator):
@@ -560,18 +578,17 @@ def filled_text(
             break
         for place, (cell, end) in zip(places, cells, strict=True):
             new = place is not None and replaced[row, place]
-            pieces += [_cell(str(words[row, place]), separator, form) if new else cell, end]
+            word = str(words[row, place]) if new else ""
+            pieces += [_cell(word, separator, word in computed) if new else cell, end]
     if not fits or row + 1 != len(replaced):
         rule = "must be as it was when it was read"
         raise InvalidInputError(str(path), rule, "other rows or columns", "Run it again.")
     return "".join(pieces)
 
 
-def _cell(word: str, separator: str, form: TextFormat) -> str:
-    """A word as a table holds it: with its own decimals, in quotes where it has to be."""
-    if form.decimal != "." and is_number(word):
-        word = word.replace(".", form.decimal)
-    word = spreadsheet_cell(word)
+def _cell(word: str, separator: str, is_computed: bool) -> str:
+    """A word as a table holds it: in quotes where it has to be."""
+    word = spreadsheet_cell(word) if is_computed else word
     quoted = any(each in word for each in (separator, '"', "\n", "\r"))
     return '"' + word.replace('"', '""') + '"' if quoted else word
 

@@ -79,8 +79,11 @@ class OutputFile:
         *,
         array: np.ndarray | None = None,
         columns: Mapping[str, Any] | None = None,
+        delimiter: str = ",",
+        decimal: str = ".",
+        encoding: str = "utf-8",
     ) -> Path:
-        """Write what the ending has room for; returns the path.
+        """Write what the ending has room for, a table in text in a format; returns the path.
 
         A .npz file holds the arrays, a .npy file the array, else the one that there is, or the columns side by side. A
         table (.csv, .parquet) holds the columns, (row,) arrays of one length, else the arrays.
@@ -92,7 +95,7 @@ class OutputFile:
         fill = {
             ".npz": lambda file: np.savez(file, allow_pickle=False, **arrays),
             ".npy": lambda file: np.save(file, single, allow_pickle=False),
-            ".csv": lambda file: _fill_csv(file, table),
+            ".csv": lambda file: _fill_csv(file, table, delimiter, decimal, encoding),
             ".parquet": lambda file: _fill_parquet(file, table),
         }[self.ending]
         return self._write(fill)
@@ -127,23 +130,28 @@ class OutputFile:
         return self.path
 
 
-def _fill_csv(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-    writer = csv.writer(text, lineterminator="\n")
+def _fill_csv(
+    file: IO[bytes], table: Mapping[str, np.ndarray], delimiter: str, decimal: str, encoding: str
+) -> None:
+    text = io.TextIOWrapper(file, encoding=encoding, newline="")
+    writer = csv.writer(text, lineterminator="\n", delimiter=delimiter)
     writer.writerow(map(spreadsheet_cell, table))
     length = max((len(column) for column in table.values()), default=0)
     for first in range(0, length, _BLOCK):
         rows = slice(first, first + _BLOCK)
-        writer.writerows(zip(*(_printed(column[rows]) for column in table.values()), strict=True))
+        writer.writerows(zip(*(_printed(column[rows], decimal) for column in table.values()), strict=True))
     text.detach()
 
 
-def _printed(column: np.ndarray) -> list[Any]:
+def _printed(column: np.ndarray, decimal: str) -> list[Any]:
     """Values as a table shows them: all digits that their type has, and no more; text that is not computed."""
-    if column.dtype.kind in "UO":
-        return [spreadsheet_cell(each) if isinstance(each, str) else each for each in column.tolist()]
     narrow = column.dtype.kind == "f" and column.dtype.itemsize < 8
-    return [float(word) for word in column.astype(np.str_)] if narrow else column.tolist()
+    cells = [float(word) for word in column.astype(np.str_)] if narrow else column.tolist()
+    if column.dtype.kind in "UO":
+        cells = [spreadsheet_cell(each) if isinstance(each, str) else each for each in cells]
+    if decimal == ".":
+        return cells
+    return [str(each).replace(".", decimal) if isinstance(each, float) else each for each in cells]
 
 
 def _fill_parquet(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
