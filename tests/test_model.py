@@ -9,9 +9,11 @@ import torch
 
 from discrete_vae import BlockGibbs, DiscreteVAE, LeaveOneOut, exact_log_partition
 from discrete_vae.config import (
+    ConvolutionalDecoderConfig,
     GaussianHierarchyConfig,
     MLPDecoderConfig,
     ModelConfig,
+    RBMConfig,
     SharingConfig,
     members,
 )
@@ -272,3 +274,36 @@ def test_parts_that_cannot_be_copied_are_switched_for_the_call(replaced):
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(part.training for part in model.modules())
     assert torch.equal(found, model.eval().decode(zeta))
+
+
+@pytest.mark.parametrize(
+    "decoder", [MLPDecoderConfig(hidden=(9,)), ConvolutionalDecoderConfig(widths=(16, 32))]
+)
+@pytest.mark.parametrize("order", ["apart", "transposed"])
+def test_parameters_may_lie_in_memory_in_any_order(decoder, order):
+    layers = GaussianHierarchyConfig(num_layers=1, num_units=3, posterior_hidden=(8,), prior_hidden=(8,))
+    parts = {"prior": RBMConfig(num_left=4, num_right=4), "hierarchy": layers, "decoder": decoder}
+    torch.manual_seed(0)
+    model = DiscreteVAE.from_config(ModelConfig(event_shape=(1, 12, 12), **parts))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    other, x = copy.deepcopy(model), torch.bernoulli(torch.rand(9, 1, 12, 12))
+
+    def moved(value):
+        if order == "transposed":
+            return value.t().contiguous().t() if value.dim() == 2 else value.clone()
+        return torch.stack([value, value + 5], -1)[..., 0] if value.dim() else value.clone()
+
+    other.load_state_dict({name: moved(value) for name, value in model.state_dict().items()}, assign=True)
+    for train in (False, True):
+        found = []
+        for each in (model.train(train), other.train(train)):
+            value = each.elbo(x, log_partition=0.0, generator=torch.Generator().manual_seed(3)).value
+            gradients = torch.autograd.grad(value.sum(), [*each.parameters()], allow_unused=True)
+            with torch.no_grad():
+                zeta = torch.linspace(0, 1, 8 * 300).view(300, 8)
+                decoded = each.eval().decode(zeta, generator=torch.Generator().manual_seed(3))
+            found.append([value, decoded, *gradients])
+        for one, two in zip(*found, strict=True):
+            torch.testing.assert_close(one, two, rtol=1e-3, atol=1e-3)

@@ -145,7 +145,10 @@ def test_a_state_that_was_saved_goes_on_bit_for_bit():
     assert take_both(one, other, 2) == 0
 
 
-@pytest.mark.parametrize("change", ["a moved parameter", "a gradient that is written over", "other moments"])
+@pytest.mark.parametrize(
+    "change",
+    ["a moved parameter", "a gradient that is written over", "a gradient's new data", "other moments"],
+)
 def test_what_changes_between_steps_is_read_anew(change):
     """With gradients whose strides are not the parameter's."""
     mine, right = nn.Parameter(torch.ones(6, 4)), nn.Parameter(torch.ones(6, 4))
@@ -157,6 +160,8 @@ def test_what_changes_between_steps_is_read_anew(change):
             gradient = torch.arange(24.0).view(4, 6).T + step
             if change == "a moved parameter":
                 parameter.grad, parameter.data = gradient, parameter.data.clone()
+            elif change == "a gradient's new data":
+                parameter.grad.data = gradient.contiguous()
             else:
                 parameter.grad.copy_(gradient)
             optimizer.step()
@@ -164,6 +169,33 @@ def test_what_changes_between_steps_is_read_anew(change):
                 state = optimizer.state[parameter]
                 optimizer.state[parameter] = {name: torch.full_like(old, 7.0) for name, old in state.items()}
     torch.testing.assert_close(mine, right)
+
+
+@pytest.mark.parametrize("order", ["transposed", "apart"])
+def test_parameters_may_lie_in_memory_in_any_order(order):
+    start, found = torch.randn(6, 4), []
+    for kind in (Adam, PLAIN):
+        value = start.T.contiguous().T if order == "transposed" else torch.stack([start, start], -1)[..., 0]
+        parameter = nn.Parameter(value if kind is Adam else start.clone())
+        optimizer = kind([parameter], lr=0.1)
+        for step in range(3):
+            parameter.grad = torch.arange(24.0).view(6, 4).cos() + step
+            optimizer.step()
+        found.append(parameter)
+    torch.testing.assert_close(*found)
+
+
+def test_moments_of_another_order_in_memory_are_loaded():
+    mine = [nn.Parameter(torch.ones(6, 4)) for _ in range(2)]
+    one, other = Adam([mine[0]], lr=0.1), Adam([mine[1]], lr=0.1)
+    for step in range(4):
+        for optimizer, parameter in zip((one, other), mine, strict=True):
+            parameter.grad = torch.arange(24.0).view(6, 4).cos() + step
+            optimizer.step()
+        state = copy.deepcopy(one.state_dict())
+        state["state"][0]["exp_avg"] = state["state"][0]["exp_avg"].T.contiguous().T
+        other.load_state_dict(state)
+    torch.testing.assert_close(*mine, rtol=0, atol=0)
 
 
 def test_gradients_that_are_forgotten_are_not_kept_alive():

@@ -21,7 +21,7 @@ from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import step
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
-from discrete_vae.training.step import choose_precision
+from discrete_vae.training.step import RecordedStep, choose_precision
 from tests.training.tiny import CONFIG, changed
 from tests.transformations import SMOOTHINGS
 
@@ -291,6 +291,38 @@ def test_batches_of_two_shapes_take_turns():
     assert_same(*states)
     state.restore(*state.capture())
     training_step(state, config, torch.ones(20, 64), 1.0, 0.5)
+
+
+def test_the_first_batch_may_lie_in_memory_in_any_order():
+    config = with_settings({})
+    first = torch.bernoulli(torch.full((100,), 0.3), generator=torch.Generator().manual_seed(0))
+    for start in (first[:64].expand(20, 64), first.unfold(0, 64, 1)[:20], first.as_strided((20, 64), (1, 1))):
+        states = []
+        for recorded in (True, False):
+            settings = config.training.model_copy(update={"record": recorded})
+            whole = config.model_copy(update={"training": settings})
+            state = TrainingState.initial(whole, torch.full((30, 64), 0.3))
+            for x in (start, *batches()):
+                training_step(state, config, x, 1.0, 0.5)
+                state.step += 1
+            states.append(state)
+        assert states[0].recorded.functions.reason is None
+        assert_same(*states)
+
+
+def test_a_parameter_that_the_optimizer_gets_later_has_a_gradient():
+    state = run(with_settings({}))[0]
+    late = [*state.model.decoder.parameters()]
+    for group in state.optimizer.param_groups:
+        group["params"] = [each for each in group["params"] if all(each is not other for other in late)]
+    step = RecordedStep(state.model, state.optimizer)
+    given = {"discrete": 1.0, "continuous": 1.0, "num_importance_samples": 1, "noise_key": (1,)}
+    z = torch.bernoulli(torch.full((10, state.model.prior.num_units), 0.5))
+    for number in range(4):
+        if number == 2:
+            state.optimizer.add_param_group({"params": late})
+        step.take_gradients(torch.ones(20, 64), z, **given)
+    assert all(each.grad is not None for each in late)
 
 
 def test_weights_that_are_written_from_outside_are_seen():

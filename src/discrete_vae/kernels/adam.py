@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import chain
 from operator import is_
 from typing import Any
 
@@ -165,8 +166,12 @@ class PointerTable:
             _same(parameters, self._all)
             and _places(parameters) == self._places
             and _same(_moments(state), self._moments)
-            and (_same(gradients, self._gradients) or self._take(gradients))
+            and (self._are_in_place(gradients) or self._take(gradients))
         )
+
+    def _are_in_place(self, gradients: list[Tensor | None]) -> bool:
+        """True if the gradients are the same, where they were, even if somebody has set their data."""
+        return _same(gradients, self._gradients) and _places(self._kept) == self._gradient_places
 
     def forget_gradients(self) -> None:
         """Keep no gradient alive."""
@@ -178,7 +183,8 @@ class PointerTable:
             return False
         found = [gradient for gradient in gradients if gradient is not None]
         self._kept = [each if each.is_contiguous() else each.contiguous() for each in found]
-        self._pointers[:, GRADIENT] = _places(self._kept)
+        self._gradient_places = _places(self._kept)
+        self._pointers[:, GRADIENT] = self._gradient_places
         self._gradients = gradients if _same(found, self._kept) else []  # a copy serves one step
         return True
 
@@ -196,8 +202,8 @@ def _places(tensors: Iterable[Tensor]) -> list[int]:
 
 
 def _moments(state: Mapping[Any, Mapping[str, Any]]) -> list[Any]:
-    """One moment of each parameter; by the state's values, since a tensor takes long to look up."""
-    return [of_parameter.get("exp_avg") for of_parameter in state.values()]
+    """The moments and steps of each parameter; by the state's values, since a tensor takes long to look up."""
+    return list(chain.from_iterable(of_parameter.values() for of_parameter in state.values()))
 
 
 def _same(some: Sequence[Any], others: Sequence[Any]) -> bool:
@@ -299,8 +305,9 @@ class Adam(torch.optim.Adam):
             return None
         leaves = self._leaves(parameters)
         for parameter, leaf in zip(parameters, leaves, strict=True):
-            if leaf.grad is not None and not self.state[parameter]:
-                self.state[parameter].update(_first_moments(parameter))
+            if leaf.grad is not None:
+                state = self.state[parameter]
+                state.update(_first_moments(parameter) if not state else _contiguous(state))
         table = self._tables[index] = PointerTable(parameters, leaves, self._working, self.state)
         return table
 
@@ -309,9 +316,16 @@ class Adam(torch.optim.Adam):
         for master, working in self._working.items():
             if working.dtype != master.dtype and working.gradient is not None:
                 master.grad = working.gradient.to(master.dtype)
+        for group in self.param_groups:  # the fused form pairs numbers by their places in memory
+            group["fused"] = all(not each.is_cpu or each.is_contiguous() for each in group["params"])
         super().step()
         for each in self._working.values():
             each.current()
+
+
+def _contiguous(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The same moments, those loaded from a state in the order of their parameter."""
+    return {name: each.contiguous() for name, each in state.items()}
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:

@@ -75,8 +75,8 @@ def _mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _mean_and_entropy_backward(of_mean: Tensor, of_entropy: Tensor, logits: Tensor, slope: Tensor) -> Tensor:
-    found = torch.empty_like(slope)
-    _entropy_backward([as_rows(of_mean), as_rows(logits), slope], [as_numbers(of_entropy)], [found])
+    found = _new(slope.shape)
+    _entropy_backward([as_rows(of_mean), as_rows(logits), as_rows(slope)], [as_numbers(of_entropy)], [found])
     return found
 
 

@@ -50,6 +50,8 @@ _MINUS_LOG2_E = -1.4426950408889634
 def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps; see `discrete_vae.kernels.gibbs.run_reference`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape
+    if num_chains == 0:
+        return z.clone()
     after = np.empty((num_chains, num_units), np.float32)
     size = chunk_size(num_chains, num_units, call.num_threads)
     binary = np.empty(-(-num_chains // size), np.bool_)

@@ -24,7 +24,7 @@ from discrete_vae.kernels.codegen import (
 )
 from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.norm import SMALLEST_SHARED, Columns, row_sums
-from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, custom_op
+from discrete_vae.kernels.registry import Kernel, agrees_on, are_contiguous, are_plain, custom_op
 from discrete_vae.kernels.rows import total_of
 from discrete_vae.numerics import differentiable_once
 
@@ -246,8 +246,8 @@ def _supports(x: Tensor, scale: Tensor, offset: Tensor, num_groups: int, _eps: f
     group = scale.numel() // num_groups
     return (
         (x.dim() == 4 and group <= _LANES and group & (group - 1) == 0)
-        and len(scale) % min(_LANES, len(scale)) == 0
-        and are_plain((scale, offset), torch.float32)
+        and (x.shape[1] == len(scale) == len(offset) and len(scale) % min(_LANES, len(scale)) == 0)
+        and (are_plain((scale, offset), torch.float32) and are_contiguous((scale, offset)))
     )
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -313,7 +314,7 @@ class Replay:
 
     def _place_input(self, value: Value) -> Any:
         if (layout := value.layout) is not None:
-            value.fixed = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="cpu")
+            value.fixed = _dense(layout, "cpu")
         return value.fixed
 
     def _thing(self, value: Value) -> Any:
@@ -407,6 +408,18 @@ def _call_and_copy(
         place.copy_(tensor)
 
 
+def _dense(layout: Layout, device: str) -> Tensor:
+    """A tensor of a layout without gaps, its axes in their order; contiguous if numbers share places."""
+    axes = sorted(
+        (stride, size) for size, stride in zip(layout.shape, layout.stride, strict=True) if size > 1
+    )
+    apart = all(stride > 0 for stride, _ in axes)
+    apart = apart and all(size * stride <= larger for (stride, size), (larger, _) in pairwise(axes))
+    like = torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta")
+    kind = torch.preserve_format if apart else torch.contiguous_format
+    return torch.empty_like(like, device=device, memory_format=kind)
+
+
 class _Pool:
     """Memory that is free again."""
 
@@ -416,9 +429,7 @@ class _Pool:
 
     def take(self, layout: Layout) -> Tensor:
         """A tensor of a layout, or dense if that has gaps, in memory of at most twice its size."""
-        blank = torch.empty_like(
-            torch.empty_strided(layout.shape, layout.stride, dtype=layout.dtype, device="meta")
-        )
+        blank = _dense(layout, "meta")
         size = max(1, blank.numel() * blank.element_size())
         place = bisect.bisect_left(self._free, size, key=lambda each: each[0])
         if place < len(self._free) and self._free[place][0] <= 2 * size:

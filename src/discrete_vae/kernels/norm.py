@@ -29,7 +29,7 @@ from discrete_vae.kernels.codegen import (
     zeros,
 )
 from discrete_vae.kernels.loops import ChunkLoop, available_threads
-from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain, check_close, custom_op
+from discrete_vae.kernels.registry import Kernel, agrees_on, are_contiguous, are_plain, check_close, custom_op
 from discrete_vae.kernels.rows import Block, RowReduction
 from discrete_vae.numerics import differentiable_once
 
@@ -459,7 +459,11 @@ batch_norm = Kernel(
     "The compiled batch norm",
     _batch_norm,
     _check_norm,
-    supports=lambda norm, _: are_plain(norm.tensors(), torch.float32),
+    supports=lambda norm, x: (
+        x.shape[-1] == norm.num_features
+        and are_plain(norm.tensors(), torch.float32)
+        and are_contiguous(norm.tensors())
+    ),
     fallback="plain torch is used, a training step takes up to twice as long",
 )
 

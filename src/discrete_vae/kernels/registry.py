@@ -137,6 +137,11 @@ def is_eager() -> bool:
     )
 
 
+def are_contiguous(values: Iterable[Tensor]) -> bool:
+    """True if the numbers of each tensor lie side by side, in its order."""
+    return all(map(Tensor.is_contiguous, values))
+
+
 def are_plain(values: Iterable[Any], *dtypes: torch.dtype) -> bool:
     """True if the tensors among the values are ordinary ones on the CPU, of these types, and not empty.
 

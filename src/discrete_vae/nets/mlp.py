@@ -15,7 +15,7 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
-from discrete_vae.kernels.registry import are_plain, compiled_by, has_hooks, is_eager
+from discrete_vae.kernels.registry import are_contiguous, are_plain, compiled_by, has_hooks, is_eager
 from discrete_vae.nets.weights import MixedPrecisionLayer, row_products
 from discrete_vae.numerics import bounded, differentiable_once, project_, row_sum
 from discrete_vae.system import allocating
@@ -269,7 +269,8 @@ class MLP(nn.Module):
                 return None
         weights = [linear.product_weight() for linear in linears]
         alike = are_plain(weights) and are_plain(weights, weights[0].dtype)
-        if not alike or not are_plain(others, torch.float32) or not kernel.batch_norm.is_usable():
+        alike = alike and are_plain(others, torch.float32) and are_contiguous([*weights, *others])
+        if not alike or not kernel.batch_norm.is_usable():
             return None
         return _Plan(linears, norms, weights, self.training, centred, *_joined(inputs))
 

@@ -28,6 +28,7 @@ def row_products(
     """
     if are_plain((rows, weight)) and _multiplies(rows.dtype):
         kind = "relu" if rectify else "none"
+        bias = bias if bias is None else bias.contiguous()  # whose strides it does not look at
         return torch.ops.mkldnn._linear_pointwise(rows, weight.contiguous(), bias, kind, [], "")
     out = F.linear(rows, weight, bias)
     return out.relu_() if rectify else out
@@ -111,7 +112,11 @@ class MixedPrecisionWeight:
         stride = next(
             each for each in range(max(1, min(rows, columns - 1)), 0, -1) if math.gcd(each, columns) == 1
         )
-        self._probe, self._probe_of_value = (each.detach().flatten()[::stride] for each in (master, value))
+        probes = (each.detach() for each in (master, value))
+        self._probe, self._probe_of_value = (
+            each.flatten()[::stride] if master.is_contiguous() else each
+            for each in probes  # no copies
+        )
 
     def written(self) -> None:
         """Mark the copy as up to date, after an optimizer has written both."""
@@ -127,7 +132,7 @@ class MixedPrecisionWeight:
     def own_memory(self) -> Tensor:
         """The memory for the gradient, made when it is asked for first."""
         if self.memory is None:
-            self.memory = torch.empty_like(self._value, requires_grad=False)
+            self.memory = torch.empty(self._value.shape, dtype=self._value.dtype, device=self._value.device)
         return self.memory
 
     @property
