@@ -10,8 +10,10 @@ import torch
 
 from discrete_vae import load_run
 from discrete_vae.cli import main
+from discrete_vae.figures.style import FigureRun
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
+from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import TINY, refusal, table_of
 from tests.commands.test_train import final_files, forget_after
 
@@ -268,6 +270,15 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "town" not in read_columns(tmp_path / "new.csv", ";")
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
+    loaded = load_run(run)
+    source = FigureRun(RunDirectory(run), lambda: loaded)
+    of_samples, of_examples = (
+        c[:, 0] for c in (source.condition_of_samples(1000), source.dataset.conditions["train"])
+    )
+    weights = torch.from_numpy(source.dataset.weights["train"])
+    for code in (0, 1, 2):  # which towns the pictures of samples have is the population's
+        share = float(((of_examples == code) * weights).sum() / weights.sum())
+        assert float((of_samples == code).float().mean()) == pytest.approx(share, abs=0.03)
     plain.write_text("\n".join(";".join(line.split(";")[:3]) for line in lines), encoding="utf-8")
     error = refused("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
     assert error.startswith(f"error: {plain} must have ")

@@ -250,7 +250,7 @@ def test_labels_are_those_of_the_rows_that_training_took(trained, data_file, tmp
 # neighbors
 
 
-def test_neighbors(done, trained, data_file, tmp_path):
+def test_neighbors(cli, done, trained, data_file, tmp_path):
     x, some, among = np.load(data_file), tmp_path / "some.npz", tmp_path / "all.npz"
     np.savez(some, x=x[:5], y=np.arange(5) % 2)
     np.savez(among, x=x, y=np.arange(60) % 2)
@@ -273,3 +273,6 @@ def test_neighbors(done, trained, data_file, tmp_path):
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)
     assert rows.dtype.names[:3] == ("index", "label", "neighbor_1")
     assert (rows["neighbor_1"] != rows["index"]).all()
+    status, _, err = cli("neighbors", trained, "-k", 2, "--others", "--out", tmp_path / "test.npz")
+    assert (status, (tmp_path / "test.npz").exists()) == (2, False)
+    assert "error: --others " in err

@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from discrete_vae.config import instantiate
+from discrete_vae.data.rows import load_data
+from discrete_vae.data.splits import training_subset
 from discrete_vae.evaluation.evaluate import independent_features
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.log_partition.exact import exact_log_partition
@@ -257,3 +259,29 @@ def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(
     for name in ("log_likelihood", "log_likelihood_limit"):
         assert found[name] == pytest.approx(anew[name], rel=1e-12)
     assert found["log_partition"]["best"]["value"] == anew["log_partition"]["best"]["value"]
+
+
+def test_independent_columns_are_fitted_to_what_the_run_sees(done, data_file, tmp_path):
+    run = tmp_path / "run"
+    done(
+        "train",
+        "--data",
+        data_file,
+        *TINY,
+        "--training.num-examples",
+        "20",
+        "--training.batch-size",
+        "10",
+        "--run-dir",
+        run,
+    )
+    done("evaluate", run)
+    config = load_run(run).config
+    whole = load_data(config)
+    part, found = training_subset(whole, config.training), read_json(run / "evaluation.json")
+    expected, other = (
+        independent_features(load_run(run).model.likelihood, each.train, whole.test).value
+        for each in (part, whole)
+    )
+    assert found["independent_features"]["value"] == pytest.approx(expected, abs=1e-6)
+    assert abs(expected - other) > 1e-3

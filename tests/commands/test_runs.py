@@ -77,7 +77,8 @@ def test_chains_start_at_given_states(done, images, tmp_path, monkeypatch):
 def run(trained):
     """A run with estimates of log Z."""
     estimates = [{"value": value, "std_error": 0.1, "method": "m"} for value in (1.0, 1.1, 0.9)]
-    found = {"step": 6, "config": {"std_error": 0.1, "seed": 0}, "estimates": estimates, "exact": 1.05}
+    step = read_json(trained / "best.json")["step"]
+    found = {"step": step, "config": {"std_error": 0.1, "seed": 0}, "estimates": estimates, "exact": 1.05}
     log_partition_store(RunDirectory(trained)).add(found)
     return trained
 
@@ -257,3 +258,18 @@ def test_a_report_is_one_file_in_the_run(done, trained):
 def test_what_to_cite(done, trained):
     assert done("cite", "mnist-static") == (cite(load_experiment("mnist-static")) + "\n", "")
     assert "{kingma2015," in done("cite", trained)[0]
+
+
+def test_a_table_that_is_there_without_its_picture_stays(done, refused, trained, tmp_path):
+    (tmp_path / "mine.csv").write_text("of another\n")
+    assert "mine.csv" in refused("figure", "training-curves", trained, "--out", tmp_path / "mine.png")
+    for _ in range(2):
+        done("figure", "training-curves", trained, "--out", tmp_path / "other.png")
+
+
+def test_log_z_of_another_checkpoint_is_not_drawn(done, refused, trained):
+    steps = sorted(int(path.name.removeprefix("step-")) for path in (trained / "checkpoints").iterdir())
+    done("log-partition", trained, "--checkpoint", steps[0])
+    words = ["figure", "log-partition-histogram", trained, "--checkpoint"]
+    done(*words, steps[0])
+    assert "log Z" in refused(*words, steps[-1])

@@ -15,6 +15,7 @@ from discrete_vae.inference.encode import (
 from discrete_vae.inference.score import mean_error
 from discrete_vae.testing import all_states
 from tests.inference.models import small_model, some_bits
+from tests.models import small_model as small_model_of
 
 
 def enumerated(model, x):
@@ -198,3 +199,14 @@ def test_neighbors_are_those_of_a_search_one_by_one(units, rows, k, alone, threa
         assert (found.indices == order).all()
         assert (found.distances == np.take_along_axis(distances, order, 1)).all()
         assert done[-1] == rows
+
+
+def test_a_class_may_be_certain():
+    model = small_model_of(num_classes=3)
+    with torch.no_grad():
+        for module in (model.posterior, model.encoder):
+            for parameter in module.parameters():
+                parameter.mul_(3000.0)
+    x = torch.bernoulli(torch.full((20, 5), 0.5), generator=torch.Generator().manual_seed(0))
+    assert len(encode_rows(model, x).packed) == 20
+    assert np.isfinite(reconstruct_rows(model, x)).all()

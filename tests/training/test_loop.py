@@ -25,6 +25,7 @@ from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.runs.load import load_run
 from discrete_vae.training import loop
 from discrete_vae.training.loop import run_steps, validation_score
+from discrete_vae.training.run import validation_baseline
 from discrete_vae.training.state import ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
@@ -533,3 +534,16 @@ def test_the_graph_of_an_rbm_learns_what_the_rbm_learns(unbroken, tmp_path):
     # sums in another order may turn a draw of the chains, one in some 10 million
     torch.testing.assert_close(graph.weight.view(5, 4), rbm.weight, rtol=0, atol=1e-4)
     torch.testing.assert_close(graph.bias, rbm.bias, rtol=0, atol=1e-4)
+
+
+def test_independent_features_have_the_weights_of_the_training_examples(tmp_path):
+    config, digits, random = waiting(2, 1e-9), load_dataset("digits"), np.random.default_rng(0)
+    weights = {
+        part: 1 + 9.0 * random.integers(0, 2, len(getattr(digits, part))) for part in ("train", "valid")
+    }
+    weighted = replace(digits, weights=weights)
+    run = start_run(tmp_path / "run", config)
+    run_steps(config, weighted, run, progress=QuietProgress())
+    told = run.metrics().read()[0]["validation_elbo"]
+    assert told == pytest.approx(validation_baseline(config, weighted).value, abs=1e-4)
+    assert abs(told - validation_baseline(config, replace(weighted, weights={})).value) > 1e-3

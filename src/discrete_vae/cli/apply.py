@@ -267,6 +267,11 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     codes = run.compute(encode_rows, pool, "encoding those searched").packed
     if not run.is_first_process:
         return
+    number = queries.index
+    if others and not (number.max() < len(codes) and np.array_equal(own, codes[number])):
+        rule = "needs the examples themselves among those searched, with the same numbers"
+        repair = "Leave it out, or search a file that begins with them: --among."
+        raise InvalidInputError("--others", rule, "others", repair)
     with run.progress(len(pool), "searching") as report:
         nearest = nearest_codes(own, codes, k, excluded=queries.index if others else None, report=report)
     print(run.headline(queries))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 import warnings
 from difflib import get_close_matches
 from pathlib import Path
@@ -218,6 +219,10 @@ def run_figure(
             table = of_run.place(table)
         check_writable(table, repair=repair)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
+        if out is not None and table.exists() and not picture.exists():  # no table of an earlier picture
+            raise InvalidInputError(
+                "--out", f"must leave room for the table {table}", "one that is there", repair
+            )
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
     drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
     if table is not None:
@@ -336,7 +341,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     if found.gain + 2 * found.gain_std_error < 0:
         print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
-    print(f"Next: dvae evaluate {refit.folder}")
+    print(f"Next: dvae evaluate {shlex.quote(str(refit.folder))}")
 
 
 @verb(
@@ -370,7 +375,7 @@ def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | No
     print(found)
     where = f"{'Written to' if made is None else 'It was there:'} {folder}"
     print(f"{where}: {sum(sizes.values()):,} bytes, {weights:,} of them weights and chains")
-    print(f"Next: dvae sample {folder}")
+    print(f"Next: dvae sample {shlex.quote(str(folder))}")
 
 
 @verb("report", EXPLAINED)

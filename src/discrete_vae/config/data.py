@@ -151,7 +151,8 @@ class FileDataConfig(ComponentConfig):
     @classmethod
     def _absolute(cls, path: Path) -> Path:
         # The config of a run is read again later, from any folder.
-        return unicode_path("path", path).absolute()
+        found = unicode_path("path", path)
+        return found.resolve() if ".." in found.parts else found.absolute()
 
 
 DataConfig = Annotated[

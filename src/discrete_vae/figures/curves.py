@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import BLUE, GREEN, PURPLE, VERMILION, Drawing, FigureRequest, Picture, tidy
-from discrete_vae.runs.results import log_partition_store
+from discrete_vae.runs.results import is_of, log_partition_store, which
 
 # The course of a training run.
 
@@ -290,10 +290,12 @@ def histogram_of_result(result: Mapping[str, Any]) -> LogPartitionHistogram:
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     """The figure of a run, of the most complete of its results; nothing is estimated."""
     directory = request.run.directory
-    result = log_partition_store(directory).most_complete()
-    if result is None:
-        repair = f"Make some: dvae log-partition {directory.path} --repeats 20."
-        raise InvalidInputError("RUN", "must have estimates of log Z", f"{directory.path} without", repair)
+    loaded, result = request.run.loaded, log_partition_store(directory).most_complete()
+    if result is None or not is_of(result, loaded.step, loaded.sums):
+        received = f"{directory.path} without" if result is None else f"those of {which(result, loaded.step)}"
+        repair = f"Make some: dvae log-partition {directory.path} --checkpoint {loaded.step} --repeats 20."
+        rule = f"must have estimates of log Z of step {loaded.step}"
+        raise InvalidInputError("RUN", rule, received, repair)
     table = histogram_of_result(result)
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 

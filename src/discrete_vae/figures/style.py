@@ -21,7 +21,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.data.rows import load_data
-from discrete_vae.data.splits import DataMetadata, fixed_permutation
+from discrete_vae.data.splits import DataMetadata, fixed_permutation, training_subset
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.runs.results import OutputFile
 from discrete_vae.system import check_memory
@@ -398,8 +398,9 @@ class FigureRun:
 
     @cached_property
     def dataset(self) -> DataSplits:
-        """The data of the run's config."""
-        return load_data(self.loaded.config, self._data_dir)
+        """The data of the run's config, of the training and validation parts what the run sees."""
+        config = self.loaded.config
+        return training_subset(load_data(config, self._data_dir), config.training)
 
     def condition_of(self, part: str, indices: np.ndarray | None = None) -> Tensor | None:
         """c of p(x | c) of examples of a part, (example, column); None for a model or data without one."""
@@ -424,7 +425,14 @@ class FigureRun:
             text = "samples are drawn with every column of the condition missing: the run's data are not at hand."
             warnings.warn(text, stacklevel=2)
             return model.condition.unknown
-        chosen = fixed_permutation(len(self.dataset.train), 0, _CONDITIONS)
+        chosen, weights = (
+            fixed_permutation(len(self.dataset.train), 0, _CONDITIONS),
+            self.dataset.weights.get("train"),
+        )
+        if weights is not None:  # each example as often as its weight says, in an order of chance
+            ends = np.cumsum(np.asarray(weights, np.float64)[chosen])
+            places = np.searchsorted(ends, (np.arange(count) + 0.5) / count * ends[-1])
+            chosen = chosen[places][fixed_permutation(count, 0, _CONDITIONS)]
         return self.condition_of("train", np.resize(chosen, count))
 
     @cached_property

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.data.splits import DataSplits, subset_indices
+from discrete_vae.data.splits import DataSplits, subset_indices, training_subset
 from discrete_vae.distributed import compute_on_rank_zero
 from discrete_vae.evaluation.evaluate import (
     PART_SIZE,
@@ -392,6 +392,7 @@ def evaluate_run(
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
     x, chains = dataset.test[indices], loaded.chains.step(config.num_chain_sweeps)
+    trained_on = training_subset(dataset, loaded.config.training)
     condition = dataset.conditions.get("test")
     given = () if condition is None else (condition[indices],)
     parts = None
@@ -411,10 +412,10 @@ def evaluate_run(
         config,
         condition=given[0].to(device) if given else None,
         chains=chains,
-        train=dataset.train,
+        train=trained_on.train,
         indices=indices.tolist(),
         weights=dataset.weights["test"][indices] if "test" in dataset.weights else None,
-        train_weights=dataset.weights.get("train"),
+        train_weights=trained_on.weights.get("train"),
         report=report,
         parts=parts,
     )

@@ -307,8 +307,10 @@ def reproduce(source: ReportSource) -> Section:
     """Train, evaluate and report anew, with every setting that is not the experiment's."""
     run, words = source.directory, train_command(source)
     commands = [] if words is None else [[*words, "--run-dir", str(run.path)]]
+    step, best = source.loaded.step, run.checkpoints().best()
+    checkpoint = [] if best is None or best["step"] == step else ["--checkpoint", str(step)]
     kept = {
-        "evaluate": ("num_samples", "seed", "num_examples"),
+        "evaluate": ("num_samples", "seed", "num_examples", "sharp_limit", "precision"),
         "log-partition": ("repeats", "std_error", "seed"),
     }
     for verb, found in zip(kept, (source.evaluation, source.log_partitions), strict=True):
@@ -316,12 +318,12 @@ def reproduce(source: ReportSource) -> Section:
             # earlier versions kept no config of log Z
             asked = {"repeats": len(found.get("estimates", ()))} | (found.get("config") or {})
             given = [
-                (f"--{name.replace('_', '-')}", str(asked[name]))
+                (f"--{name.replace('_', '-')}", words_of(asked[name])[0])
                 for name in kept[verb]
                 if asked.get(name) is not None
             ]
-            commands.append(["dvae", verb, str(run.path), *chain.from_iterable(given)])
-    commands += [["dvae", verb, str(run.path)] for verb in ("report", "cite")]
+            commands.append(["dvae", verb, str(run.path), *checkpoint, *chain.from_iterable(given)])
+    commands += [["dvae", "report", str(run.path), *checkpoint], ["dvae", "cite", str(run.path)]]
     values = {
         "has_command": words is not None,
         "commands": [shlex.join(command) for command in commands],

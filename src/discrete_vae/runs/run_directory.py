@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import platform
+import shlex
 import subprocess
 import sys
 import warnings
@@ -98,7 +99,9 @@ class RunDirectory:
         if entries:
             received = f"{folder}, which holds {named_entries(entries)}"
             if argument == "run_dir" and (folder / "config.json").is_file():
-                repair = f"{repair[:-1]}, or continue: dvae train --resume --run-dir {folder}."
+                repair = (
+                    f"{repair[:-1]}, or continue: dvae train --resume --run-dir {shlex.quote(str(folder))}."
+                )
             raise InvalidInputError(argument, "must be a new or empty folder", received, repair)
         return folder
 

@@ -29,6 +29,7 @@ from discrete_vae.evaluation.evaluate import (
     evaluate_log_likelihood,
     mean_elbo,
     positive_weights,
+    repeated_by_weight,
     standard_error,
     weighted_mean,
 )
@@ -40,7 +41,7 @@ from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.load import initial_model
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
-from discrete_vae.sparse import Examples
+from discrete_vae.sparse import Examples, select
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
@@ -156,8 +157,9 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = state.step == 0 and all(each["step"] > 0 for each in metrics.read())
+            weights = dataset.weights.get("train"), valid_weights
             elbo = checkpoints.begin_with_independent(
-                config, dataset.train, valid, valid_weights, (c_train, c_valid)
+                config, dataset.train, valid, weights, (c_train, c_valid)
             )
             if is_new:
                 append(line(_line_of_validation(elbo, validation_score(elbo))))
@@ -464,21 +466,25 @@ class RunCheckpoints:
         config: ExperimentConfig,
         train: Examples,
         valid: Examples,
-        weights: np.ndarray | None = None,
+        weights: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
         conditions: tuple[Tensor | None, Tensor | None] = (None, None),
     ) -> MeanElbo:
         """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 
         It is saved before the first step. Training does not start from it, so the state stays as it is. Returns its
-        validation ELBO, which is the log-likelihood of independent features.
+        validation ELBO, which is the log-likelihood of independent features. Weights and conditions are those of the
+        two parts.
         """
-        model = initial_model(config).double()
-        model.make_independent_(train, condition=conditions[0])
+        model, condition = initial_model(config).double(), conditions[0]
+        if (of_train := positive_weights(weights[0], len(train), "train_weights")) is not None:
+            rows = repeated_by_weight(of_train)
+            train, condition = select(train, rows.numpy()), None if condition is None else condition[rows]
+        model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
         parts = elbo_parts(model, valid, condition=conditions[1], log_partition=log_partition)
-        elbo, self._independent = mean_elbo(parts, weights=weights), _bounds(parts)
-        self._weights, self._valid = positive_weights(weights, len(valid)), (valid, conditions[1])
+        elbo, self._independent = mean_elbo(parts, weights=weights[1]), _bounds(parts)
+        self._weights, self._valid = positive_weights(weights[1], len(valid)), (valid, conditions[1])
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
             self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)

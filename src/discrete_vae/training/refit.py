@@ -11,8 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.data.batches import TrainingBatches
@@ -159,7 +160,7 @@ def refit_posterior(
                     zeta = model.smoothing.sample_zeta(z[rows].to(model.dtype), generator=generator)
                     c = conditions.get("train")
                     if c is not None:  # those of examples, since the model has no law of c
-                        c = c[torch.randint(len(c), (num_drawn,), device=device, generator=generator)]
+                        c = c[_examples(len(c), num_drawn, dataset.weights.get("train"), generator)]
                     given.append(c)
                     found = model.decode(zeta, condition=c, statistic="sample", generator=generator)
                     x.append(found.flatten(1))
@@ -211,6 +212,15 @@ def _check_refit(
 
 def _batches(dataset: DataSplits, size: int, seed: int, device: torch.device | str) -> TrainingBatches | None:
     return TrainingBatches(dataset, size, seed=seed, device=device) if size > 0 else None
+
+
+def _examples(count: int, num_drawn: int, weights: np.ndarray | None, generator: torch.Generator) -> Tensor:
+    """Places of examples that are drawn with replacement, by their weights if there are some."""
+    device = generator.device
+    if weights is None:
+        return torch.randint(count, (num_drawn,), device=device, generator=generator)
+    shares = torch.as_tensor(weights, dtype=torch.float64, device=device)
+    return torch.multinomial(shares, num_drawn, replacement=True, generator=generator)
 
 
 def _inference_parts(model: DiscreteVAE) -> list[nn.Module]:

@@ -373,15 +373,19 @@ def describe_experiment(
         config, chosen.train, condition=chosen.conditions.get("train"), device=where
     )
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]
-    seconds = math.inf
-    for step in range(TIMED_STEPS):
-        start = time.perf_counter()
-        x, condition, labels = batches.batch(step), batches.condition(step), batches.labels(step)
-        training_step(state, config, x, 0.0, 0.0, condition=condition, labels=labels)
-        if where.type == "cuda":
-            torch.cuda.synchronize(where)
-        seconds = min(seconds, time.perf_counter() - start)
-        state.step += 1
+    settings, times = config.training, dict[float, float]()
+    late = settings.importance_start if settings.num_importance_samples > 1 else 1.0
+    for progress in sorted({0.0, late} - {1.0}):  # without importance samples and with them
+        times[progress] = math.inf
+        for step in range(TIMED_STEPS):
+            start = time.perf_counter()
+            x, condition, labels = batches.batch(step), batches.condition(step), batches.labels(step)
+            training_step(state, config, x, 0.0, progress, condition=condition, labels=labels)
+            if where.type == "cuda":
+                torch.cuda.synchronize(where)
+            times[progress] = min(times[progress], time.perf_counter() - start)
+            state.step += 1
+    seconds = late * times[0.0] + (1 - late) * times.get(late, 0.0)
     return ExperimentDescription(
         num_examples=(len(chosen.train), len(chosen.valid)),
         num_steps=num_steps,
