@@ -425,10 +425,8 @@ class FigureRun:
             text = "samples are drawn with every column of the condition missing: the run's data are not at hand."
             warnings.warn(text, stacklevel=2)
             return model.condition.unknown
-        chosen, weights = (
-            fixed_permutation(len(self.dataset.train), 0, _CONDITIONS),
-            self.dataset.weights.get("train"),
-        )
+        chosen = fixed_permutation(len(self.dataset.train), 0, _CONDITIONS)
+        weights = self.dataset.weights.get("train")
         if weights is not None:  # each example as often as its weight says, in an order of chance
             ends = np.cumsum(np.asarray(weights, np.float64)[chosen])
             places = np.searchsorted(ends, (np.arange(count) + 0.5) / count * ends[-1])

@@ -251,9 +251,14 @@ class Adam(torch.optim.Adam):
         for table in self._tables.values():
             table.forget_gradients()
 
+    @property
+    def num_parameters(self) -> int:
+        """Parameters of all groups."""
+        return sum(len(group["params"]) for group in self.param_groups)
+
     def gradient_leaves(self) -> list[Tensor]:
         """The tensors whose ``grad`` a step reads: parameters, or what products read in their place."""
-        if len(self._pairs) != sum(len(group["params"]) for group in self.param_groups):
+        if len(self._pairs) != self.num_parameters:
             parameters = [parameter for group in self.param_groups for parameter in group["params"]]
             self._pairs = list(zip(parameters, self._leaves(parameters), strict=True))
         return [leaf for parameter, leaf in self._pairs if parameter.requires_grad]

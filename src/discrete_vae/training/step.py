@@ -111,7 +111,7 @@ class RecordedStep:
         self._weights: tuple[int, float, float] | None = None
         self._grad_outputs: GradOutputs | tuple[()] = ()  # of these weights
         self._num_hooks = RemovableHandle.next_id
-        self._num_parameters = sum(len(group["params"]) for group in optimizer.param_groups)
+        self._num_parameters = optimizer.num_parameters
         self._structure, self._copies = _Structure(model, self._gradient), _working_weights(model)
         self._leaves = optimizer.gradient_leaves()
         reason = _why_not(model, self._gradient) if record else "training.record is false"
@@ -205,13 +205,13 @@ class RecordedStep:
         return ()
 
     def _look_for_changes(self) -> None:
-        groups = sum(len(group["params"]) for group in self._optimizer.param_groups)
-        hooks, same = RemovableHandle.next_id, self._structure.holds() and groups == self._num_parameters
+        hooks, number = RemovableHandle.next_id, self._optimizer.num_parameters
+        same = self._structure.holds() and number == self._num_parameters
         if same and hooks == self._num_hooks:
             return
         self._num_hooks = hooks  # somebody has registered one somewhere
         if not same:
-            self._num_parameters = groups
+            self._num_parameters = number
             self._structure = _Structure(self._model, self._gradient)
             self._copies = _working_weights(self._model)
             self._optimizer.forget_leaves()
