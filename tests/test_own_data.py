@@ -91,3 +91,22 @@ def test_ignored_columns_and_labels_are_kept_and_an_index_gives_a_warning(tmp_pa
     data = instantiate(config.data, data_dir=None)
     assert (config.data.label_column, data.description.columns) == ("kind", ("a",))
     assert data.labels["test"].tolist() == ["red"] * 4
+
+
+def test_settings_of_the_data_say_how_the_file_is_read(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text(
+        "\n".join(["a,falls,kind", *(f"{row % 7}.5,{row % 5},{'mf'[row % 2]}" for row in range(60))])
+    )
+    reading = {
+        "valid_fraction": 0.4,
+        "ignored_columns": ("a",),
+        "kinds": "falls=count",
+        "label_units": "kind",
+    }
+    config = own_experiment(path, **reading)
+    assert config == own_experiment(path, settings={f"data.{name}": value for name, value in reading.items()})
+    assert (config.model.num_classes, config.training.batch_size) == (2, 30)
+    assert refused_argument(own_experiment, path, settings={"model.likelihood": "gaussian"}).startswith(
+        str(path)
+    )

@@ -89,17 +89,17 @@ def read_own_experiment(
     Overrides of the data say how the file is read, that of the likelihood how its values are, and the others change the
     experiment.
     """
-    fields = {"data": FileDataConfig(path=Path(path)).model_dump()}
-    override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
-    kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
-    file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else None
-    return _read(file, overrides, likelihood, size, data_dir)
+    return _read(FileDataConfig(path=Path(path)), overrides, None, size, data_dir)
 
 
 def _read(
     file: FileDataConfig, overrides: Sequence[Override], likelihood: str | None, size: str, data_dir: Any
 ) -> tuple[ExperimentConfig, DataSplits]:
     check_data_dir(data_dir)
+    fields = {"data": file.model_dump()}
+    override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
+    kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
+    file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else likelihood
     path = user_path("path", file.path)
     if likelihood is not None and file.kinds is not None and table_ending(path) is not None:
         rule = "must be left out beside --model.likelihood, which holds for all columns"

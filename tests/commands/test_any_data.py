@@ -286,6 +286,30 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "'where'" in refused("train", "--data", file, *SAID, "--data.condition", "where", *TINY)
 
 
+def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done, tmp_path):
+    """Labels have gaps by the words that mean one, and new rows bring them under their name."""
+    random, run, file = np.random.default_rng(0), tmp_path / "run", tmp_path / "t.csv"
+    rows = [
+        f"n{row},x,{random.normal():.2f},{'ab'[row % 2]},{('cat', 'dog', 'NA')[row % 3]}" for row in range(60)
+    ]
+    file.write_text("\n".join(["id,note,size,site,kind", *rows]))
+    kinds = tmp_path / "kinds.toml"
+    kinds.write_text('size = "real"\nsite = "category"\n')
+    roles = ["--data.ignored-columns", "note", "--data.condition", "site", "--data.label-column", "kind"]
+    words = ["train", "--data", file, *roles, "--data.kinds", kinds, *TINY, "--run-dir", run]
+    done(*words)
+    assert read_json(run / "config.json")["data"]["ignored_columns"] == ["note", "id"]
+    kinds.unlink()
+    assert "nothing is left to do" in done(*words, "--resume")[0]
+    done("evaluate", run)
+    new = tmp_path / "new.csv"
+    done("generate", run, "-n", "3", "--condition", "site=a", "--label", "all", "--out", new)
+    assert read_columns(new)["kind"] == ["cat", "cat", "cat", "dog", "dog", "dog"]
+    header, *lines = new.read_text().splitlines()
+    new.write_text("\n".join([f"{header},site", *(f"{line},b" for line in lines)]))
+    done("encode", run, "--data", new, "--out", tmp_path / "codes.csv")
+
+
 def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_path):
     """Rows that a model makes have the median exposure, which no picture shows, and rows given back have their own."""
     random, run = np.random.default_rng(0), tmp_path / "run"

@@ -1,5 +1,6 @@
 """Files that a user names for arrays: by ending, whole or not at all, never over what is read."""
 
+import csv
 import io
 import os
 import sys
@@ -35,6 +36,16 @@ def test_columns_alone_make_a_table_and_an_array_side_by_side(tmp_path):
     assert path.read_text().splitlines()[1:] == [f"{value},{-value}" for value in values]
     path = OutputFile(tmp_path / "a.npy").write({"a": np.arange(2), "b": np.array([0.5, 1.0])})
     np.testing.assert_array_equal(np.load(path), [[0, 0.5], [1, 1]])
+
+
+def test_words_with_ends_of_lines_stay_whole_in_a_table(tmp_path):
+    words = ["c\rd", "a\r\n", "\n", 'q"', "plain"]
+    path = OutputFile(tmp_path / "a.csv").write({"a": np.array(words), "b": np.arange(5)})
+    text = path.read_bytes().decode()
+    assert list(csv.DictReader(io.StringIO(text, newline=""))) == [
+        {"a": word, "b": str(place)} for place, word in enumerate(words)
+    ]
+    assert text.endswith("\nplain,4\n")
 
 
 def test_other_endings_and_what_is_read_are_refused(tmp_path, monkeypatch):

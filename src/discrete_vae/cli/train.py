@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -272,7 +271,7 @@ def run_train(
         found = worth(result.best_elbo, baseline.value, error, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
-    print(f"Next: dvae evaluate {shlex.quote(str(run.path))}")
+    print(f"Next: dvae evaluate {run.quoted}")
     return 0
 
 
@@ -384,7 +383,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     """Say which step is saved and how to go on; returns the exit status."""
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
-    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
+    go_on = f"dvae train --resume --run-dir {run.quoted}"
     print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status
 
@@ -407,7 +406,13 @@ def _resumed_config(
     stored = run.read_experiment()
     given = {"name": arguments.experiment, "size": arguments.size, "seed": arguments.seed}
     given = {name: value for name, value in given.items() if value is not None}
-    asked = apply_overrides(stored, arguments.overrides).model_copy(update=given)
+    # behind the columns that the user ignores training has put those that it left out itself
+    ignored = getattr(stored.data, "ignored_columns", ())
+    overrides = [
+        (name, [*ignored] if name == "data.ignored-columns" and ignored[: len(words)] == (*words,) else words)
+        for name, words in arguments.overrides
+    ]
+    asked = apply_overrides(stored, overrides).model_copy(update=given)
     if arguments.data is not None:
         file = FileDataConfig(path=Path(arguments.data)).path
         of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -103,7 +102,7 @@ class TrainedRun:
     def words(self) -> str:
         """The words that name it on the command line."""
         if self.pretrained is None:
-            return shlex.quote(str(self.directory.path))
+            return self.directory.quoted
         return f"--pretrained {self.pretrained}"
 
     @property

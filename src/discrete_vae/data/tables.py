@@ -320,7 +320,8 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
             if label is not None:
                 labels += columns[label]
             report()
-    found = None if label is None else read_labels([text_of_cell(cell.strip()) for cell in labels])
+    words = np.array([text_of_cell(cell.strip()) for cell in labels], np.str_)
+    found = None if label is None else read_labels(label_words(words, form).tolist())
     numbers = np.array(lines, np.int64)
     return Table.of([column.column(numbers) for column in read], roles, found, len(lines))
 

@@ -293,7 +293,7 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     loaded, result = request.run.loaded, log_partition_store(directory).most_complete()
     if result is None or not is_of(result, loaded.step, loaded.sums):
         received = f"{directory.path} without" if result is None else f"those of {which(result, loaded.step)}"
-        repair = f"Make some: dvae log-partition {directory.path} --checkpoint {loaded.step} --repeats 20."
+        repair = f"Make some: dvae log-partition {directory.quoted} --checkpoint {loaded.step} --repeats 20."
         rule = f"must have estimates of log Z of step {loaded.step}"
         raise InvalidInputError("RUN", rule, received, repair)
     table = histogram_of_result(result)

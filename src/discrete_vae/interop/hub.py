@@ -172,7 +172,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
     saved, evaluation = run.checkpoints().load("best"), evaluation_store(run).most_complete()
     if evaluation is not None and not is_of(evaluation, saved.step, saved.record.sums):
         rule = f"must be of the best checkpoint, step {saved.step}, which is uploaded"
-        repair = f"Evaluate it: dvae evaluate {run.path}."
+        repair = f"Evaluate it: dvae evaluate {run.quoted}."
         raise InvalidInputError(str(run.evaluation_path), rule, which(evaluation, saved.step), repair)
     seconds = max((each.get("seconds", 0.0) for each in run.metrics().read()), default=0.0)
     release = _read_release(run)
@@ -373,7 +373,7 @@ def check_release(
     if found is None or not is_of(found, loaded.step, loaded.sums):
         rule = f"must be of the checkpoint that is released, step {loaded.step}"
         received = "no such file" if found is None else which(found, loaded.step)
-        repair = f"Evaluate it: dvae evaluate {run.path}."
+        repair = f"Evaluate it: dvae evaluate {run.quoted}."
         raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
 
     def made(said: Mapping[str, Any]) -> Release:

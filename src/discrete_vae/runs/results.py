@@ -130,11 +130,18 @@ class OutputFile:
         return self.path
 
 
+class _Lines(io.TextIOWrapper):
+    """Rows of the csv module, which puts a cell with an end of line in quotes where its own lines end so."""
+
+    def write(self, row: str) -> int:
+        return super().write(row.removesuffix("\r\n") + "\n")
+
+
 def _fill_csv(
     file: IO[bytes], table: Mapping[str, np.ndarray], delimiter: str, decimal: str, encoding: str
 ) -> None:
-    text = io.TextIOWrapper(file, encoding=encoding, newline="")
-    writer = csv.writer(text, lineterminator="\n", delimiter=delimiter)
+    text = _Lines(file, encoding=encoding, newline="")
+    writer = csv.writer(text, lineterminator="\r\n", delimiter=delimiter)
     writer.writerow(map(spreadsheet_cell, table))
     length = max((len(column) for column in table.values()), default=0)
     for first in range(0, length, _BLOCK):

@@ -64,6 +64,7 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.quoted = shlex.quote(str(path))  # as a command line has it
         self.config_path = path / "config.json"  # the resolved config; its presence makes the folder a run
         self.environment_path = path / "environment.json"  # versions, commit, seed, device
         self.metrics_path = path / "metrics.jsonl"  # one JSON object per line
@@ -194,6 +195,7 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.quoted = shlex.quote(str(path))  # as a command line has it
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one line: finite numbers, of which ``step`` counts the steps done."""

@@ -1,6 +1,7 @@
 """Weights of rows, and outliers at a contamination."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
@@ -32,6 +33,16 @@ def test_what_weights_mean(estimator):
     assert np.array_equal(plain, scores(estimator, ROWS, np.full(200, 0.25)))
     assert np.array_equal(scores(estimator, ROWS, counts), scores(estimator, ROWS.repeat(counts, 0)))
     assert scores(estimator, ROWS[order], WEIGHTS[order]) == pytest.approx(weighted, rel=1e-6)
+
+
+def test_a_row_without_weight_tells_nothing_of_a_table():
+    frame = pd.DataFrame({"w": RANDOM.choice(["a", "b"], 60), "x": RANDOM.normal(size=60)})
+    frame.loc[0, "w"], counts = "only", RANDOM.integers(1, 3, 60)
+    counts[0] = 0
+    coder = clone(CODER).set_params(kinds={"x": "real"})
+    repeated, weighed = frame.loc[frame.index.repeat(counts)], clone(coder).fit(frame, sample_weight=counts)
+    assert np.array_equal(weighed.score_samples(repeated), coder.fit(repeated).score_samples(repeated))
+    assert {*weighed.sample(50)["w"]} == {"a", "b"}
 
 
 def test_the_density_is_that_of_the_weighted_rows():

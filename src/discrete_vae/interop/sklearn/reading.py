@@ -78,7 +78,7 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
     ratios alone count. Either way a row of weight 0 is left out. The order is that of the rows' values, so that a fit
     depends on which rows there are and how often, not on where they stand.
     """
-    kept, weights = _weighted_places(sample_weight, len(rows))
+    kept, weights = weighted_places(sample_weight, len(rows))
     rows = rows[kept]
     if weights is not None:  # of equal rows the lightest first
         lightest = weights.argsort(kind="stable")
@@ -93,13 +93,13 @@ def weighted_rows(rows: np.ndarray, sample_weight: Any) -> tuple[np.ndarray, np.
 
 def quantile(values: np.ndarray, share: float, sample_weight: Any) -> float:
     """The quantile of values, (row,), as `numpy.quantile` gives it; weights are read as `weighted_rows` does."""
-    kept, weights = _weighted_places(sample_weight, len(values))
+    kept, weights = weighted_places(sample_weight, len(values))
     if weights is None or bool((weights == weights[0]).all()):
         return float(np.quantile(values[kept], share))
     return float(np.quantile(values[kept], share, weights=weights, method="inverted_cdf"))
 
 
-def _weighted_places(sample_weight: Any, num_rows: int) -> tuple[np.ndarray | slice, np.ndarray | None]:
+def weighted_places(sample_weight: Any, num_rows: int) -> tuple[np.ndarray | slice, np.ndarray | None]:
     """Places of the rows that have a weight, of counts each as often as it counts; and the weights, None of counts."""
     if sample_weight is None:
         return slice(None), None
@@ -120,13 +120,14 @@ def _weighted_places(sample_weight: Any, num_rows: int) -> tuple[np.ndarray | sl
 
 def has_words(X: Any) -> bool:  # noqa: N803
     """Whether X is a data frame with a column that holds other values than numbers, truth values and gaps."""
-    if not _is_frame(X):
+    if not is_frame(X):
         return False
     others = [each for each in X.items() if getattr(each[1].dtype, "kind", "O") not in "buifc"]
     return any(raw_column(str(name), column).words for name, column in others)
 
 
-def _is_frame(X: Any) -> bool:  # noqa: N803
+def is_frame(X: Any) -> bool:  # noqa: N803
+    """Whether X is a data frame, as pandas has them."""
     return all(hasattr(X, name) for name in ("columns", "dtypes", "items"))
 
 
@@ -170,7 +171,7 @@ class FrameColumns:
 
 
 def _check_frame(frame: Any) -> None:
-    if not _is_frame(frame):
+    if not is_frame(frame):
         repair = "Give a pandas DataFrame, whose columns are found by their names."
         rule = "must be a data frame to be read as a table"
         raise InvalidInputError("X", rule, f"an object of type {type(frame).__name__}", repair)

@@ -47,7 +47,9 @@ from discrete_vae.interop.sklearn.reading import (
     dense,
     dense_blocks,
     has_words,
+    is_frame,
     naming_x,
+    weighted_places,
     weighted_rows,
 )
 from discrete_vae.model import DiscreteVAE
@@ -155,14 +157,20 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         settings.hidden = tuple(
             check_number(f"hidden[{index}]", width, at_least=1) for index, width in enumerate(self.hidden)
         )
-        rows = self._rows_of_fit(X)
+        table = X
+        if sample_weight is not None and is_frame(
+            X
+        ):  # of what a row of weight 0 holds no kind of column may tell
+            places, sample_weight = weighted_places(sample_weight, len(X))
+            table = X.iloc[places]
+        rows = self._rows_of_fit(table)
         settings.schema = None if self._frame is None else self._frame.schema
         run, self.elbo_ = fit_model(*weighted_rows(rows, sample_weight), settings)
         # in float64 a row's result does not depend on the rows beside it, to more digits than anybody compares
         self.model_, self.likelihood_ = run.model.double(), run.config.model.likelihood.kind
         self._states, self._seed, self._log_partition = run.chains.z, settings.seed, None
         self.schema_ = settings.schema
-        self._set_offset(X, sample_weight)
+        self._set_offset(table, sample_weight)
         return self
 
     def transform(self, X: Any) -> Any:  # noqa: N803
