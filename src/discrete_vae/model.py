@@ -927,6 +927,8 @@ class DiscreteVAE(nn.Module):
     def parameters_of(self, latents: Tensor) -> Tensor:
         """Decode latents with any leading axes to the likelihood's parameters, (..., *parameter_shape)."""
         rows = latents.reshape(-1, latents.shape[-1])
+        if rows.dtype != torch.bfloat16:  # which are rounded for the decoder
+            rows = rows.to(self.dtype)
         return self.decoder(rows).unflatten(0, latents.shape[:-1])
 
     def _check_finite(self, name: str, result: Tensor) -> Tensor:

@@ -199,13 +199,13 @@ def full_precision(like: Tensor) -> AbstractContextManager[object]:
 
 
 def guard_products(cls: type, names: Iterable[str]) -> None:
-    """Wrap methods that a class defines itself in `full_precision` of their first argument."""
+    """Wrap methods that a class of machines defines itself in `full_precision` of the machine's biases."""
 
     def guarded(method: Callable[..., Tensor]) -> Callable[..., Tensor]:
         @wraps(method)
-        def call(self: object, z: Tensor, *arguments: Any, **more: Any) -> Tensor:
-            with full_precision(z):
-                return method(self, z, *arguments, **more)
+        def call(self: Any, *arguments: Any, **more: Any) -> Tensor:
+            with full_precision(self.bias):
+                return method(self, *arguments, **more)
 
         return call
 

@@ -69,7 +69,10 @@ def test_expected_energy_is_that_of_the_rbm(order):
         "one group": torch.zeros(8, dtype=torch.int64),
     }[order]
     bits, q = (torch.rand(4, 8, generator=generator).double().requires_grad_() for _ in range(2))
-    values = [machine.expected_energy(bits, q, machine.pair_order(rank)) for machine in machines]
+    values = [
+        machine.expected_energy(bits=bits, probabilities=q, order=machine.pair_order(rank))
+        for machine in machines
+    ]
     torch.testing.assert_close(*values, rtol=0, atol=1e-12)
     found = gradients([value.square().sum() for value in values], machines, bits, q)
     torch.testing.assert_close(*found, rtol=0, atol=1e-11)

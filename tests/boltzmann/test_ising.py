@@ -53,8 +53,11 @@ def test_both_ways_have_one_law_and_the_same_numbers(case):
     assert float((machine.energy(z) - energies).detach().std()) > 0.1
 
 
-def test_arrays_and_lists_of_whole_numbers():
-    machine = RBM.from_ising(np.array([[1, -1]]), [0, 0, 0])
+@pytest.mark.parametrize(
+    "couplings", [np.array([[1, -1]]), np.array([[-1, 1]])[:, ::-1], np.array([[1, -1]], ">f8"), [[1, -1]]]
+)
+def test_arrays_and_lists_of_any_numbers(couplings):
+    machine = RBM.from_ising(couplings, [0, 0, 0])
     assert machine.weight.dtype == torch.float32
     assert machine.weight.tolist() == [[4.0, -4.0]]
     assert machine.bias.tolist() == [0.0, -2.0, 2.0]
@@ -66,6 +69,7 @@ def test_arrays_and_lists_of_whole_numbers():
         ("couplings", lambda: RBM.from_ising([1.0, 2.0], [0.0] * 3)),
         ("couplings", lambda: RBM.from_ising([[1.0], [2.0, 3.0]], [0.0] * 3)),
         ("couplings", lambda: RBM.from_ising([["a"]], [0.0] * 2)),
+        ("couplings", lambda: RBM.from_ising(np.array([[1.0 + 1j]]), [0.0] * 2)),
         ("fields", lambda: RBM.from_ising([[1.0, 2.0]], [0.0] * 2)),
         ("couplings", lambda: RBM.from_ising([[1.0, float("nan")]], [0.0] * 3)),
         ("fields", lambda: RBM.from_ising([[1.0, 2.0]], [0.0, 0.0, float("inf")])),

@@ -16,6 +16,7 @@ from discrete_vae.data.batches import (
     systematic_resample,
 )
 from discrete_vae.data.splits import DatasetDescription, DataSplits
+from discrete_vae.posterior import UNKNOWN
 from discrete_vae.rng import keyed_generator
 from tests.refusals import refused_argument
 
@@ -235,6 +236,20 @@ def test_weighted_batches_can_be_had_at_any_step_and_leave_weightless_examples_o
     assert torch.equal(data.train, left.train)
     equal = replace(left, weights={"train": np.full(8, 0.3)})
     assert torch.equal(TrainingBatches(equal, 4, seed=7).batch(5), TrainingBatches(left, 4, seed=7).batch(5))
+
+
+def test_a_label_counts_as_often_as_batches_hold_it():
+    """Labels are 1 / examples_per_label of what batches draw, as where rows of weight 9 are nine rows."""
+    train, labels = torch.zeros(10, 2), np.array([0, 1, *(8 * [UNKNOWN])])
+    weights = np.array([9.0, 9.0, *np.ones(8)])
+    copies = np.repeat(np.arange(10), weights.astype(int))
+    weighted = replace(dataset(train, dynamic=False), weights={"train": weights})
+    repeated = dataset(train[copies], dynamic=False)
+    found = [
+        TrainingBatches(weighted, 5, seed=0, labels=labels),
+        TrainingBatches(repeated, 5, seed=0, labels=labels[copies]),
+    ]
+    assert [each.examples_per_label for each in found] == pytest.approx([26 / 18, 26 / 18])
 
 
 @pytest.mark.parametrize(

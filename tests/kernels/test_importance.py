@@ -1,6 +1,7 @@
 """Draws by compiled passes: of the same noise what the modules draw, and the exact log-likelihood."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -226,7 +227,13 @@ def own_network(model):
     model.hierarchy.prior.networks[1].network = nn.Sequential(model.hierarchy.prior.networks[1].network)
 
 
+class OwnNorm(L1BatchNorm):
+    pass
+
+
 CHANGES = {
+    "own norm": lambda model: setattr(model.posterior.norms[0], "__class__", OwnNorm),
+    "no norm": lambda model: model.posterior.norms.__setitem__(0, nn.Identity()),
     "own smoothing": lambda model: setattr(model.posterior, "smoothing", OwnSmoothing()),
     "own posterior": lambda model: setattr(model.posterior, "__class__", OwnPosterior),
     "own network": own_network,
@@ -246,6 +253,7 @@ def test_what_is_of_another_kind_goes_by_the_modules(change):
     assert takes(model)
     change(model)
     assert not takes(model)
+    assert bool(model.log_likelihood(images(2), 5, log_partition=0.0).value.isfinite().all())
 
 
 def test_a_decoder_of_another_kind_reads_what_is_not_rounded():
@@ -255,6 +263,31 @@ def test_a_decoder_of_another_kind_reads_what_is_not_rounded():
     with precision_of_products(model, torch.bfloat16):
         assert not takes(model)
         model.log_likelihood(images(2), 5, log_partition=0.0)
+
+
+class Rounding(nn.Module):
+    """A network that computes in another precision, whose output stays in it unless ``widened``."""
+
+    def __init__(self, network, dtype, widened):
+        super().__init__()
+        self.network, self.dtype, self.widened = network, dtype, widened
+
+    def forward(self, x):
+        found = self.network(x).to(self.dtype)
+        return found.float() if self.widened else found
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+def test_networks_may_have_a_dtype_of_their_own(dtype):
+    model, found = build(), []
+    encoder = model.encoder
+    for widened in (False, True):
+        model.encoder, generator = Rounding(encoder, dtype, widened), torch.Generator().manual_seed(0)
+        found.append(model.log_likelihood(images(2), 5, log_partition=0.0, generator=generator).value)
+    assert torch.equal(*found)
+    model.decoder = nn.Linear(model.hierarchy.decoder_size, NUM_FEATURES, dtype=dtype)
+    for call in (model.elbo, partial(model.log_likelihood, num_samples=5), model.reconstruct):
+        call(images(2))
 
 
 @torch.no_grad()

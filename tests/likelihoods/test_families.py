@@ -213,6 +213,26 @@ def test_digits_of_value_and_gradient():
     torch.testing.assert_close(got.double(), poisson, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("log_mean", [-60.0, -45.0, -38.0, 59.0])
+def test_a_count_far_from_its_mean_has_a_gradient(log_mean):
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        at = torch.full((4,), log_mean, dtype=dtype, requires_grad=True)
+        value = negative_binomial_log_prob(
+            torch.tensor([0, 1, 100, 1e6], dtype=dtype), at, torch.zeros((), dtype=dtype)
+        )
+        found += [value.detach().double(), torch.autograd.grad(value.sum(), at)[0].double()]
+    torch.testing.assert_close(found[:2], found[2:], rtol=1e-5, atol=1e-5)
+
+
+def test_the_size_stays_between_its_bounds_without_a_projection():
+    likelihood, values = NegativeBinomialLikelihood((1,)), []
+    for given in (-20.0, math.log(1e-4), 90.0, math.log(1e6)):
+        torch.nn.init.constant_(likelihood.log_size, given)
+        values.append(likelihood.log_prob(torch.zeros(1, 1), torch.tensor([[3.0]])).item())
+    assert values[::2] == pytest.approx(values[1::2], rel=1e-6)
+
+
 def test_the_distribution_has_the_likelihoods_digits():
     likelihood = NegativeBinomialLikelihood((4,))
     with torch.no_grad():

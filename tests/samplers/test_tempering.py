@@ -124,7 +124,8 @@ def test_retuning_needs_rates_that_one_replica_has_not():
 def test_chains_start_from_given_states():
     chains = ParallelTempering(make_rbm(), 4, [0.5, 1.0], seed=1)
     before = chains.replicas
-    chains.start_from(torch.ones(2, 9))
+    chains.start_from(torch.ones(2, 9, requires_grad=True))
+    assert not chains.z.requires_grad
     assert bool((chains.replicas[:2] == 1).all())
     assert torch.equal(chains.replicas[2:], before[2:])
     assert refused_argument(chains.start_from, torch.ones(5, 9)) == "z"

@@ -145,6 +145,13 @@ def test_a_nan_comes_out(kind):
         assert value.isnan().tolist() == [True, False]
 
 
+def test_float64_arguments_have_all_digits_whatever_beta_is():
+    smoothing, (rho, logits) = OverlappingExponential(3.0), noise_and_logits(500)
+    exact = {"rtol": 0, "atol": 1e-14}
+    torch.testing.assert_close(smoothing.cdf(torch.ones_like(rho), logits), torch.ones_like(rho), **exact)
+    torch.testing.assert_close(smoothing.cdf(smoothing.icdf(rho, logits), logits), rho, **exact)
+
+
 @pytest.mark.parametrize("kind", SMOOTHINGS)
 def test_low_precision_never_enters_the_formulas(kind):
     """bfloat16 arguments give what their values give in float32, rounded once."""

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch import nn
 
 from discrete_vae import exact_log_partition, load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
@@ -33,6 +34,17 @@ def forgetful(run):
     return model
 
 
+class TiedEncoder(nn.Module):
+    """An encoder that reads x by the decoder's last weights."""
+
+    def __init__(self, output, num_features):
+        super().__init__()
+        self.tied, self.own = output, nn.Linear(output.in_features, num_features)
+
+    def forward(self, x):
+        return self.own(x @ self.tied.weight)
+
+
 def refit(model, **changes):
     chains = BlockGibbs(model.prior, 100, seed=1)
     settings = {"num_steps": 60, "num_sweeps": 3, "learning_rate": 1e-2}
@@ -57,6 +69,15 @@ def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_shar
         value.dtype for value in model.state_dict().values()
     }
     assert all(getattr(part, "working", None) is None for part in model.modules())
+
+
+def test_weights_that_the_decoder_has_too_stay(run):
+    model = load_run(run).model
+    model.encoder = TiedEncoder(model.decoder.network.output, model.posterior.num_features)
+    before = model.decoder.network.output.weight.clone()
+    refit(model, num_steps=3)
+    assert torch.equal(model.decoder.network.output.weight, before)
+    assert model.decoder.network.output.weight.requires_grad
 
 
 def test_each_step_is_reported_and_few_chains_do(run):

@@ -51,6 +51,7 @@ CASES = {
     "factorial": {"model.prior": "factorial", "model.prior.num-units": "32", "model.posterior.groups": "1"},
     "graph": GRAPH | {"model.prior.edges": "[[0,1],[1,2],[2,31],[31,0]]"},
     "complete graph": GRAPH | {"model.prior.edges": "complete"},
+    "importance samples of a graph": GRAPH | IMPORTANCE | TRAINED | {"model.prior.edges": "complete"},
 }
 
 

@@ -408,7 +408,11 @@ def set_from_ising_(machine: HasPairs, couplings: Array, fields: Array) -> None:
 def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:
     """Numbers of any kind as a float64 tensor of that shape, all finite."""
     try:
-        numbers = torch.as_tensor(value).detach().double()
+        if not isinstance(value, Tensor):
+            # NumPy's arrays may have negative strides and bytes in either order, which torch does not take
+            array = np.asarray(value)
+            value = torch.from_numpy(array.astype(np.float64, order="C", casting="same_kind"))
+        numbers = value.detach().double()
     except (TypeError, ValueError, RuntimeError):
         repair = "Give a tensor, an array or nested lists of equal lengths."
         raise InvalidInputError(name, "must hold numbers", f"a {type(value).__name__}", repair) from None

@@ -180,8 +180,9 @@ class TrainingBatches:
         self._labels, self.examples_per_label = None, 0.0
         if labels is not None:
             self._labels = torch.from_numpy(labels).to(device)
-            known = int((self._labels != UNKNOWN).sum())
-            self.examples_per_label = len(self._labels) / known if known else 0.0
+            shares = np.ones(len(labels)) if self._weights is None else self._weights
+            known = float(shares[labels != UNKNOWN].sum())
+            self.examples_per_label = float(shares.sum()) / known if known else 0.0
         self._share = slice(None) if share is None else share
         self._order_epoch = -1
         self._order = torch.empty(0, dtype=torch.int64)

@@ -277,7 +277,8 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
         return None
     spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), torch.float32) else None
     groups = [_folded(network) for network in posterior.networks]
-    if spike is None or None in groups:
+    others = {*map(type, posterior.norms)} - {L1BatchNorm}  # a subclass may compute otherwise
+    if spike is None or None in groups or others:
         return None
     layers: list[FoldedMLP | None] = []
     steps = None

@@ -359,7 +359,8 @@ def _touched(operation: Operation) -> set[Value]:
 
 def _in_place(function: OpOverload, arguments: Sequence[Any], keywords: dict[str, Any]) -> Step:
     name = function.overloadpacket.__name__
-    method = getattr(arguments[0], name, None) if name.endswith("_") else None
+    # torch's methods take no None among the places of an index
+    method = getattr(arguments[0], name, None) if name.endswith("_") and name != "index_put_" else None
     if method is not None:
         return partial(method, *arguments[1:], **keywords)
     if name in _WITH_OUT and set(keywords) == {"out"}:

@@ -16,7 +16,7 @@ from discrete_vae.checks import COUNTS, Domain
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution, feature_moments
-from discrete_vae.numerics import HALF_LOG_TWO_PI, project_
+from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, project_
 from discrete_vae.records import ShowsShapes
 from discrete_vae.sparse import Examples, SparseRows, dense_if_gaps
 
@@ -67,7 +67,9 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
     # where an argument of log1p rounds to -1, the other term of D is larger by the inverse of the rounding
     least = torch.finfo(mean.dtype).eps - 1
     first = torch.log1p((excess / total).clamp_min(least)) + beyond.clamp_min(0)
-    second = torch.log1p((-excess / mean * (size / total)).clamp_min(least)) - beyond.clamp_max(0)
+    second = torch.log1p((-excess * torch.exp(-inside) * (size / total)).clamp_min(least)) - beyond.clamp_max(
+        0
+    )
     return torch.where(zero, 0.0, peak) - size * first - x * second
 
 
@@ -313,7 +315,8 @@ class NegativeBinomialLikelihood(Likelihood):
         return self.unfold(parameters).select(-len(self.event_shape) - 1, 1)
 
     def _log_size(self) -> Tensor:
-        return self.log_size if self.log_size.dtype == torch.float64 else self.log_size.float()
+        log_size = self.log_size if self.log_size.dtype == torch.float64 else self.log_size.float()
+        return bounded(log_size, math.log(_MIN_SIZE), math.log(_MAX_SIZE))
 
     def _log_exposure(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """log of s over the reference, (..., 1, ...) with an axis of length 1 for each of the event's."""

@@ -21,6 +21,7 @@ MAX_SILENTLY_ENUMERATED_UNITS = 12
 """Such units up to which it is enumerated unasked: milliseconds."""
 
 _CHUNK_BITS = 14
+_LARGEST_CHUNK = 1 << 23  # units of all states; with their logits in float64 some 300 MB
 _LARGEST_SUM = 1e300  # sums of weights stay finite in float64 below this
 
 
@@ -80,7 +81,8 @@ def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
         return torch.logsumexp(-energy.compute_free_energy(states, largest), 0)
 
     total = 1 << enumerated
-    count = min(total, 1 << _CHUNK_BITS)
+    rows = max(1, _LARGEST_CHUNK // energy.num_units)
+    count = min(total, 1 << min(_CHUNK_BITS, rows.bit_length() - 1))  # powers of 2 divide each other
     parts = [
         checkpoint(of_chunk, first, count, use_reentrant=False, preserve_rng_state=False)
         for first in range(0, total, count)

@@ -520,6 +520,9 @@ class LeaveOneOut(GradientEstimator):
 class DisARM(GradientEstimator):
     """Half the difference of the loss between antithetic draws, times sigmoid(|l|), for units in which they differ.
 
+    Biased where networks of the posterior draw noise of their own, such as dropout: both draws of a pair have to have
+    the same logits in their group.
+
     Source: Dong, Mnih & Tucker 2020; see the module for the formula, its derivation and groups one after another.
     """
 

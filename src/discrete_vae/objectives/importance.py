@@ -243,6 +243,8 @@ class ImportanceSampler:
         check_positive_int("chunk_size", chunk_size)
         compiled, posterior, hierarchy = self._compiled, self._model.posterior, self._model.hierarchy
         keys, generator, sources = batch.keys, batch.generator, None
+        if compiled is not None:
+            features = features.float()  # of any encoder; here, since the passes know a tensor again
         if compiled is not None and keys is None:
             keys = [draw_key(generator) for _ in range(len(batch.x))]
         if compiled is None and keys is not None:

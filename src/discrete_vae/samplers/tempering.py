@@ -126,7 +126,7 @@ class ParallelTempering(MarkovChains):
             rule = f"must have at most {self.num_chains} rows"
             raise InvalidInputError("z", rule, len(z), "Give one state per chain.")
         self.walkers = self.walkers.clone()
-        self.walkers[: len(z)] = z.to(self.walkers)[:, None]
+        self.walkers[: len(z)] = z.detach().to(self.walkers)[:, None]
         self._last_end = self._last_end.clone()
         self._last_end[: len(z)] = 0  # the new states have not been anywhere
 

@@ -298,7 +298,7 @@ class SnapshotLadder(nn.Module):
         self.seed, self.sweep = seed, 0
         self._machines: list[BoltzmannMachine] = []
         empty = torch.zeros(num_chains, 0, dtype=torch.float64, device=first.device)
-        z = torch.zeros(num_chains, energy.num_units, device=first.device)
+        z = torch.zeros(num_chains, energy.num_units, dtype=torch.float32, device=first.device)
         self.set_state(
             snapshots=first[None],
             replicas=pack_bits(z)[None],

@@ -104,13 +104,18 @@ class OverlappingSmoothing(Smoothing):
     def _inverse_of_zero(self, rho: Tensor, parameter: Any) -> Tensor:
         """zeta at which S(zeta) = rho, differentiable in the parameter."""
 
+    def _parameter_like(self, x: Tensor) -> Tensor | None:
+        """The parameter in the dtype of the arguments: numbers made of a scalar alone would be rounded to its own."""
+        parameter = self._bounded_parameter()
+        return None if parameter is None else parameter.to(x.dtype)
+
     def _icdf(self, rho: Tensor, logits: Tensor) -> Tensor:
         (rho, logits), dtype = widened(rho, logits)
-        return _WithSlopes.apply(rho, logits, self._bounded_parameter(), self._inverse).to(dtype)
+        return _WithSlopes.apply(rho, logits, self._parameter_like(rho), self._inverse).to(dtype)
 
     def _log_prob(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
-        inside, parameter = zeta.clamp(0, 1), self._bounded_parameter()
+        inside, parameter = zeta.clamp(0, 1), self._parameter_like(zeta)
         of_one = F.logsigmoid(logits) + self._log_ratio(inside, parameter)
         mixed = torch.logaddexp(F.logsigmoid(-logits), of_one)
         density = self._log_density_of_zero(inside, parameter) + mixed
@@ -119,7 +124,7 @@ class OverlappingSmoothing(Smoothing):
     def _cdf(self, zeta: Tensor, logits: Tensor) -> Tensor:
         (zeta, logits), dtype = widened(zeta, logits)
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
-        inside = self._mixture_cdf(zeta.clamp(0, 1), p, q, self._bounded_parameter())
+        inside = self._mixture_cdf(zeta.clamp(0, 1), p, q, self._parameter_like(zeta))
         return torch.where(zeta < 0, 0.0, torch.where(zeta > 1, 1.0, inside)).to(dtype)
 
     def _bits(self, zeta: Tensor, logits: Tensor) -> Tensor:

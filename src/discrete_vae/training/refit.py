@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -238,7 +239,13 @@ def _inference_parts(model: DiscreteVAE) -> list[nn.Module]:
 @contextmanager
 def _training_alone(model: DiscreteVAE, parts: list[nn.Module]) -> Iterator[list[nn.Parameter]]:
     """Within the block these parts alone train, with the statistics of the batch; all is as it was afterwards."""
-    trained = [parameter for part in parts for parameter in part.parameters() if parameter.requires_grad]
+    # parameters that stand outside the parts, too, such as tied weights, are those of p(x), which keeps every bit
+    inside, everywhere = (
+        Counter(id(each) for part in owners for _, each in part.named_parameters(remove_duplicate=False))
+        for owners in (parts, [model])
+    )
+    own = (each for part in parts for each in part.parameters() if inside[id(each)] == everywhere[id(each)])
+    trained = [parameter for parameter in own if parameter.requires_grad]
     kept = [parameter for parameter in model.parameters() if parameter.requires_grad]
     model.eval().requires_grad_(False)
     for part in parts:

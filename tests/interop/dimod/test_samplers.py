@@ -1,5 +1,6 @@
 """Our chains as dimod samplers: dimod's own tests, and the law against enumeration."""
 
+import itertools
 import unittest
 
 import numpy as np
@@ -62,6 +63,14 @@ def test_tempering_finds_both_modes_where_one_temperature_stays():
     settings |= {"initial_states": start, "initial_states_generator": "tile"}
     assert BlockGibbsSampler().sample(ring, **settings).record.sample.mean() > 0.9
     assert abs(ParallelTemperingSampler().sample(ring, **settings).record.sample.mean()) < 0.4
+
+
+def test_a_ladder_is_tuned_for_few_reads():
+    """A hundred spins that pull each other up: either sign has half of the law, all reads one sign 2^-14 of it."""
+    pairs = dict.fromkeys(itertools.combinations(range(100), 2), -0.1)
+    spins, start = dimod.BinaryQuadraticModel({}, pairs, 0.0, "SPIN"), np.ones((15, 100), np.int8)
+    found = ParallelTemperingSampler().sample(spins, num_sweeps=200, seed=0, initial_states=start)
+    assert len(set(np.sign(found.record.sample.sum(1)).tolist())) == 2
 
 
 @pytest.mark.parametrize("make", SAMPLERS)

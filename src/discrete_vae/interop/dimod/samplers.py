@@ -22,6 +22,7 @@ try:
 except ImportError as error:  # the classes are dimod's
     raise ImportError("dimod must be installed: pip install 'discrete-vae[dwave]'") from error
 
+_TUNINGS = 4  # of a ladder, at least
 _MIN_DENSITY = 0.5  # of the pairs of two sides: above it whole sides are drawn faster than along edges
 
 
@@ -158,8 +159,11 @@ class ParallelTemperingSampler(ChainSampler):
             chains = ParallelTempering(energy, num_reads, inverse_temperatures, seed=seed)
             if start is not None:
                 chains.start_from(start)
-            if num_sweeps > 1:
-                chains.step(num_sweeps // 2)
+            for part in np.array_split(np.arange(num_sweeps // 2), _TUNINGS):
+                if len(part):
+                    chains.step(len(part))
+                if chains.adapting and chains.measured:  # the chains wait for more swaps than few reads have
+                    chains.retune()
             chains.adapting = False
             return chains.step(num_sweeps - num_sweeps // 2)
 
