@@ -55,7 +55,6 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
     "omniglot": _CONVOLUTIONAL
     | _epochs(450, 22, 66)
     | {
-        "evaluation.num-samples": (1000,),
         "training.num-importance-samples": (1,),
         "training.optimizer.decoder-weight-decay": (0.5,),
         "training.augmentation.max-shift": (1,),
