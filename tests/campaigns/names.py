@@ -64,7 +64,7 @@ def names(stage, chosen, number, folder):
         table = "out.csv" in _VERBS[verb] and verb != "impute"  # which gives the user's own file back
         wrong = wrong or (_computed(folder / "out.csv") if table else None)
         if wrong is None and verb == "generate":
-            words = ["encode", str(run), "--data", f"{folder}/out.csv", "--label-column", "label"]
+            words = ["encode", str(run), "--data", f"{folder}/out.csv"]
             said.append(call([*words, "--out", f"{folder}/again.npz"]))
             wrong = "the library does not read its own names"
             if said[-1].status == 0:

@@ -411,7 +411,7 @@ def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
     words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
     out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")
     assert "4 new examples" in out
-    assert {row["label"] for row in table_of(tmp_path / "c.csv", ";")} == {"a", "b"}
+    assert {row["group"] for row in table_of(tmp_path / "c.csv", ";")} == {"a", "b"}
 
 
 def test_what_is_read_with_no_effect_is_refused(refused, dosed, data_file, tmp_path):

@@ -1,11 +1,9 @@
 """Networks with folded norms compute what the networks do, and read shared features once."""
 
 import gc
-from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.modes import folded_networks, precision_of_products
@@ -94,32 +92,6 @@ def test_networks_with_hooks_and_in_training_are_left_alone():
         assert network.folded is in_training.folded is None
         network(torch.randn(5, 7), torch.randn(5, 3))
     assert seen
-
-
-class Dropping(nn.Module):
-    """An encoder with a function that reads the mode of this very object."""
-
-    def __init__(self, size, kind):
-        super().__init__()
-        self.network = nn.Linear(5, size)
-        drop = lambda h: nn.functional.dropout(h, 0.5, self.training)  # noqa: E731
-        self.drop = drop if kind == "closure" else partial(Dropping.apply_drop, self)
-
-    def apply_drop(self, h):
-        return nn.functional.dropout(h, 0.5, self.training)
-
-    def forward(self, x):
-        return self.drop(self.network(x))
-
-
-@pytest.mark.parametrize("kind", ["closure", "partial"])
-def test_a_function_that_reads_the_mode_is_evaluated(kind):
-    model = small_model()
-    model.encoder = Dropping(model.posterior.num_features, kind)
-    x = torch.ones(3, 5)
-    expected = model.eval().encode(x, seed=1).logits
-    torch.testing.assert_close(model.train().encode(x, seed=1).logits, expected, rtol=0, atol=0)
-    assert model.encoder.training
 
 
 def test_a_model_with_a_compiled_part_is_evaluated():

@@ -6,7 +6,6 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TypeVar
 
 import torch
@@ -80,7 +79,7 @@ def _copies(module: nn.Module) -> bool:
     """True if a shallow copy computes by itself.
 
     Not if it does something of its own where its mode changes, or has attributes that call this object or another
-    module, such as a replaced `forward`, functions that hold variables, compiled or scripted modules.
+    module: a replaced `forward`, compiled or scripted modules.
     """
     own = vars(module)
     return (
@@ -88,14 +87,8 @@ def _copies(module: nn.Module) -> bool:
         and type(module).eval is nn.Module.eval
         and "forward" not in own
         and not isinstance(module, torch.jit.ScriptModule)
-        and not any(map(_may_call_a_module, own.values()))
+        and not any(isinstance(getattr(value, "__self__", None), nn.Module) for value in own.values())
     )
-
-
-def _may_call_a_module(value: object) -> bool:
-    """True for a module's method, and for functions that hold arguments or variables, one of which may be a module."""
-    holds = isinstance(value, partial) or getattr(value, "__closure__", None) is not None
-    return holds or isinstance(getattr(value, "__self__", None), nn.Module)
 
 
 # The precision in which the products of networks are computed.
