@@ -56,6 +56,12 @@ def test_a_posterior_of_ones_own():
     contracts.check_posterior(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
 
 
+def test_a_posterior_with_classes():
+    torch.manual_seed(0)
+    posterior = HierarchicalPosterior(5, [[2, 3], [4]], (5,), SpikeExponential(beta=3.0), num_classes=2)
+    contracts.check_posterior(posterior.double().eval(), torch.linspace(-1, 1, 20).reshape(4, 5).double())
+
+
 def test_a_posterior_of_too_many_units_is_refused():
     many = build([list(range(64))])
     assert refused_argument(contracts.check_posterior, many, FEATURES) == "posterior"

@@ -47,6 +47,8 @@ def test_a_machine_that_was_checked_stays_as_it_was():
     machine = randomize(RBM(3, 2)).float()
     check_energy(machine)
     assert {parameter.dtype for parameter in machine.parameters()} == {torch.float32}
+    check_energy(machine.requires_grad_(False))
+    assert not machine.bias.requires_grad
 
 
 class TransposedRBM(RBM):

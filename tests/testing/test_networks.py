@@ -138,6 +138,14 @@ def test_faults_are_found(fault, word):
             check()
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_low_precision_hides_no_fault(dtype):
+    torch.manual_seed(0)
+    check_encoder(nn.Linear(4, 3).to(dtype), (4,))
+    with pytest.raises(AssertionError):
+        check_encoder(Faulty(lambda f, x: f(x - x.mean(0))).to(dtype), (4,))
+
+
 class Joined(nn.Module):
     """A network of several inputs in front of a fault."""
 

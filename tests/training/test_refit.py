@@ -1,5 +1,7 @@
 """Fitting the posterior anew: the generative half keeps every bit, and the bound rises."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -109,3 +111,10 @@ def test_it_is_repeated_by_the_seed(run):
 def test_what_does_not_fit_is_refused(run, name, value):
     with pytest.raises(InvalidInputError, match=f"{name} must"):
         refit(load_run(run).model, **{name: value})
+
+
+def test_one_validation_example_tells_no_error_and_is_refused(run):
+    model, data = load_run(run).model, load_dataset("digits")
+    chains, alone = BlockGibbs(model.prior, 3, seed=1), replace(data, valid=data.valid[:1])
+    with pytest.raises(InvalidInputError, match="dataset must"):
+        refit_posterior(model, alone, chains, log_partition=3.0, num_steps=4)

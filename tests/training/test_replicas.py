@@ -42,9 +42,10 @@ def test_two_halves_have_the_gradient_of_the_whole(folder):
 
 def test_shares_must_be_equal(said):
     batch, chains = said["refused"]
-    rule = "must be a multiple of the 2 processes; received"
-    assert batch.startswith(f"training.batch_size {rule} 99. Give 98,")
-    assert chains.startswith(f"training.sampler.num_chains {rule} 31.")
+    assert batch.startswith("training.batch_size ")
+    assert "received 99. Give 98," in batch
+    assert chains.startswith("training.sampler.num_chains ")
+    assert "received 31." in chains
     assert said["constant"]
 
 

@@ -9,6 +9,7 @@ from torch import nn
 from discrete_vae import DiscreteVAE, exact_log_partition, load_dataset
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
+from discrete_vae.nets.convolutional import ConvolutionalDecoder
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.load import initial_model, load_run
 from discrete_vae.training import state
@@ -234,6 +235,14 @@ def test_every_parameter_is_in_one_group():
     matrices = {name for name, p in model.named_parameters() if name.startswith("decoder.") and p.dim() == 2}
     assert {names[id(p)] for p in groups[3]["params"]} == matrices != set()
     assert [group["decoupled_decay"] for group in groups] == [0.0, 0.0, 0.1, 0.2]
+
+
+def test_biases_of_images_do_not_decay():
+    model = initial_model(ALL)
+    model.decoder = ConvolutionalDecoder(model.hierarchy.decoder_size, (1, 8, 8), (4,))
+    decayed = {id(p) for p in parameter_groups(model, ALL.training.optimizer)[3]["params"]}
+    assert decayed == {id(p) for name, p in model.decoder.named_parameters() if name.endswith("weight")}
+    assert id(model.decoder.output_bias) not in decayed
 
 
 def one_step(config):

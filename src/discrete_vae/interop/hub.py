@@ -403,7 +403,7 @@ def _checkpoint(
     matrices = [
         f"{MODEL_PREFIX}{name}"
         for name, parameter in loaded.model.named_parameters(remove_duplicate=False)
-        if parameter.ndim > 1 and not name.startswith("prior.")
+        if parameter.ndim > 1 and not name.startswith(("prior.", "likelihood.")) and not name.endswith("bias")
     ]
     parts = (MODEL_PREFIX, CHAINS_PREFIX)
     kept = {name: value for name, value in saved.tensors.items() if name.startswith(parts)}

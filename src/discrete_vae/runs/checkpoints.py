@@ -353,7 +353,8 @@ class CheckpointStore:
         steps = self.steps()  # later than the record, which the writer may replace meanwhile
         if step == "last" and steps:
             return steps[-1]
-        received = f"{step!r} for {self.path}"
+        unnamed = ", which no intact checkpoint names," if step == "best" else ""
+        received = f"{step!r}{unnamed} for {self.path}"
         have = f"There are: {', '.join(map(str, steps)) or 'none yet'}."
         if record is not None and record.best is not None:
             step = record.best["step"]

@@ -77,7 +77,7 @@ def check_likelihood(
         >>> check_likelihood(BernoulliLikelihood((2,)), x, Support.whole_numbers(2))
     """
     check_initialization(copy.deepcopy(likelihood), x)
-    fitted = copy.deepcopy(likelihood)
+    fitted = copy.deepcopy(likelihood).requires_grad_()  # what is frozen, too
     fitted.initialize_(x)
     wide, x = copy.deepcopy(fitted).double(), x[:3]
     generator = torch.Generator().manual_seed(seed)

@@ -207,6 +207,11 @@ def _check_refit(
     check_number("model_share", model_share, at_least=0, at_most=1, repair=f"Give {MODEL_SHARE}.")
     check_number("learning_rate", learning_rate, above=0, repair=f"Give {LEARNING_RATE}.")
     key_to_seed(seed)
+    if len(dataset.valid) < 2:
+        repair = "Give more examples."
+        raise InvalidInputError(
+            "dataset", "must have at least 2 validation examples", len(dataset.valid), repair
+        )
     _inference_parts(model)
     _batches(dataset, batch_size - round(model_share * batch_size), seed, "cpu")
 

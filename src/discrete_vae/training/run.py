@@ -299,10 +299,12 @@ def _check_divisible(config: ExperimentConfig) -> None:
         rule = f"must be 'block-gibbs' with {number} processes, among which its chains are divided"
         repair = "Leave it out, or train in one process."
         raise InvalidInputError("training.sampler", rule, repr(sampler.kind), repair)
-    for name, size in (("batch_size", training.batch_size), ("sampler.num_chains", sampler.num_chains)):
-        if size % number:
-            rule = f"must be a multiple of the {number} processes"
-            repair = f"Give {max(size // number, 1) * number}, or start another number of processes."
+    sizes = {"batch_size": training.batch_size, "sampler.num_chains": sampler.num_chains}
+    for name, size in sizes.items():
+        least = number * (1 + (name == "batch_size"))  # norms compare the rows of a process
+        if size % number or size < least:
+            rule = f"must be a multiple of the {number} processes, at least {least}"
+            repair = f"Give {max(size // number * number, least)}, or start another number of processes."
             raise InvalidInputError(f"training.{name}", rule, size, repair)
 
 

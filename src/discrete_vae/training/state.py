@@ -58,7 +58,8 @@ def parameter_groups(
     def matrices(part: object, decay: float) -> list[nn.Parameter]:
         if decay == 0.0 or not isinstance(part, nn.Module):
             return []
-        return [parameter for parameter in part.parameters() if parameter.dim() >= 2]
+        named = part.named_parameters()  # biases of images have axes as well
+        return [each for name, each in named if each.dim() >= 2 and not name.endswith("bias")]
 
     machine = list(model.prior.parameters()) if settings.prior_learning_rate_factor != 1.0 else []
     layers = matrices(getattr(model.hierarchy, "prior", None), settings.layers_weight_decay)
