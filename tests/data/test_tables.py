@@ -190,6 +190,8 @@ def test_what_pandas_writes_as_parquet_is_read(tmp_path, pandas):
     table = read_table(tmp_path / "x.parquet", ColumnRoles("kind"))
     np.testing.assert_array_equal(table.numbers("x"), [[1.5, 1], [np.nan, np.nan], [3, 0]])
     assert table.labels.tolist() == ["x", "", "z"]
+    pandas.DataFrame({"a": [1, 2], "y": [7.0, None]}).to_parquet(tmp_path / "gaps.parquet")
+    assert read_table(tmp_path / "gaps.parquet", ColumnRoles("y")).labels.tolist() == ["7", ""]
     pandas.DataFrame(np.eye(2), columns=["0", "1"]).to_parquet(tmp_path / "numbers.parquet")
     assert read_table(tmp_path / "numbers.parquet").names == ("0", "1")
 
@@ -315,6 +317,7 @@ def test_labels_are_words_unless_they_mean_a_gap():
     labels = np.array(["none", "mild", "", "NA", "None", "?", "2.0"])
     found = label_words(labels, TextFormat(missing=("?",)))
     assert found.tolist() == ["none", "mild", "", "", "", "", "2"]
+    assert label_words(labels[:2], TextFormat(missing=("inf", "2"))).tolist() == ["none", "mild"]
 
 
 def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):

@@ -16,9 +16,12 @@ import torch
 from matplotlib.image import imread
 
 from discrete_vae.cli import main
+from discrete_vae.figures import FigureRun
+from discrete_vae.figures.run import samples_of_run
 from discrete_vae.report import SECTIONS, make_report
 from discrete_vae.report.charts import Axis
 from discrete_vae.runs import load_run
+from discrete_vae.runs.run_directory import RunDirectory
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained
 
@@ -189,6 +192,28 @@ def test_what_reconstructions_explain_does_not_depend_on_units(tmp_path):
         page = page_of(trained(folder, "--data", folder / "values.npy", "--model.likelihood", "gaussian"))
         said.append(re.search("reconstructions explain [^ ]*", page.said)[0])
     assert said[0] == said[1]
+
+
+def test_samples_have_the_exposures_of_the_data_and_reconstructions_no_credit_for_theirs(tmp_path):
+    """Independent counts of totals that vary much: these alone make correlations and variance."""
+    random = np.random.default_rng(0)
+    rates = np.exp(random.normal(2.0, 0.8, (1500, 1))) * random.uniform(0.5, 1.5, 6)
+    np.save(tmp_path / "counts.npy", random.poisson(rates).astype(np.float32))
+    words = ["--model.likelihood", "negative-binomial", "--model.likelihood.exposure", "total"]
+    run = trained(tmp_path, "--data", tmp_path / "counts.npy", *words)
+    loaded = load_run(run)
+    with torch.no_grad():  # the right model
+        for parameter in loaded.model.decoder.parameters():
+            parameter.zero_()
+        loaded.model.likelihood.log_size.fill_(13.0)
+    figures = FigureRun(RunDirectory.open(run), lambda: loaded)
+    samples = samples_of_run(figures, num_rows=20, seed=0).flatten(0, 1)
+    assert torch.corrcoef(samples.T)[~torch.eye(6, dtype=torch.bool)].min() > 0.5
+    said = page_of(run, load=lambda: loaded).said
+    share, *_ = re.findall(
+        r"reconstructions explain (\S+) % of the variance", said.replace("\N{MINUS SIGN}", "-")
+    )
+    assert float(share) < 5
 
 
 def test_probabilities_with_gaps_are_drawn_as_bits_with_gaps(tmp_path):

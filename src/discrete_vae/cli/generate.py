@@ -82,7 +82,17 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
-        run.save_picture(draw_reconstructions(table, run.image_shape), drawing)
+        run.save_picture(
+            draw_reconstructions(table, run.image_shape, what=_what(condition, settings)), drawing
+        )
+
+
+def _what(condition: str | None, settings: dict[str, Any]) -> str:
+    """What a reconstruction is, for the caption."""
+    what = {"mean": "mean E[x | ζ, h]", "mode": "mode of p(x | ζ, h)", "sample": "draw of p(x | ζ, h)"}
+    draws = "one draw" if settings["num_draws"] == 1 else f"{settings['num_draws']} draws"
+    how = "at its most probable code" if settings["code"] else f"for {draws} of ζ and h from its posterior"
+    return f"{what[settings['statistic']]} {how}" + (f", under {condition}" if condition else "")
 
 
 def _error(truth: Tensor, guess: np.ndarray, *, is_share: bool) -> str:

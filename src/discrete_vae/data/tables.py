@@ -338,7 +338,7 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
     columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
-    labels = None if label is None else _array_labels(found[label][1])
+    labels = None if label is None else _array_labels(found[label][1], form)
     return Table.of(columns, roles, labels, table.num_rows)
 
 
@@ -469,14 +469,10 @@ def read_table(path: Path, roles: ColumnRoles | None = None, form: TextFormat | 
     return READERS[table_ending(path) or ".csv"](path, roles or ColumnRoles(), form or TextFormat())
 
 
-def _array_labels(values: Any) -> np.ndarray:
+def _array_labels(values: Any, form: TextFormat) -> np.ndarray:
     """Labels from the column of a Parquet file."""
     array = np.asarray(values)
-    if array.dtype.kind in "bui":
-        return array
-    gaps = ("None", "nan", "<NA>", "NaT")
-    words = ["" if not isinstance(each, str) and str(each) in gaps else str(each) for each in array]
-    return read_labels(words)
+    return array if array.dtype.kind in "bui" else read_labels(label_words(array, form).tolist())
 
 
 def read_label_column(path: Path, argument: str) -> np.ndarray:
@@ -516,7 +512,7 @@ def label_words(labels: np.ndarray, form: TextFormat) -> np.ndarray:
         >>> label_words(np.array([2.0, np.nan, 1.0]), TextFormat()).tolist()
         ['2', '', '1']
     """
-    gaps = form.gap_words | {str(int(number)) for number in form.gap_numbers if number == int(number)}
+    gaps = form.gap_words | {str(int(number)) for number in form.gap_numbers if number.is_integer()}
     words = [re.sub(r"^([+-]?\d+)\.0+$", r"\1", str(label).strip()) for label in labels.tolist()]
     is_gap = [word == "None" or word.lower() in gaps for word in words]
     return np.where(is_gap, "", np.array(words, np.str_))

@@ -188,20 +188,23 @@ def generated_examples(
     num_sweeps: int = 100,
     num_chains: int | None = None,
     condition: Tensor | None = None,
+    exposed_as: Tensor | None = None,
     seed: int = 0,
 ) -> Tensor:
     """Draw examples from the generative model, the noise of its likelihood included: (row, chain, feature) on the CPU.
 
-    The arguments are those of `evolution_table`; without a number of chains all are used.
+    The arguments are those of `evolution_table`; without a number of chains all are used. ``exposed_as`` are examples,
+    (chain, feature), whose exposures the draws of a chain have; None is the reference.
     """
     used = chains.num_chains if num_chains is None else num_chains
     check_prior_chains(model, chains, used, num_rows=num_rows, num_sweeps=num_sweeps)
     rows, c = [], model.check_condition(condition, used)
+    given = None if exposed_as is None else model.preprocess(exposed_as, None)
     for row in range(num_rows):
         z = chains.step(num_sweeps)[:used].to(model.dtype)
         generator = keyed_generator(seed, _GENERATED_STREAM, row, device=z.device)
         zeta = model.smoothing.sample_zeta(z, generator=generator)
-        drawn = model.decode(zeta, condition=c, statistic="sample", generator=generator)
+        drawn = model._decode(zeta, None, c, "sample", generator, rows=given)[0]
         rows.append(drawn.flatten(1).cpu())
     return torch.stack(rows)
 
@@ -373,7 +376,8 @@ def samples_of_run(
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": seed}
-    return generated_examples(run.loaded.model, chains, condition=run.condition_of_samples(used), **sizes)
+    of_rows = {"condition": run.condition_of_samples(used), "exposed_as": run.exposed_as(used)}
+    return generated_examples(run.loaded.model, chains, **of_rows, **sizes)
 
 
 def make_feature_statistics(request: FigureRequest) -> Drawing:
@@ -481,7 +485,12 @@ def reconstructions_table(
     return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
 
 
-def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int] | None = None) -> Picture:
+_OF_ONE_DRAW = "mean E[x | ζ] for one ζ drawn from its posterior"
+
+
+def draw_reconstructions(
+    table: ReconstructionTable, image_shape: tuple[int, int] | None = None, *, what: str = _OF_ONE_DRAW
+) -> Picture:
     """Draw pairs: each example with its reconstruction below it, as strips where there is no (height, width)."""
     num_examples, num_features = table.examples.shape
     _, width = cell_shape(num_features, image_shape)
@@ -495,7 +504,7 @@ def draw_reconstructions(table: ReconstructionTable, image_shape: tuple[int, int
     kind = "strip" if image_shape is None else "image"
     text = GridText(
         caption=f"Examples and their reconstructions: the upper {kind} of a pair is the input x, the lower one the "
-        f"mean E[x | ζ] for one ζ drawn from its posterior; {gray.words}.{gaps}",
+        f"{what}; {gray.words}.{gaps}",
         row_labels=["input", "reconstruction"] * len(grid),
     )
     return draw_image_grid(grid, image_shape, text=text, stacked=True)

@@ -425,13 +425,27 @@ class FigureRun:
             text = "samples are drawn with every column of the condition missing: the run's data are not at hand."
             warnings.warn(text, stacklevel=2)
             return model.condition.unknown
+        return self.condition_of("train", self._chosen(count))
+
+    def exposed_as(self, count: int) -> Tensor | None:
+        """Training examples, (draw, feature), chosen likewise, whose exposures draws of the prior have.
+
+        None for a model without exposures.
+        """
+        model = self.loaded.model
+        if not model.likelihood.has_exposure:
+            return None
+        return self.dataset.train[torch.from_numpy(self._chosen(count))].to(model.prior.bias.device)
+
+    def _chosen(self, count: int) -> np.ndarray:
+        """Numbers of training examples in an order of chance, (draw,), each as often as its weight says."""
         chosen = fixed_permutation(len(self.dataset.train), 0, _CONDITIONS)
         weights = self.dataset.weights.get("train")
-        if weights is not None:  # each example as often as its weight says, in an order of chance
+        if weights is not None:
             ends = np.cumsum(np.asarray(weights, np.float64)[chosen])
             places = np.searchsorted(ends, (np.arange(count) + 0.5) / count * ends[-1])
             chosen = chosen[places][fixed_permutation(count, 0, _CONDITIONS)]
-        return self.condition_of("train", np.resize(chosen, count))
+        return np.resize(chosen, count)
 
     @cached_property
     def _has_conditions(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from discrete_vae.figures.run import (
     num_chains_that_fit,
     samples_of_run,
 )
+from discrete_vae.likelihoods.base import fitted_to
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.report.charts import (
     Axis,
@@ -133,8 +135,13 @@ def reconstructions(source: ReportSource) -> Section:
         unit = torch.ones(())
     elif places is not None:
         unit = unit[places]
-    share, of_feature = explained(source.shown(x).cpu().double() / unit.cpu(), means / unit.cpu())
-    text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples; below "
+    given = _of_exposures(source, x)
+    base = None if given is None else given / unit.cpu()
+    share, of_feature = explained(source.shown(x).cpu().double() / unit.cpu(), means / unit.cpu(), base)
+    left = "" if given is None else " that exposures leave"
+    text = (
+        f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples{left}; below "
+    )
     text += f"{percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
@@ -148,11 +155,25 @@ def reconstructions(source: ReportSource) -> Section:
     return Section("reconstructions", "Reconstructions", values, Verdict(share >= _POOR, text))
 
 
-def explained(x: Tensor, means: Tensor) -> tuple[float, Tensor]:
+@torch.no_grad()
+def _of_exposures(source: ReportSource, x: Tensor) -> Tensor | None:
+    """What exposures alone tell of examples, (example, shown): means of independent features; None without any."""
+    law = deepcopy(source.model.likelihood).cpu()
+    if not law.has_exposure:
+        return None
+    parameters = law.fit_marginals_(fitted_to(law, source.dataset.train))
+    rows, observed = source.model.preprocess(x)
+    mask = None if observed is None else observed.cpu()
+    of_rows = law.at_exposure(parameters.expand(len(rows), *law.parameter_shape), rows.cpu(), mask)
+    found = law.expected_statistics(of_rows).flatten(1).double()
+    return found if source.shown_places is None else found[:, source.shown_places]
+
+
+def explained(x: Tensor, means: Tensor, base: Tensor | None = None) -> tuple[float, Tensor]:
     """The share of the variance of x (example, feature) that reconstructions explain, in all and of each feature.
 
-    1 less the squared error over the squared distance to the feature's mean; NaN for features that do not vary, and
-    missing values, NaN, count nowhere.
+    1 less the squared error over the squared distance to the feature's mean, or to the base, what is known of each
+    example without latents; NaN for features that do not vary, and missing values, NaN, count nowhere.
 
     Examples:
         >>> x = torch.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -160,7 +181,7 @@ def explained(x: Tensor, means: Tensor) -> tuple[float, Tensor]:
         (0.5, tensor([0.5000,    nan]))
     """
     error = (x - means).square().nansum(0)
-    spread = (x - x.nanmean(0)).square().nansum(0)
+    spread = (x - (x.nanmean(0) if base is None else base)).square().nansum(0)
     share = torch.where(spread > 0, 1 - error / spread, torch.nan)
     total = float(spread.sum())
     return (1 - float(error.sum()) / total if total > 0 else 0.0), share

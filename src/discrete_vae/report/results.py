@@ -147,6 +147,10 @@ def training_verdict(curves: TrainingCurves) -> Verdict | None:
     valid, best = curves.validation_elbo, curves.kept
     if best is None or len(valid.value) < 2:
         return None
+    if valid.step[best] == 0:  # of another model, from which training does not start
+        alone, trained = (shown(float(value)) for value in (valid.value[0], valid.value[1:].max()))
+        words = f"no checkpoint is clearly better than independent columns, {alone} nats; the best reached {trained}."
+        return Verdict(False, words)
     # the ELBO itself falls where training turns to importance samples
     score = curves.validation_score if len(curves.validation_score.value) else valid
     fall = float(score.value.max() - score.value[-1])
