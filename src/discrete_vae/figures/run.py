@@ -376,8 +376,8 @@ def samples_of_run(
     chains = chains or run.loaded.chains
     used = num_chains or num_chains_that_fit(chains.num_chains, run.dataset.num_features, num_rows)
     sizes = {"num_rows": num_rows, "num_sweeps": num_sweeps, "num_chains": used, "seed": seed}
-    of_rows = {"condition": run.condition_of_samples(used), "exposed_as": run.exposed_as(used)}
-    return generated_examples(run.loaded.model, chains, **of_rows, **sizes)
+    condition, examples = run.condition_of_samples(used), run.exposed_as(used)
+    return generated_examples(run.loaded.model, chains, condition=condition, exposed_as=examples, **sizes)
 
 
 def make_feature_statistics(request: FigureRequest) -> Drawing:
