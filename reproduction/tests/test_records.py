@@ -42,7 +42,7 @@ def all_planned():
         for size in entry.sizes
         if any(f"-{size}-" in path.stem for path in RECORDS)
         for budget in BUDGETS
-        for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 1, budget=budget))
+        for run in entry.plan(Options(size, num_seeds=entry.num_seeds or 3, budget=budget))
     }
 
 

@@ -373,12 +373,9 @@ def run_generate(
         right = f"right for {right} of labeled examples held out"
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
     if output is not None:
-        keys = ("label_units", "label_column")
-        names = (
-            run.row_options["label_column"],
-            *(getattr(run.loaded.config.data, key, None) for key in keys),
-        )
-        name = next(filter(None, names), "label")
+        data = run.loaded.config.data
+        of_run = getattr(data, "label_units", None) or getattr(data, "label_column", None)
+        name = run.row_options["label_column"] or of_run or "label"
         features = feature_columns(made.x, known_columns(run.directory), run.schema)
         columns = beside_features(dict(zip([name], classes_of.values(), strict=False)), features)
         arrays = {"x": made.x, "z": made.z} | classes_of

@@ -155,7 +155,7 @@ class TableReading:
                 config.delimiter, config.decimal, config.thousands, config.encoding, config.missing_values
             ),
             None if columns is None else tuple(columns),
-            None if columns is not None or condition else config.kinds,  # which have told the kinds
+            None if columns is not None or condition else config.kinds,  # given columns have their kinds
             config.layer,
             config.alphabet,
             tuple(condition) or config.condition,

@@ -195,7 +195,6 @@ class MetricsLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.quoted = shlex.quote(str(path))  # as a command line has it
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one line: finite numbers, of which ``step`` counts the steps done."""

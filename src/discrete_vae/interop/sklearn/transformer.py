@@ -158,9 +158,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             check_number(f"hidden[{index}]", width, at_least=1) for index, width in enumerate(self.hidden)
         )
         table = X
-        if sample_weight is not None and is_frame(
-            X
-        ):  # of what a row of weight 0 holds no kind of column may tell
+        if sample_weight is not None and is_frame(X):
+            # kinds and words of columns are those of rows that count, as often as they do
             places, sample_weight = weighted_places(sample_weight, len(X))
             table = X.iloc[places]
         rows = self._rows_of_fit(table)
