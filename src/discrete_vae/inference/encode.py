@@ -98,9 +98,8 @@ def _with_layers(
         of_label = z[:, : log_q.shape[1]]
         log_prob = log_prob + (of_label * log_q).sum(-1)
         alone = torch.eye(log_q.shape[1], dtype=torch.bool, device=log_q.device)
-        others = (
-            log_q.unsqueeze(-2).masked_fill(alone, -torch.inf).logsumexp(-1)
-        )  # finite where q rounds to 1
+        # of the other classes, finite where q rounds to 1
+        others = log_q.unsqueeze(-2).masked_fill(alone, -torch.inf).logsumexp(-1)
         logits = torch.cat([log_q - others, logits[:, log_q.shape[1] :]], 1)
     model._check_finite("the posterior network's logits", logits)
     below = model.hierarchy.rsample(features, model.hierarchy.with_condition(zeta, features), generator=noise)

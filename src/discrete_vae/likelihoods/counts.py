@@ -67,9 +67,8 @@ def negative_binomial_log_prob(x: Tensor, log_mean: Tensor, log_size: Tensor) ->
     # where an argument of log1p rounds to -1, the other term of D is larger by the inverse of the rounding
     least = torch.finfo(mean.dtype).eps - 1
     first = torch.log1p((excess / total).clamp_min(least)) + beyond.clamp_min(0)
-    second = torch.log1p((-excess * torch.exp(-inside) * (size / total)).clamp_min(least)) - beyond.clamp_max(
-        0
-    )
+    over_mean = -excess * torch.exp(-inside)  # a quotient's gradient squares the mean, which may be e^-60
+    second = torch.log1p((over_mean * (size / total)).clamp_min(least)) - beyond.clamp_max(0)
     return torch.where(zero, 0.0, peak) - size * first - x * second
 
 

@@ -299,9 +299,10 @@ def _check_divisible(config: ExperimentConfig) -> None:
         rule = f"must be 'block-gibbs' with {number} processes, among which its chains are divided"
         repair = "Leave it out, or train in one process."
         raise InvalidInputError("training.sampler", rule, repr(sampler.kind), repair)
-    sizes = {"batch_size": training.batch_size, "sampler.num_chains": sampler.num_chains}
-    for name, size in sizes.items():
-        least = number * (1 + (name == "batch_size"))  # norms compare the rows of a process
+    # norms compare the rows of a process
+    sizes = (("batch_size", training.batch_size, 2), ("sampler.num_chains", sampler.num_chains, 1))
+    for name, size, least_of_process in sizes:
+        least = number * least_of_process
         if size % number or size < least:
             rule = f"must be a multiple of the {number} processes, at least {least}"
             repair = f"Give {max(size // number * number, least)}, or start another number of processes."
