@@ -197,6 +197,24 @@ def test_a_table_comes_back_as_it_was_and_draws_are_tables_of_values(done, table
     assert not (tmp_path / "d.csv").exists()
 
 
+def test_a_parquet_table_comes_back_in_its_own_types(done, table_run, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="pandas is in the extra 'tables'")
+    pytest.importorskip("pyarrow.parquet", reason="pyarrow is in the extra 'tables'")
+    whole = pandas.array([1, None, 3], dtype="Int16")
+    columns = {"d": whole, "kind": ["x", None, "y"], "a": whole, "b": np.float32([1, 2, np.nan]), "c": whole}
+    frame = pandas.DataFrame(columns, index=[5, 7, 9])
+    frame.to_parquet(tmp_path / "gaps.parquet")
+    words = ["impute", table_run / "run", "--data", tmp_path / "gaps.parquet", *FAST, "--out"]
+    done(*words, tmp_path / "d.parquet", "--draws", 1)
+    filled = pandas.read_parquet(tmp_path / "d-1.parquet")
+    assert filled.dtypes.equals(frame.dtypes)
+    assert filled.drop(columns="kind").notna().all(axis=None)
+    assert filled.where(frame.notna(), frame).equals(frame)
+    done(*words, tmp_path / "means.parquet")
+    means = pandas.read_parquet(tmp_path / "means.parquet").a
+    assert (means[5], means[9], means[7] % 1 > 0) == (1, 3, True)
+
+
 # generate
 
 

@@ -10,7 +10,14 @@ import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import read_label_file, read_rows
-from discrete_vae.data.tables import ColumnRoles, TextFormat, filled_text, label_words, read_table
+from discrete_vae.data.tables import (
+    ColumnRoles,
+    TextFormat,
+    filled_parquet,
+    filled_text,
+    label_words,
+    read_table,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.results import OutputFile
 from tests.refusals import refused_argument
@@ -269,6 +276,33 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(InvalidInputError, match="x.csv"):
             filled_text(path, ["a", "b"], gaps, words)
+
+
+def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_path, pandas):
+    ranks = pandas.Categorical(["a", None, "b"], categories=["b", "a"], ordered=True)
+    columns = {"name": ["x", "y", "z"], "rank": ranks, "at": [1, 2, 3]}
+    columns |= {"true": pandas.array([True, None, False]), "word": ["p", None, "q"]}
+    columns |= {
+        "real": np.array([1, np.nan, 2], np.float32),
+        "whole": pandas.array([1, None, 3], dtype="Int64"),
+    }
+    frame = pandas.DataFrame(columns, index=pandas.Index([5, 7, 9], name="key"))
+    frame.to_parquet(path := tmp_path / "x.parquet")
+    new = {"rank": "b", "true": True, "word": "new", "real": 0.1, "whole": 4.0}
+
+    def filled(new):
+        gaps = np.tile(np.array([False, True, False])[:, None], len(new))
+        table = {name: np.array([None, value, "not read"], dtype=object) for name, value in new.items()}
+        path.with_name("y.parquet").write_bytes(filled_parquet(path, table, gaps))
+        return pandas.read_parquet(path.with_name("y.parquet"))
+
+    wanted = frame.copy()
+    wanted.loc[7, list(new)] = list(new.values())
+    pandas.testing.assert_frame_equal(filled(new), wanted)
+    mean = filled({"rank": "c", "true": 0.3, "whole": 2.5})
+    assert mean[["rank", "true", "whole"]].to_numpy().tolist() == [["a", 1, 1], ["c", 0.3, 2.5], ["b", 0, 3]]
+    with pytest.raises(InvalidInputError, match="x.parquet"):
+        filled({"gone": 1})
 
 
 # Text that is written in other ways, and words.

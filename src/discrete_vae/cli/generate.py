@@ -147,7 +147,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
 @verb(
     "impute",
     f"{EXPLAINED} Gaps are NaN or empty cells. What fills them is the mean given what is observed, for bits a "
-    "probability, for codes the most probable one. A .csv file comes back as it was, with its gaps filled.",
+    "probability, for codes the most probable one. A .csv or .parquet file comes back as it was, with its gaps filled.",
     divides=True,
     typed={"filling": "--mode"},
 )
@@ -179,7 +179,7 @@ def run_impute(
     **settings: Any,
 ) -> None:
     """Fill gaps."""
-    from discrete_vae.data.tables import TEXT_ENDINGS, filled_text
+    from discrete_vae.data.tables import READERS, TEXT_ENDINGS, filled_parquet, filled_text
     from discrete_vae.figures.results import draw_imputed
     from discrete_vae.inference.impute import ImputationSettings, impute
     from discrete_vae.runs.results import ENDINGS
@@ -191,11 +191,15 @@ def run_impute(
     if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone
         names = [str(path.with_name(f"{path.stem}-{number + 1}{path.suffix}")) for number in range(draws)]
     errors, drawing = run.output(std_errors, files, argument="--std-errors"), run.picture_path()
-    is_csv = path.suffix.lower() in TEXT_ENDINGS and path.suffix.lower() == Path(data or "").suffix.lower()
-    endings = (*ENDINGS, path.suffix.lower()) if is_csv else ENDINGS
+    ending = path.suffix.lower()
+    is_table = ending in READERS and ending == Path(data or "").suffix.lower()
+    endings = (*ENDINGS, ending) if is_table else ENDINGS
     outputs = [run.output(name, files | {"--std-errors": std_errors}, endings=endings) for name in names]
-    if is_csv and run.row_options["num_examples"] is not None:
-        rule, repair = "must be left out where a .csv file is filled", "Write a .npz file for a few examples."
+    if is_table and run.row_options["num_examples"] is not None:
+        rule, repair = (
+            f"must be left out where a {ending} file is filled",
+            "Write a .npz file for a few examples.",
+        )
         raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
     if num_steps is not None:
         if settings["method"] != "chains":
@@ -226,17 +230,20 @@ def run_impute(
     arrays |= {"std_error": imputed.std_error, "effective_samples": imputed.effective_samples}
     arrays |= {} if imputed.draws is None else {"draws": imputed.draws}
     for output, table in zip(outputs, tables, strict=True):
-        if is_csv and output is not None:
-            filled = feature_columns(table, examples.columns, examples.schema)
+        if not is_table or output is None:
+            write_rows(run, output, examples, arrays, table, in_words=True)
+            continue
+        filled, path = feature_columns(table, examples.columns, examples.schema), user_path("data", str(data))
+        if ending in TEXT_ENDINGS:
             words, form = np.full(gaps.shape, "", dtype=object), run.text_format
             configs = [None] * len(filled) if examples.schema is None else examples.schema.columns
             for place, (config, column) in enumerate(zip(configs, filled.values(), strict=True)):
                 own = gaps[:, place]
                 words[own, place] = [_word(value, config, form, whole=whole) for value in column[own]]
-            path = user_path("data", str(data))
-            say_written(output.write_text(filled_text(path, [*filled], gaps, words, form), form.encoding))
+            content = filled_text(path, [*filled], gaps, words, form).encode(form.encoding)
         else:
-            write_rows(run, output, examples, arrays, table, in_words=True)
+            content = filled_parquet(path, filled, gaps)
+        say_written(output.write_bytes(content))
     write_rows(run, errors, examples, {"std_error": imputed.std_error}, imputed.std_error)
     if drawing is not None:
         run.save_picture(draw_imputed(x, imputed, run.image_shape), drawing)

@@ -1,4 +1,4 @@
-"""Tables in text and Parquet files, as columns of numbers and words; and text files with some cells replaced."""
+"""Tables in text and Parquet files, as columns of numbers and words; and files with some cells replaced."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import codecs
 import csv
 import gzip
 import io
+import json
 import math
 import os
 import re
@@ -518,7 +519,7 @@ def label_words(labels: np.ndarray, form: TextFormat) -> np.ndarray:
     return np.where(is_gap, "", np.array(words, np.str_))
 
 
-# A table in a text file with some of its cells replaced and every other byte as it was.
+# A table in a file with some of its cells replaced: of text every other byte stays, of Parquet every other value.
 
 
 _MARK = "\ufeff"  # the byte order mark that some programs put first
@@ -601,3 +602,49 @@ def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:
         if end != separator:
             yield cells
             cells = []
+
+
+def filled_parquet(path: Path, columns: Mapping[str, np.ndarray], replaced: np.ndarray) -> bytes:
+    """A Parquet file with new values in some cells; other columns stay, and so do types that have room for the values.
+
+    Args:
+        path: The file.
+        columns: New values, (row,) each, by name of the column.
+        replaced: (row, column) bool, which of them replace those of the file.
+    """
+    pyarrow, _, parquet = (library(f"pyarrow{part}", path) for part in ("", ".compute", ".parquet"))
+    table = parquet.read_table(path, use_threads=False)
+    if table.num_rows != len(replaced) or not columns.keys() <= set(table.column_names):
+        rule = "must be as it was when it was read"
+        raise InvalidInputError(str(path), rule, "other rows or columns", "Run it again.")
+    metadata = dict(table.schema.metadata or {})
+    of_pandas = json.loads(metadata.get(b"pandas", '{"columns": []}'))
+    for (name, values), rows in zip(columns.items(), replaced.T, strict=True):
+        old, place = table[name].combine_chunks(), table.column_names.index(name)
+        new = _replaced(pyarrow, old, pyarrow.array(values, mask=~rows), rows)
+        table = table.set_column(place, name, new)
+        if new.type != old.type:  # pandas has no longer a type of its own for it
+            of_pandas["columns"] = [each for each in of_pandas["columns"] if each["field_name"] != name]
+    if b"pandas" in metadata:
+        metadata[b"pandas"] = json.dumps(of_pandas)
+    content = io.BytesIO()
+    parquet.write_table(table.replace_schema_metadata(metadata), content)
+    return content.getvalue()
+
+
+def _replaced(pyarrow: Any, old: Any, new: Any, rows: np.ndarray) -> Any:
+    """An array of Arrow with new values in some rows, of its own type if they are the same in it."""
+    kind, is_coded = old.type, pyarrow.types.is_dictionary(old.type)
+    plain = kind.value_type if is_coded else kind
+    try:
+        cast = new.cast(plain)  # makes 0.3 true, and refuses to make 2.5 a whole number
+        fits = pyarrow.types.is_floating(plain) or cast.cast(new.type).equals(new)
+    except pyarrow.ArrowException:
+        cast, fits = new, False
+    if is_coded and fits:
+        codes = pyarrow.compute.index_in(cast, old.dictionary, skip_nulls=True)
+        if codes.null_count == cast.null_count:
+            codes = pyarrow.compute.if_else(rows, codes.cast(kind.index_type), old.indices)
+            return pyarrow.DictionaryArray.from_arrays(codes, old.dictionary, ordered=kind.ordered)
+    plain = plain if fits else new.type
+    return pyarrow.compute.if_else(rows, new.cast(plain), old.cast(plain))
