@@ -103,6 +103,32 @@ def test_a_nan_is_no_zero():
     assert not replay.is_checked
 
 
+def test_an_error_of_the_first_repetition_is_a_warning_and_changes_nothing():
+    state, calls = torch.zeros(3), []
+
+    @custom_op(only_read=("x",))
+    def add(x: Tensor, total: Tensor):
+        def run():
+            calls.append(x)
+            if len(calls) == 2:  # the first repetition, since a recorded call is the first
+                raise IndexError("too large")
+            total.add_(x)
+
+        return run
+
+    def function(x):
+        state.mul_(2)
+        add(x, state)
+        return [state.clone()]
+
+    functions = ReplayedFunctions(lambda: [state])
+    assert functions("sum", function, torch.ones(3))[0].tolist() == [1, 1, 1]
+    with pytest.warns(KernelWarning):
+        assert functions("sum", function, torch.ones(3))[0].tolist() == [3, 3, 3]
+    assert functions("sum", function, torch.ones(3))[0].tolist() == [7, 7, 7]
+    assert len(calls) == 4
+
+
 def test_torchs_global_noise_is_refused():
     functions = ReplayedFunctions(lambda: [])
     with pytest.warns(KernelWarning):

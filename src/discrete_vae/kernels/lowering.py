@@ -265,7 +265,8 @@ class Replay:
             raise ReplayError(recorder.problem)
         self._state = list(state)
         graph = Graph(recorder.calls, inputs, outputs, self._state)
-        self.is_checked = False  # whether `compare` found the same numbers
+        self.is_checked = False  # whether `compare` found no difference
+        self.difference = ""
         self._things: dict[Value, Any] = {}
         self._pool = _Pool()
         self.steps: list[Step] = []
@@ -294,13 +295,17 @@ class Replay:
     def compare(self, function: Function, *inputs: Any) -> Sequence[Tensor | None]:
         """Call the function once more, and find out whether a replay gives outputs and state to the last bit.
 
-        The state is changed as by that call alone, whose outputs are returned.
+        The state is changed as by that call alone, whose outputs are returned; an error of the replay is a difference.
         """
         # all of the state: an operation of torch may change what its schema does not say, running statistics above all
         before = [tensor.clone() for tensor in self._state]
         sources = [(each, each.get_state()) for each in inputs if isinstance(each, torch.Generator)]
-        found = [None if tensor is None else tensor.clone() for tensor in self(*inputs)]
-        found += [tensor.clone() for tensor in self._state]
+        found, self.difference = [], "it gives other numbers"
+        try:
+            found = [None if tensor is None else tensor.clone() for tensor in self(*inputs)]
+            found += [tensor.clone() for tensor in self._state]
+        except Exception as error:
+            self.difference = f"{type(error).__name__}: {error}"
         with torch.no_grad():
             for tensor, value in zip(self._state, before, strict=True):
                 if not _equal(tensor, value):
@@ -309,7 +314,7 @@ class Replay:
             source.set_state(state)
         outputs = function(*inputs)
         right = [*outputs, *self._state]
-        self.is_checked = all(_equal(mine, other) for mine, other in zip(found, right, strict=True))
+        self.is_checked = len(found) == len(right) and all(map(_equal, found, right))
         return outputs
 
     def _place_input(self, value: Value) -> Any:
@@ -484,7 +489,7 @@ class ReplayedFunctions:
                 return replay(*inputs)
             outputs = replay.compare(function, *inputs)
             if not replay.is_checked:
-                self.stop(f"the recording of {key} gives other numbers")
+                self.stop(f"the recording of {key} cannot be repeated, {replay.difference}")
             return outputs
         if len(self._replays) < _MOST_FORMS:
             return self._record(key, function, inputs)
