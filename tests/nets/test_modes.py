@@ -1,6 +1,7 @@
 """Networks with folded norms compute what the networks do, and read shared features once."""
 
 import gc
+from functools import partial
 
 import pytest
 import torch
@@ -98,5 +99,26 @@ def test_a_model_with_a_compiled_part_is_evaluated():
     model, zeta = small_model(), torch.ones(3, 4)
     expected = model.decode(zeta)
     model.decoder = torch.compile(model.decoder, backend="eager")
+    torch.testing.assert_close(model.decode(zeta), expected)
+    assert model.decoder.training
+
+
+@pytest.mark.parametrize("is_partial", [False, True])
+def test_a_network_with_a_function_that_reads_it_is_evaluated_without_noise(is_partial):
+    class WithDropout(torch.nn.Module):
+        def __init__(self, network):
+            super().__init__()
+            self.network = network
+            self.drop = partial(dropped, self) if is_partial else lambda x: dropped(self, x)
+
+        def forward(self, *inputs):
+            return self.drop(self.network(*inputs))
+
+    def dropped(module, x):
+        return torch.nn.functional.dropout(x, 0.5, module.training)
+
+    model, zeta = small_model(), torch.ones(3, 4)
+    expected = model.decode(zeta)
+    model.decoder = WithDropout(model.decoder)
     torch.testing.assert_close(model.decode(zeta), expected)
     assert model.decoder.training

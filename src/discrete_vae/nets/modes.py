@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from types import FunctionType
 from typing import TypeVar
 
 import torch
@@ -79,7 +82,7 @@ def _copies(module: nn.Module) -> bool:
     """True if a shallow copy computes by itself.
 
     Not if it does something of its own where its mode changes, or has attributes that call this object or another
-    module: a replaced `forward`, compiled or scripted modules.
+    module: a replaced `forward`, a lambda that reads ``self``, compiled or scripted modules.
     """
     own = vars(module)
     return (
@@ -87,8 +90,18 @@ def _copies(module: nn.Module) -> bool:
         and type(module).eval is nn.Module.eval
         and "forward" not in own
         and not isinstance(module, torch.jit.ScriptModule)
-        and not any(isinstance(getattr(value, "__self__", None), nn.Module) for value in own.values())
+        and not any(_calls(value, module) for value in own.values())
     )
+
+
+def _calls(value: object, module: nn.Module) -> bool:
+    """True of a method of any module, and of a function or partial that holds this one."""
+    if isinstance(value, partial):
+        parts = (value.func, *value.args, *value.keywords.values())
+        return any(part is module or _calls(part, module) for part in parts)
+    closure = (value.__closure__ if isinstance(value, FunctionType) else None) or ()
+    holds = any(each is module for each in gc.get_referents(*closure))
+    return holds or isinstance(getattr(value, "__self__", None), nn.Module)
 
 
 # The precision in which the products of networks are computed.
