@@ -53,6 +53,7 @@ from reproduction.records import (
     mean_log_likelihood,
     paired_difference,
     plan_run,
+    spread,
 )
 from reproduction.sizes import load_sized
 from reproduction.sweep import FailedRunError, Sweep
@@ -320,6 +321,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
                     way,
                     str(case),
                     means[way],
+                    spread(runs),
                     max(record.doubling_gain for record in records),
                     None if way == _FIRST else of_case.get(way),
                     *_from_above(above, runs),
@@ -340,6 +342,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("way", "way"),
         Column("data set, prior, width", "case"),
         Column("log-likelihood", "log_likelihood"),
+        Column("spread over seeds", "spread"),
         Column("last doubling", "doubling_gain"),
         Column(f"less {_FIRST}", "difference", signed=True),
         Column("less the row above", "difference_from_above", signed=True),

@@ -67,6 +67,7 @@ def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_pa
     assert (found.apart[4:] == "no").all()  # equal ones
     assert found.steps_per_second["ramps"] == pytest.approx(1000 / 3600)
     assert (found.log_likelihood_limit_std_error > 0).all()
+    assert (found.spread == 0).all()
     assert len(numbers) == 14
     assert "Equal time" in result.notes[0]
 
