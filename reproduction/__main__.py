@@ -38,7 +38,7 @@ _PROGRAM = "python -m reproduction"
     "--size",
     type=click.Choice(SIZES),
     help="Of the experiments; default: cpu, an hour or two per run on two cores, of relaxations and the gradient "
-    "study short; smoke: minutes in all, to try it; large, of what the four main runs show: two to four hours per run.",
+    "study short; smoke: minutes in all, to try it; large, of the four main runs: three to five hours each.",
 )
 @click.option(
     "--budget",

@@ -67,7 +67,7 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
         "training.augmentation.end": (0.9,),
     },
 }
-"""What size `large` changes of size `cpu`, by experiment and option: two to four hours of one quiet thread per run.
+"""What size `large` changes of size `cpu`, by experiment and option: three to five hours of one thread per run.
 
 Settings are those that screens on validation data chose, or that such screens are to confirm, see LARGE.md.
 """

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from discrete_vae.config import ModelConfig, TableLikelihoodConfig
 from discrete_vae.data import infer_schema
 from discrete_vae.data.schema import raw_column
+from discrete_vae.errors import InvalidInputError
 from tests.models import small_model
 from tests.refusals import refused_argument
 
@@ -232,6 +233,13 @@ def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
     assert infer_schema({"age": ages}, {"age": "category"}).columns[0].kind == "category"
     rooms = [*range(1, 9), *(["studio"] * 4)]  # few numbers may be names
     assert infer_schema({"rooms": rooms}).columns[0].kind == "category"
+
+
+@pytest.mark.parametrize("num_grouped", [1, 50])
+def test_groups_of_digits_are_taken_for_such_however_few_they_are(num_grouped):
+    income = [*range(100, 200 - num_grouped), *(["1,000"] * num_grouped)]
+    with pytest.raises(InvalidInputError, match="data.thousands"):
+        infer_schema({"income": income})
 
 
 def test_other_tables_than_the_schemas_are_refused():

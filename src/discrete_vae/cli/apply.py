@@ -66,7 +66,7 @@ _SAMPLES, _ELBO_DRAWS = 100, 10
 
 @verb("score", EXPLAINED, divides=True)
 @takes_rows
-@option("--out FILE", "a row per example: index, score, std_error, p_value; .csv, .npz, ...")
+@option("--out FILE", "a row per example: its log-likelihood or ELBO, std_error, p_value; .csv, .npz, ...")
 @option(
     "--num-samples K", f"samples per example; default: {_SAMPLES}, with --elbo {_ELBO_DRAWS}", whole_number()
 )

@@ -147,7 +147,8 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
 @verb(
     "impute",
     f"{EXPLAINED} Gaps are NaN or empty cells. What fills them is the mean given what is observed, for bits a "
-    "probability, for codes the most probable one. A .csv or .parquet file comes back as it was, with its gaps filled.",
+    "probability, for codes, words and columns of two values the most probable one. A .csv or .parquet file comes back "
+    "as it was, with its gaps filled.",
     divides=True,
     typed={"filling": "--mode"},
 )

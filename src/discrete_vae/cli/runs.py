@@ -348,7 +348,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
     "release",
     f"{EXPLAINED} The new folder is a run that every verb takes, of one checkpoint, without what training would need "
     "to go on. RUN must have been evaluated, and stays as it is. The ELBO of validation examples is compared before "
-    "and after; if it falls by more than 0.1 nats, nothing is written.",
+    "and after; nothing is written unless it falls by less than 0.1 nats, two standard errors included.",
 )
 @takes_run
 @option("--out DIR", "new folder, after which the model is named", required=True)
@@ -428,7 +428,7 @@ def _start(name: str, word: str) -> str:
 @option("--burn-in N", "sweeps before the top row; default: 10,000 when fresh, else 0", whole_number(0))
 @option("--num-rows N", "rows of the picture", whole_number(), default="20")
 @option("--num-sweeps N", "sweeps from row to row", whole_number(), default="100")
-@option("--num-chains N", "chains side by side; default: 5", whole_number())
+@option("--num-chains N", "chains side by side; default: 5, of a table as many as fit", whole_number())
 @option("--num-draws N", "images per state, of a run of images; default: 5", whole_number())
 @data_dir_option
 def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:

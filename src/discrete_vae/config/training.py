@@ -42,7 +42,7 @@ class ParallelTemperingConfig(ComponentConfig):
 
 
 class TrajectoryTemperingConfig(ComponentConfig):
-    """Persistent chains led by states of machines that the training has passed; tells log Z (arXiv 2607.27077)."""
+    """Persistent chains led by states of machines that training has passed; tells log Z (Béreux et al. 2024)."""
 
     target = "discrete_vae.samplers.trajectory:TrajectoryTempering"
     references = ("bereux2024",)

@@ -160,7 +160,7 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
        values, each there ten times on average, they are ordinal if their steps are even, else category: a density
        of real numbers would grow without bound around each value.
     6. Whole numbers of at most 10 different values: ordinal.
-    7. Whole numbers among which is 0: count. Other whole numbers: real.
+    7. Whole numbers among which is 0: count. Other whole numbers: real, on a scale as in rule 5.
 
     Those of few values, and rule 7, are guesses, which the schema says when it is printed.
 
@@ -316,6 +316,19 @@ def _judged(column: RawColumn, counts: Mapping[str, int], wanted: str | None) ->
 
 
 def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
+    grouped = [] if column.declared else [word for word in column.words if _GROUPED.fullmatch(word)]
+    if 2 * len(grouped) > len(column.words):  # fewer may be words among words, such as versions
+        repair = (
+            "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','; if they "
+            f"are words: --data.kinds {column.name}=category."
+        )
+        rule = "must hold numbers whose points and commas are said"
+        raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
+    signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
+    if 2 * len(signed) > len(column.words):
+        repair = f"Remove % and $, say; if they are words: --data.kinds {column.name}=category."
+        rule = "must hold numbers without signs of percent or currency"
+        raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
     num_numbers = int((~np.isnan(column.numbers)).sum())
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
@@ -330,19 +343,6 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
         )
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
-    grouped = [] if column.declared else [word for word in column.words if _GROUPED.fullmatch(word)]
-    if 2 * len(grouped) > len(column.words):  # fewer may be words among words, such as versions
-        repair = (
-            "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','; if they "
-            f"are words: --data.kinds {column.name}=category."
-        )
-        rule = "must hold numbers whose points and commas are said"
-        raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
-    signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
-    if 2 * len(signed) > len(column.words):
-        repair = f"Remove % and $, say; if they are words: --data.kinds {column.name}=category."
-        rule = "must hold numbers without signs of percent or currency"
-        raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
     if not column.declared:
         different, num_rows = len(counts), num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):

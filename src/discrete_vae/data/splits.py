@@ -258,7 +258,7 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
 
 
 def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
-    """The numbers of the test examples to look at: all, or a choice that no seed changes.
+    """The numbers of the examples of a part to look at: all, or a choice that no seed changes.
 
     So evaluations with other seeds differ in their noise alone. A smaller choice is part of every larger one.
 

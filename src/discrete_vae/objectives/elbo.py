@@ -3,9 +3,9 @@
     bound = log p(x | zeta, h) - KL[q(z, zeta | x) || p(z, zeta)] - KL[q(h | zeta, x) || p(h | zeta)],
     loss = (v KL + w KL_h - log p(x | zeta, h)), averaged over the batch,
 
-with weights v and w of the KL terms that are 1 but for the warm-up. `loss_terms` evaluates the three terms at a draw
-from the posterior, for `DiscreteVAE.elbo`, for every estimator of the gradient and so for each training step;
-`weighted_sum` with the weights of `loss_gradients` is the loss.
+with weights v and w of the KL terms that are 1 but for the warm-up. `loss_terms` draws from the posterior and evaluates
+the three terms there, for `DiscreteVAE.elbo` and the reparameterized gradient; `loss_terms_at` does so at given draws,
+for every estimator of the gradient. `weighted_sum` with the weights of `loss_gradients` is the loss.
 """
 
 from __future__ import annotations

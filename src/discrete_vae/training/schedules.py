@@ -86,7 +86,7 @@ def learning_rate(config: OptimizerConfig, progress: float) -> float:
 
 
 def num_importance_samples(config: TrainingConfig, progress: float) -> int:
-    """Samples of the Gaussian layers after a share of the run."""
+    """Importance samples of the Gaussian layers, without layers of zeta, after a share of the run."""
     return config.num_importance_samples if progress >= config.importance_start else 1
 
 
