@@ -211,6 +211,9 @@ def test_the_bound_of_beta_holds_and_stops_the_gradient_that_leads_out(kind, dty
         assert smoothing.beta.item() == 3.0
     assert found[0] == 0  # zeta moves outward as beta grows, and descent would let it
     assert found[1] != 0
+    constant = kind(5.0, trainable=False, max_beta=3.0).to(dtype)
+    constant.project_()
+    assert constant.beta.item() == 5.0
 
 
 def test_errors():

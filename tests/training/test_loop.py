@@ -272,6 +272,15 @@ def test_warm_up_and_the_bound_of_beta_may_follow_the_length_of_the_run(tmp_path
     assert beginning("others", "run", 0.6, 0.1) != pytest.approx(in_epochs, abs=1e-3)
 
 
+@pytest.mark.parametrize("kind", ["spike-exponential", "overlapping-exponential"])
+def test_a_constant_beta_stays_above_the_bound_of_trained_ones(kind, tmp_path):
+    constant = {"model.smoothing": kind, "model.smoothing.trainable": "false", "model.smoothing.beta": "8"}
+    config = changed(CONFIG, constant)
+    assert config.training.beta_bound.start < 8
+    train_quietly(run := start_run(tmp_path / "run", config), config, stop=stop_after(10))
+    assert {line["beta"] for line in run.metrics().read() if "beta" in line} == {8.0}
+
+
 def test_the_best_checkpoint_may_be_that_of_independent_features(tmp_path):
     config, data = waiting(2, 1e-9), load_dataset("digits")
     run = start_run(tmp_path / "run", config)

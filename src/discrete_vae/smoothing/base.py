@@ -337,8 +337,9 @@ class BetaSmoothing(Smoothing):
 
     @torch.no_grad()
     def project_(self) -> None:
-        """Bring the parameter beta back between 0.01 and the bound."""
-        project_(self.beta, *self._limits.unbind())
+        """Bring a trained beta back between 0.01 and the bound; a constant one stays."""
+        if (bounds := self._bounds()) is not None:
+            project_(self.beta, *bounds)
 
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
         return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
