@@ -7,7 +7,7 @@ and then with three sharpnesses where its smoothing has one: a factor of beta, b
 whose validation bound is best is taken; one whose loss is not finite is worst, and while the best is the smallest or
 the largest, one beyond it is tried. With a budget the short runs of a way take the same steps, and all long ones the
 same time, by the speed of the best short run; without one all take the same steps. A part of the grid may be made
-first; the table has every row whose runs are complete.
+first; the table has every row whose first seeds are there.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import product
+from itertools import product, takewhile
 from pathlib import Path
 
 import numpy as np
@@ -292,8 +292,10 @@ def _complete(options: Options, sweep: Sweep) -> dict[Case, dict[str, list[Plann
         _variance(sweep.stored[first], sweep)
     found: dict[Case, dict[str, list[PlannedRun]]] = {}
     for case, way in _grid(replace(options, only=())):
-        runs = asked.get((case, way)) or _chosen(options, sweep, case, way, trains=False) or []
-        sweep.find(runs)
+        runs = asked.get((case, way))
+        if runs is None:
+            runs = _chosen(options, sweep, case, way, trains=False) or []
+            runs = list(takewhile(lambda run: sweep.find([run]), runs))
         if runs and all(run in sweep.stored for run in runs) and not _lacks_variance(runs[0], sweep):
             found.setdefault(case, {})[way] = runs
     return found
@@ -307,9 +309,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
     for case, chosen in complete.items():
         found = {way: sweep.of(runs) for way, runs in chosen.items()}
         means = {way: mean_log_likelihood(runs) for way, runs in found.items()}
-        of_case = {
-            way: paired_difference(found[_FIRST], runs) for way, runs in found.items() if _FIRST in found
-        }
+        of_case = {way: _of_both(found[_FIRST], runs) for way, runs in found.items() if _FIRST in found}
         differences[case] = [of_case.get(way, Value(math.nan)) for way in _WAYS]
         above: list[StoredRun] | None = None
         for way in sorted(found, key=lambda each: -means[each].value):
@@ -320,6 +320,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
                 (
                     way,
                     str(case),
+                    len(runs),
                     means[way],
                     spread(runs),
                     max(record.doubling_gain for record in records),
@@ -341,6 +342,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
     columns = (
         Column("way", "way"),
         Column("data set, prior, width", "case"),
+        Column("seeds", "num_seeds"),
         Column("log-likelihood", "log_likelihood"),
         Column("spread over seeds", "spread"),
         Column("last doubling", "doubling_gain"),
@@ -375,9 +377,15 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
     """Difference from the row above, and whether it is more than errors and too few samples may have made."""
     if above is None:
         return None, ""
-    found = paired_difference(above, runs)
+    found = _of_both(above, runs)
     gain = max(0.0, *(run.record.doubling_gain for run in (*above, *runs)))
     return found, "yes" if abs(found.value) > 2 * found.std_error + gain else "no"
+
+
+def _of_both(first: list[StoredRun], second: list[StoredRun]) -> Value:
+    """The paired difference over the seeds that both have, of which 0 is one."""
+    count = min(len(first), len(second))
+    return paired_difference(first[:count], second[:count])
 
 
 def _sharpest(config: ExperimentConfig) -> str:
@@ -393,9 +401,6 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
     records = [run.record for run in stored]
     seconds = [record.seconds for record in records]
     screen = "a sixth of the steps" if options.budget is None else f"{_of_screen(options.budget):g} minutes"
-    only = " Other seeds may give another order: one seed says nothing of their spread." * (
-        options.num_seeds == 1
-    )
     return [
         f"Equal {'steps' if options.budget is None else 'time, as the short runs foretell it,'} for all; training "
         f"took {in_words(min(seconds))} to "
@@ -409,8 +414,9 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "one beyond it is tried too, three times the step size or twice the sharpness away, up to "
         f"{_MOST_BEYOND} of them. The short runs of a way have the same number of steps.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
-        "errors and the last doubling of the importance samples together; no means that the two are not separated."
-        f"{only}",
+        "errors and the last doubling of the importance samples together; no means that the two are not separated. "
+        "Where a row has fewer seeds, differences are over these. One seed says nothing of the spread over seeds, "
+        "which may change the order.",
         "Sharp limit: log p(x) where zeta is z; empty where the smoothing has none; for ways that train zeta = z it is "
         "the log-likelihood. The variance is that of one gradient of 100 validation images by the posterior's "
         "parameters, summed over them, of the loss that the way trains, at its own trained model of seed 0.",

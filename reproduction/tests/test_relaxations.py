@@ -174,8 +174,9 @@ def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path)
     asked = replace(PART, only=(*PART.only, "ramps", "disarm"))
     others = replace(OPTIONS, only=("omniglot", "independent", "width-400", "reinforce", "disarm"))
     make_up_runs(tmp_path, others, {})
-    ((case, _), (_, way)) = relaxations._grid(others)
-    (tmp_path / f"runs/{case.runs(others, way, BEST)[1].name}.json").unlink()  # so it is not complete
+    ((case, first), (_, second)) = relaxations._grid(others)
+    for way, seed in (first, 1), (second, 0):
+        (tmp_path / f"runs/{case.runs(others, way, BEST)[seed].name}.json").unlink()
     numbers = TABLE.make(asked, make_up_runs(tmp_path, asked, {"disarm": -100.0})).table.numbers()
     assert list(zip(numbers.case, numbers.way, strict=True)) == [
         ("mnist-static, rbm, width-200", "disarm"),
@@ -183,6 +184,7 @@ def test_the_table_has_what_was_asked_for_and_what_is_complete_besides(tmp_path)
         ("omniglot, independent, width-400", "disarm"),
     ]
     assert numbers.difference.isna().all()  # from a way that is not there
+    assert numbers.num_seeds.tolist() == [2, 2, 1]
     assert len(TABLE.plan(asked)) == 6
     assert len(TABLE.plan(OPTIONS)) == 3 * 14 * 8
 
