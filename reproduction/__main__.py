@@ -30,8 +30,8 @@ _PROGRAM = "python -m reproduction"
     help="Make a table or a figure of the paper, with the paper's values beside ours. NAME is one of those that it "
     "lists without one. It trains what runs are missing, one after the other, goes on with those that were "
     "interrupted, evaluates them, and writes table and picture. A run is done once OUT/runs has its record, made with "
-    "the settings that are asked for now; its folder is not needed any more then, but for pictures of samples and for "
-    "estimates of log Z that are still to be made.",
+    "the settings that are asked for now; its folder is not needed any more then, but for pictures of samples, "
+    "estimates of log Z and variances of gradients that are still to be made.",
 )
 @click.argument("name", required=False)
 @click.option(

@@ -103,7 +103,8 @@ def _make_training(options: Options, sweep: Sweep) -> Result:
         "dotted line, training counts the bound of several importance samples from there on, which is another quantity "
         "and is not drawn; the difference of training and validation is that before it, of other runs that at the end. "
         "The last column says how many times the multiplications of ours size paper takes, counted as weights times "
-        "training examples that pass through them; further importance samples are not counted."
+        "training examples that pass through them, those of a convolution as if it had one place; further importance "
+        "samples are not counted."
     )
     title = "Training of the main runs: bounds against time"
     notes = [note, *notes_of(list(runs.values()))]
@@ -514,7 +515,7 @@ def _make_inverse_cdf(number: int, kind: str, options: Options, sweep: Sweep) ->
     beside = ", and rectifiers with the noise of dropout and of batch normalization" if number == 2 else ""
     return Result(
         f"Figure {number}: inverse CDFs of {kind}{beside}",
-        [f"{label[number]} of the paper, with its values of rho and beta."],
+        [f"{label[number]} of the paper, with its values of rho{' and beta' * (number == 2)}."],
         picture=draw_inverse_cdfs(inverse_cdfs([kind], rectifiers=number == 2)),
         ending=".svg",
     )

@@ -447,13 +447,13 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
 
 def _measure(planned: PlannedRun, sweep: Sweep) -> GradientVariance:
     """Of bits drawn once of validation images; a baseline first learns at the trained model."""
-    loaded, dataset = load_run(sweep.folder(planned), device=sweep.places.device), sweep.dataset(planned)
+    loaded, dataset = load_run(sweep.folder(planned), device="cpu"), sweep.dataset(planned)  # a small model
     model, settings, seed = loaded.model, loaded.config.training, planned.config.seed
     model.prior.requires_grad_(False)  # gradients of the posterior alone are taken
     estimator = study_estimator(model, settings.gradient, dataset, _BASELINE_STEPS, seed)
     valid = dataset.valid
     assert isinstance(valid, Tensor)
-    x = torch.bernoulli(valid[:100].to(model.prior.bias), generator=torch.Generator().manual_seed(seed))
+    x = torch.bernoulli(valid[:100], generator=torch.Generator().manual_seed(seed))
     count = settings.num_importance_samples
     draw = partial(model.estimate_gradient, estimator, x, log_partition=0.0, num_importance_samples=count)
     return gradient_variance(

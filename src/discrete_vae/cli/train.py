@@ -279,7 +279,7 @@ def _headline(
     config: ExperimentConfig, dataset: DataSplits, run: RunDirectory, done: int, num_steps: int
 ) -> Iterator[str]:
     """Lines about data, steps, folder, and how values are read."""
-    from discrete_vae.data.splits import effective_number, training_subset
+    from discrete_vae.data.splits import effective_number, summarize, training_subset
     from discrete_vae.sparse import SparseRows  # needs torch
 
     num_examples, model = config.training.num_examples, config.model
@@ -306,14 +306,15 @@ def _headline(
         yield f"The model is one of p(x | {', '.join(column.name for column in model.condition)})."
     train, *others = dataset.summaries.values()
     values = sum(others, train)
+    seen = train if num_examples is None else summarize(chosen.train)
     if values.num_missing:
         share = f"{100 * values.num_missing / values.num_values:.1f} %"
         are = "is" if values.num_missing == 1 else "are"
-        where = "" if train.num_missing else ", none of them in the examples to train on"
+        where = "" if seen.num_missing else ", none of them in the examples to train on"
         which = f"{values.num_missing:,} of the {values.num_values:,} values ({share}) {are} missing{where}"
         yield f"{which}: the model reads which are there, and learns from these."
-        sees_all = isinstance(dataset.train, SparseRows) or not train.num_missing
-        if not sees_all and (empty := int(dataset.train[:].isnan().all(0).sum())):
+        sees_all = isinstance(chosen.train, SparseRows) or not seen.num_missing
+        if not sees_all and (empty := int(chosen.train[:].isnan().all(0).sum())):
             yield (
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
                 "examples to train on: what the model says of such a feature is made up."
@@ -367,14 +368,14 @@ def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator
         return f"{len(places)} of {dataset.num_features} features {fact}{first}"
 
     standardizer = Standardizer((dataset.num_features,))
-    standardizer.fit_(training_subset(dataset, config.training).train)
+    standardizer.fit_(train := training_subset(dataset, config.training).train)
     constant = standardizer.constant
     if constant.any():
         fact = f"{'has' if constant.sum() == 1 else 'have'} one value in all examples to train on"
         yield f"{told(constant, fact)}: such a feature adds nothing to any likelihood."
     if getattr(config.model.likelihood, "shorten_tails", False):
         yield (
-            f"{told(long_tails(dataset.train), 'have long tails')} and are read on a scale of asinh, as if their "
+            f"{told(long_tails(train), 'have long tails')} and are read on a scale of asinh, as if their "
             "logarithms were taken: --model.likelihood.shorten-tails false leaves them."
         )
 

@@ -95,8 +95,8 @@ def column_distributions_table(
 ) -> ColumnDistributions:
     """Count the values of each column in data and in what a model generates.
 
-    Words and numbers with few different values are counted one by one, other numbers in 20 bins of equal width between
-    the percentiles 1 and 99 of the data, whose ends hold all beyond.
+    Words are counted one by one, and so are numbers where data and samples have the same few; other numbers in 20 bins
+    of equal width between the percentiles 1 and 99 of the data, whose ends hold all beyond.
 
     Args:
         x: Data, (example, feature); NaN marks missing values, which count nowhere.

@@ -186,8 +186,9 @@ def draw_neighbors(
     gray = grayscale_for(examples.flatten(0, 1), per_feature=image_shape is None)
     images = gray(examples)
     distances = found.distances[: len(indices), : indices.shape[1]]
+    where = "the upper strip of each group" if image_shape is None else "left"
     text = GridText(
-        caption="Examples (left) and those whose codes differ from theirs in the fewest units, nearest first; "
+        caption=f"Examples ({where}) and those whose codes differ from theirs in the fewest units, nearest first; "
         f"numbers of units: {distances.min()} to {distances.max()}. {gray.words.capitalize()}.",
         group_labels=["query", *map(str, range(1, indices.shape[1] + 1))] if image_shape is not None else [],
     )
@@ -221,7 +222,9 @@ def draw_new_examples(
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
         first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
         chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
-        caption = f"New examples of the class beside each row, {what} at latents kept for their class; {gray.words}."
+        caption = (
+            f"New examples of the class beside each row, {what} at latents of their class; {gray.words}."
+        )
     images = gray(rows[chosen]).unflatten(0, (-1, width))
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
@@ -238,8 +241,8 @@ def draw_scores(
     kinds = [(scores, names[0], VERMILION, "-")]
     if reference is not None:
         kinds.insert(0, (reference, names[1], BLUE, "--"))
-    values = np.concatenate([each.value for each, *_ in kinds])
-    low, high = np.quantile(values, [0.002, 1.0])
+    low = min(np.quantile(each.value, 0.002) for each, *_ in kinds)  # what lies below is in the first bin
+    high = max(each.value.max() for each, *_ in kinds)
     if low == high:
         low, high = low - 1, high + 1
     edges = np.linspace(low, high, _BINS + 1)

@@ -384,7 +384,8 @@ def make_feature_statistics(request: FigureRequest) -> Drawing:
     """The figure of a run, samples by its chains of training against its test data."""
     run = request.run
     samples, weights = samples_of_run(run, seed=request.seed), run.dataset.weights.get("test")
-    table = feature_statistics_table(run.dataset.test[:], samples, weights=weights)
+    samples = run.shown(samples.flatten(0, 1)).unflatten(0, samples.shape[:2])
+    table = feature_statistics_table(run.shown(run.dataset.test[:]), samples, weights=weights)
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 
 
@@ -439,7 +440,7 @@ class ReconstructionTable:
 
     Attributes:
         examples: (example, feature); NaN marks missing values.
-        means: E[x | zeta] for one draw of zeta from the posterior of each example, (example, feature).
+        means: E[x | zeta, h] for one draw of both from the posterior of each example, (example, feature).
         indices: Where the examples stood in what they were taken from, (example,) int64.
     """
 
@@ -485,7 +486,7 @@ def reconstructions_table(
     return ReconstructionTable(examples.flatten(1).cpu(), means.flatten(1).cpu(), indices)
 
 
-_OF_ONE_DRAW = "mean E[x | ζ] for one ζ drawn from its posterior"
+_OF_ONE_DRAW = "mean E[x | ζ, h] for one draw of ζ and h from its posterior"
 
 
 def draw_reconstructions(

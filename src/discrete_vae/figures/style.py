@@ -20,9 +20,11 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
+from discrete_vae.config import BinaryColumnConfig, TableLikelihoodConfig
 from discrete_vae.data.rows import load_data
 from discrete_vae.data.splits import DataMetadata, fixed_permutation, training_subset
 from discrete_vae.errors import InvalidInputError, plot_text, printable
+from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.runs.results import OutputFile
 from discrete_vae.system import check_memory
 
@@ -397,10 +399,49 @@ class FigureRun:
         return self._load()
 
     @cached_property
+    def whole_dataset(self) -> DataSplits:
+        """The data of the run's config."""
+        return load_data(self.loaded.config, self._data_dir)
+
+    @cached_property
     def dataset(self) -> DataSplits:
-        """The data of the run's config, of the training and validation parts what the run sees."""
-        config = self.loaded.config
-        return training_subset(load_data(config, self._data_dir), config.training)
+        """The same, of the training and validation parts what the run sees."""
+        return training_subset(self.whole_dataset, self.loaded.config.training)
+
+    @cached_property
+    def _statistics(self) -> list[tuple[int, int, int | None, str]] | None:
+        """Of a table what is shown: place among its likelihood's statistics, column, code and name; else None.
+
+        A column of codes has a statistic for each of its words, and none where a column of its kind has more. An
+        exposure is given, not generated, and is not shown.
+        """
+        likelihood, of_config = self.loaded.model.likelihood, self.loaded.config.model.likelihood
+        if not isinstance(likelihood, TableLikelihood) or not isinstance(of_config, TableLikelihoodConfig):
+            return None
+        found = []
+        for place, (number, code) in enumerate(likelihood.statistic_columns):
+            column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
+            is_exposure = of_config.columns[number].kind == "exposure"
+            if not is_exposure and (code is None or code < len(words)):
+                word = 1 if isinstance(column, BinaryColumnConfig) else code
+                name = column.name if word is None else f"{column.name} = {words[word]}"
+                found.append((place, number, code, name))
+        return found
+
+    def shown(self, x: Tensor) -> Tensor:
+        """Examples as they are compared, (example, shown): of a column of words 1 at its word and 0 at the others.
+
+        NaN stays. Data other than a table of columns stay as they are.
+        """
+        if self._statistics is None:
+            return x
+        found = []
+        for _, number, code, _ in self._statistics:
+            values = x[:, number]
+            if code is not None:
+                values = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
+            found.append(values)
+        return torch.stack(found, 1)
 
     def condition_of(self, part: str, indices: np.ndarray | None = None) -> Tensor | None:
         """c of p(x | c) of examples of a part, (example, column); None for a model or data without one."""

@@ -182,6 +182,7 @@ def card_of_run(run: RunDirectory, *, name: str, license: str, in_folder: bool =
         config.model,
         run=config,
         step=saved.step,
+        is_best="validation_elbo" in (saved.record.best or {}),
         environment={"device": {}, "packages": {}, **environment},
         data=environment.get("data", {}),
         duration=in_words(seconds),

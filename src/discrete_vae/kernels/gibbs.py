@@ -284,8 +284,9 @@ def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
     """The fastest kernel for a machine where it lies, on several threads or on one.
 
     On the CPU that is a compiled one for an RBM or a graph, else the reference. On a CUDA device it is a compiled one
-    for an RBM of up to 128 + 128 units where Triton is installed, else `run_on_device`, which other devices take too. A
-    float64 machine keeps its precision and so takes the reference or `run_on_device`, as one does whose kernel fails.
+    for an RBM of some 128 + 128 units at most where Triton is installed, else `run_on_device`, which other devices take
+    too. A float64 machine keeps its precision and so takes the reference or `run_on_device`, as one does whose kernel
+    fails.
     """
     if energy.bias.device.type == "cpu":
         return cpu_kernel(type(energy), parallel).select() if _compiles(energy) else run_reference

@@ -27,7 +27,10 @@ from discrete_vae.kernels.gibbs import LARGEST_UNIFORM, SweepCall
 
 
 LARGEST_SIDES = 1 << 14
-"""Product of the padded sides up to which weights fit a program's shared memory: 128 + 128 units."""
+"""Product of the padded sides up to which weights fit a program's shared memory: 128 + 128 units.
+
+The right side has up to three columns more, so that 127 + 127 units are too many.
+"""
 
 _SMALLEST_SIDE = 16  # of the matrices that tensor cores multiply
 _SMALL_SIDES = 1 << 12

@@ -464,10 +464,10 @@ _MOST_FORMS = 16  # a replay keeps its intermediate values
 class ReplayedFunctions:
     """Calls functions of tensors: the first time with a recorder, the second time both ways, then from the recording.
 
-    The two ways of the second call have to give the same bits. Where they do not, or a call cannot be recorded, or
-    there are more than sixteen keys, functions are called as they are, with a `KernelWarning`; the reason is then
-    there, as it is from the start where nothing may be repeated. The state gives the tensors that the functions find
-    elsewhere than among their inputs, see `Replay`.
+    The two ways of the second call have to give the same bits. Where they do not, or a call cannot be recorded,
+    functions are called as they are, with a `KernelWarning`; the reason is then there, as it is from the start where
+    nothing may be repeated. Of more than sixteen keys the others are called as they are, with a warning too. The state
+    gives the tensors that the functions find elsewhere than among their inputs, see `Replay`.
     """
 
     def __init__(self, state: Callable[[], Iterable[Tensor]], reason: str | None = None) -> None:

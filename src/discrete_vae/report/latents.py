@@ -431,8 +431,9 @@ def _energies(source: ReportSource) -> dict[str, Any]:
     states, energy = (source.loaded.chains.z, source.codes.z), source.model.prior.energy
     with torch.no_grad():
         of_chains, of_codes = (energy(z.float()).double().cpu().numpy() for z in states)
-    low, high = np.quantile(np.concatenate([of_chains, of_codes]), [0.002, 0.998])
-    edges = np.linspace(float(low), float(high) if high > low else float(low) + 1.0, _BINS + 1)
+    ends = np.array([np.quantile(part, [0.002, 0.998]) for part in (of_chains, of_codes)])
+    low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
+    edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
     clipped = [np.clip(part, edges[0], edges[-1]) for part in (of_chains, of_codes)]
     shares = [np.histogram(part, edges)[0] / len(part) for part in clipped]
     overlap = float(np.minimum(*shares).sum())

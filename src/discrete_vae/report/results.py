@@ -315,7 +315,7 @@ def reproduce(source: ReportSource) -> Section:
     checkpoint = [] if best is None or best["step"] == step else ["--checkpoint", str(step)]
     kept = {
         "evaluate": ("num_samples", "seed", "num_examples", "sharp_limit", "precision"),
-        "log-partition": ("repeats", "std_error", "seed"),
+        "log-partition": ("repeats", "std_error", "seed", "health_sweeps"),
     }
     for verb, found in zip(kept, (source.evaluation, source.log_partitions), strict=True):
         if found is not None:
@@ -327,7 +327,9 @@ def reproduce(source: ReportSource) -> Section:
                 if asked.get(name) is not None
             ]
             commands.append(["dvae", verb, str(run.path), *checkpoint, *chain.from_iterable(given)])
-    commands += [["dvae", "report", str(run.path), *checkpoint], ["dvae", "cite", str(run.path)]]
+    own = {"--num-examples": (source.num_examples, 2000), "--seed": (source.seed, 0)}
+    given = [word for name, (value, usual) in own.items() if value != usual for word in (name, str(value))]
+    commands += [["dvae", "report", str(run.path), *checkpoint, *given], ["dvae", "cite", str(run.path)]]
     values = {
         "has_command": words is not None,
         "commands": [shlex.join(command) for command in commands],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,14 +13,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.config import BinaryColumnConfig, ExperimentConfig, TableLikelihoodConfig
+from discrete_vae.config import ExperimentConfig
 from discrete_vae.data.batches import binarize
 from discrete_vae.data.rows import labels_of_part, read_label_file
-from discrete_vae.data.splits import fixed_permutation, subset_indices
+from discrete_vae.data.splits import fixed_permutation, subset_indices, training_subset
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
 from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
-from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
 from discrete_vae.runs.load import LoadedRun
@@ -28,7 +27,7 @@ from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_
 from discrete_vae.runs.run_directory import RunDirectory
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
-_SETTLING = 100  # sweeps of the chains of training before anything is made of them
+_SETTLING = 100  # sweeps of the chains of training before modes are looked for
 
 
 class ReportSource(FigureRun):
@@ -72,26 +71,6 @@ class ReportSource(FigureRun):
     def image_gray(self) -> Grayscale:
         return grayscale_for(self.dataset.test[:], per_feature=False)
 
-    @cached_property
-    def _statistics(self) -> list[tuple[int, int, int | None, str]] | None:
-        """Of a table what is shown: place among its likelihood's statistics, column, code and name; else None.
-
-        A column of codes has a statistic for each of its words, and none where a column of its kind has more. An
-        exposure is given, not generated, and is not shown.
-        """
-        likelihood, of_config = self.model.likelihood, self.config.model.likelihood
-        if not isinstance(likelihood, TableLikelihood) or not isinstance(of_config, TableLikelihoodConfig):
-            return None
-        found = []
-        for place, (number, code) in enumerate(likelihood.statistic_columns):
-            column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
-            is_exposure = of_config.columns[number].kind == "exposure"
-            if not is_exposure and (code is None or code < len(words)):
-                word = 1 if isinstance(column, BinaryColumnConfig) else code
-                name = column.name if word is None else f"{column.name} = {words[word]}"
-                found.append((place, number, code, name))
-        return found
-
     @property
     def shown_places(self) -> list[int] | None:
         """Places of what is shown of a table among the statistics of its likelihood; None for other data."""
@@ -104,21 +83,6 @@ class ReportSource(FigureRun):
             return tuple(name for *_, name in self._statistics)
         given = self.dataset.description.columns
         return given or tuple(f"feature {index}" for index in range(self.dataset.num_features))
-
-    def shown(self, x: Tensor) -> Tensor:
-        """Examples as sections show them, (example, shown): of a column of words 1 at its word and 0 at the others.
-
-        NaN stays. Data other than a table of columns stay as they are.
-        """
-        if self._statistics is None:
-            return x
-        found = []
-        for _, number, code, _ in self._statistics:
-            values = x[:, number]
-            if code is not None:
-                values = (values == code).to(x.dtype).masked_fill(values.isnan(), torch.nan)
-            found.append(values)
-        return torch.stack(found, 1)
 
     @cached_property
     def environment(self) -> dict[str, Any]:
@@ -191,7 +155,11 @@ class ReportSource(FigureRun):
             known = self.dataset.labels.get("train")
             return known[self.indices] if known is not None and known.ndim == 1 else None
         found = read_label_file(given) if isinstance(given, str | Path) else np.asarray(given)
-        return labels_of_part(found, self.dataset, self.config.data)[self.indices]
+        if len(found) != len(self.dataset.train):
+            found = labels_of_part(found, self.whole_dataset, self.config.data)
+            labeled = replace(self.whole_dataset, labels={"train": found})
+            found = training_subset(labeled, self.config.training).labels["train"]
+        return found[self.indices]
 
     @cached_property
     def codes(self) -> Encoding:

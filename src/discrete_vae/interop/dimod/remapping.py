@@ -139,9 +139,9 @@ def remap(
         if z is None:
             z = BlockGibbs(energy, _SAMPLES, seed=seed).step(_SWEEPS)
         z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units)))
-        fit, measure = z.double().cpu().tensor_split(2)
-        if len(fit) < 50:
+        if len(z) < 100:
             raise InvalidInputError("z", "must have at least 100 samples", len(z), "Draw more.")
+        fit, measure = z.double().cpu().tensor_split(2)
         dropped = estimate_divergence(lost.log_factor, measure, _states(machine, kept, measure, seed))
         bias, weight = lost.fit(fit, pairs[alive])
         machine.bias.add_(bias[kept].to(machine.bias))
