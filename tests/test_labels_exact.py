@@ -431,6 +431,8 @@ def test_no_label_is_the_same_as_unknown_labels_and_an_entry_not_observed_is_sum
 REFUSED = [
     ("labels", lambda m: m.elbo(X, labels=torch.tensor([0, 1, 2]))),
     ("labels", lambda m: m.elbo(X, labels=torch.tensor([0, 1]))),
+    ("labels", lambda m: m.elbo(X, labels=torch.tensor([True, False, True]))),
+    ("n", lambda m: m.sample(labels=torch.tensor(1))),
     ("labels", lambda m: m.elbo(X, labels=torch.tensor([0.0, 1.0, math.nan]))),
     ("label_weight", lambda m: m.elbo(X, labels=LABELS, label_weight=-1.0)),
     ("num_importance_samples", lambda m: m.elbo(X, labels=LABELS, num_importance_samples=2)),

@@ -249,7 +249,9 @@ def test_every_method_works_in_every_dtype(prior, dtype):
     assert {draws.mean.dtype, draws.z.dtype, draws.zeta.dtype, draws.h.dtype} == {dtype}
     assert model.encode(X).zeta.dtype == dtype
     assert model.reconstruct(X).dtype == dtype
-    assert model.decode(torch.ones(3, 7), torch.zeros(3, 2, 5)).dtype == dtype
+    given = torch.ones(3, 7), torch.zeros(3, 2, 5)
+    assert model.decode(*given).dtype == dtype
+    assert model.decode(*given, statistic="mode").dtype == torch.promote_types(dtype, torch.float32)
     assert bool(model.log_likelihood(X, 5).value.isfinite().all())
     assert bool(model.elbo(X).value.isfinite().all())
 

@@ -323,7 +323,7 @@ def check_log_partition(value: object) -> Tensor | float:
         raise InvalidInputError("log_partition", rule, ends[0], repair)
     try:
         number = math.nan if isinstance(value, str | bytes | bool) else float(value)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not -math.inf < number < math.inf:  # torch.compile traces no isfinite of a number that changes
         raise InvalidInputError("log_partition", rule, repr(value), repair)

@@ -255,17 +255,18 @@ class DiscreteVAE(nn.Module):
         trained.
         """
         self._refuse_classes("an independent start")
+        initialize_output = getattr(self.decoder, "initialize_output_", None)
+        if initialize_output is None:
+            rule, repair = (
+                "must have initialize_output_",
+                "Give it the method, or leave training.independent_start out.",
+            )
+            raise InvalidInputError("decoder", rule, type(self.decoder).__name__, repair)
         start = self._fit_(self.likelihood.fit_marginals_, x, observed, condition)
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():
                 if part is self.prior or parameter.dim() >= 2:
                     parameter.zero_()
-        initialize_output = getattr(self.decoder, "initialize_output_", None)
-        if initialize_output is None:
-            repair = "Give it the method, or leave training.independent_start out."
-            raise InvalidInputError(
-                "decoder", "must have initialize_output_", type(self.decoder).__name__, repair
-            )
         initialize_output(start)
 
     def _fit_(
@@ -273,8 +274,10 @@ class DiscreteVAE(nn.Module):
     ) -> Tensor:
         """What a method of the likelihood fits to training data, sparse where it can; fits the condition's features."""
         examples = fitted_to(self.likelihood, x)
-        sparse = isinstance(examples, SparseRows)
-        start = fit(examples) if sparse else fit(*self.preprocess(examples, observed))
+        if isinstance(examples, SparseRows) and observed is None:
+            start = fit(examples)
+        else:
+            start = fit(*self.preprocess(examples[:], observed))
         c = self.check_condition(condition, len(x))
         if self.condition is not None and c is not None:
             self.condition.initialize_(c)
@@ -658,7 +661,7 @@ class DiscreteVAE(nn.Module):
         if z is None:
             if zeta is not None:
                 raise InvalidInputError("z", "must be given with zeta", "None", "Give what is behind zeta.")
-            n = len(labels) if n is None and isinstance(labels, Sized) else n
+            n = len(labels) if n is None and isinstance(labels, Sized) and getattr(labels, "ndim", 1) else n
             chains = BlockGibbs(self.prior, check_positive_int("n", n), seed=draw_key(generator))
             if labels is not None:
                 y = self.check_labels(labels, chains.num_chains)
@@ -711,7 +714,9 @@ class DiscreteVAE(nn.Module):
                 x = likelihood.expected_statistics(parameters)
             if rows is not None and statistic != "expected":
                 x = likelihood.with_exposure(x, rows[0])
-        return self._check_finite(f"the decoder's {statistic}", x.to(self.dtype)), h
+        # codes and counts have more digits than a half-precision model
+        dtype = self.dtype if statistic == "mean" else torch.promote_types(self.dtype, torch.float32)
+        return self._check_finite(f"the decoder's {statistic}", x.to(dtype)), h
 
     # The limit of sharp smoothing; saved models.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -156,7 +157,7 @@ def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
         numbers = words.astype(np.float64)
     except ValueError:
         numbers = None
-    repair = f"Keep it as labels that are not learned from, --data.label-column {name}, or as a feature."
+    repair = f"Keep it as labels that are not learned from, --data.label-column {shlex.quote(name)}, or as a feature."
     received = f"{len(words)} in {counts.sum()} rows of {name!r}"
     if len(words) < 2:
         raise InvalidInputError("label_units", "must name at least 2 different labels", received, repair)
@@ -232,7 +233,7 @@ def _warn_of_index(dataset: DataSplits) -> None:
         if column.max() - column.min() == count - 1 and bool((column.sort().values.diff() == 1).all()):
             warnings.warn(
                 f"column {name!r} of {dataset.description.source} counts the rows, and is read as a feature; to leave "
-                f"it out: --data.ignored-columns {name}",
+                f"it out: --data.ignored-columns {shlex.quote(name)}",
                 stacklevel=4,
             )
             return

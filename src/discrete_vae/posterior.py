@@ -81,7 +81,8 @@ def check_labels(labels: object, num_rows: int, num_classes: int, *, like: Tenso
         return torch.full((num_rows,), UNKNOWN, device=like.device)
     rule = f"must be {num_rows} integers from 0 to {num_classes - 1}, or -1 for one that is not known"
     repair = "Give a tensor (example,) of int64; number the classes from 0."
-    if not isinstance(labels, Tensor) or labels.dtype.is_floating_point or labels.dtype.is_complex:
+    kind = labels.dtype if isinstance(labels, Tensor) else torch.bool
+    if not isinstance(labels, Tensor) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
         received = f"{getattr(labels, 'dtype', f'a {type(labels).__name__}')}"
         raise InvalidInputError("labels", rule, received, repair)
     if labels.shape != (num_rows,):
@@ -429,6 +430,9 @@ class HierarchicalPosterior(Posterior):
         check_positive_int("num_features", num_features)
         if num_units is not None:
             check_positive_int("num_units", num_units)
+            if num_units <= num_classes:
+                rule = f"must be more than the {num_classes} units of the label"
+                raise InvalidInputError("num_units", rule, num_units, "Give more units.")
         if isinstance(groups, int):
             if num_units is None:
                 rule, repair = "must list the units where num_units is not given", "Give num_units too."

@@ -125,7 +125,7 @@ def resolve_generator(
 
 
 def draw_key(generator: torch.Generator | None = None) -> int:
-    """Draw an integer from 0 to 2^63 - 1 for streams that are keyed; None is torch's global generator of the CPU."""
+    """Draw an integer from 0 to 2^63 - 2 for streams that are keyed; None is torch's global generator of the CPU."""
     device = "cpu" if generator is None else generator.device
     return int(torch.randint((1 << 63) - 1, (), generator=generator, device=device))
 

@@ -322,6 +322,7 @@ def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
         ("decimal", {"decimal": ",", "thousands": ","}),
         ("decimal", {"decimal": ""}),
         ("encoding", {"encoding": "no such"}),
+        ("encoding", {"encoding": "hex"}),
     ):
         assert refused_argument(TextFormat, **form) == argument
 

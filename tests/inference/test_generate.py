@@ -115,6 +115,8 @@ def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
     states = PriorStates(model.prior, pool, num_chains=50)
     asked = {"classes": rare, "wanted": [2], "num_sweeps": 1, "max_rounds": 3}
     assert refused_argument(generate, model, states, 5, **asked) == "count"
+    for wanted in ([], [3], [-1]):
+        assert refused_argument(generate, model, states, 5, **asked | {"wanted": wanted}) == "wanted"
 
 
 def test_classes_are_fitted_to_latents():
@@ -132,6 +134,15 @@ def test_classes_are_fitted_to_latents():
     assert abs(fitted.accuracy - best) < 0.05
     two = fit_class_model(latents, labels > 1)
     assert np.abs(two.probabilities(torch.from_numpy(latents)).numpy()[:, 1] - law[:, 2:].sum(1)).mean() < 0.1
+
+
+def test_a_class_of_one_example_is_fitted_whatever_is_held_out():
+    labels = np.array(["b", *"a" * 9])
+    latents = np.random.default_rng(0).random((10, 3))
+    for seed in range(10):
+        fitted = fit_class_model(latents, labels, seed=seed)
+        assert fitted.classes.tolist() == ["a", "b"]
+        assert 0 < fitted.accuracy_std_error < 1
 
 
 # Paths between examples.

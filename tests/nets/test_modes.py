@@ -103,19 +103,29 @@ def test_a_model_with_a_compiled_part_is_evaluated():
     assert model.decoder.training
 
 
-@pytest.mark.parametrize("is_partial", [False, True])
-def test_a_network_with_a_function_that_reads_it_is_evaluated_without_noise(is_partial):
+def dropped(module, x):
+    return torch.nn.functional.dropout(x, 0.5, module.training)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda module, _: lambda x: dropped(module, x),
+        lambda module, _: partial(dropped, module),
+        lambda _, part: lambda x: part(x),
+        lambda _, part: lambda x, part=part: part(x),
+        lambda _, part: partial(part),
+    ],
+)
+def test_a_network_with_a_function_that_reads_its_mode_is_evaluated_without_noise(made):
     class WithDropout(torch.nn.Module):
         def __init__(self, network):
             super().__init__()
-            self.network = network
-            self.drop = partial(dropped, self) if is_partial else lambda x: dropped(self, x)
+            self.network, self.part = network, torch.nn.Dropout(0.5)
+            self.drop = made(self, self.part)
 
         def forward(self, *inputs):
             return self.drop(self.network(*inputs))
-
-    def dropped(module, x):
-        return torch.nn.functional.dropout(x, 0.5, module.training)
 
     model, zeta = small_model(), torch.ones(3, 4)
     expected = model.decode(zeta)

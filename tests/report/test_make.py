@@ -16,10 +16,12 @@ import torch
 from matplotlib.image import imread
 
 from discrete_vae.cli import main
+from discrete_vae.data.rows import load_file
 from discrete_vae.figures import FigureRun
 from discrete_vae.figures.run import samples_of_run
 from discrete_vae.report import SECTIONS, make_report
 from discrete_vae.report.charts import Axis
+from discrete_vae.report.source import ReportSource
 from discrete_vae.runs import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.refusals import refused_argument
@@ -131,6 +133,19 @@ def test_a_table_that_was_never_evaluated(table_page):
     assert STRANGE in table_page.said
     # labels of the file's rows are cut as the file is
     assert "Agreement of modes with 3 labels of 96 training examples" in table_page.said
+
+
+@pytest.mark.parametrize("per_row", [True, False])
+def test_labels_follow_the_examples_that_a_run_saw(tmp_path, table_file, per_row):
+    run = trained(
+        tmp_path, "--data", table_file, "--training.num-examples", "40", "--training.batch-size", "10"
+    )
+    bits = np.loadtxt(table_file, delimiter=",", skiprows=1)[:, 1].astype(int)  # which stand for labels
+    if not per_row:
+        bits = load_file(path=table_file, kinds="auto").train[:, 1].numpy().astype(int)
+    source = ReportSource(RunDirectory(run), lambda: load_run(run), labels=bits)
+    assert len(source.labels) == 40
+    assert (source.labels == source.train[:, 1].numpy()).all()
 
 
 def test_the_same_seed_gives_the_same_page(table, table_page, table_file):

@@ -104,6 +104,12 @@ def test_a_nan_in_zeta_comes_out(smoothing):
     assert smoothing.bits(broken, torch.zeros(2)).isnan().tolist() == [False, True]
 
 
+def test_parameters_of_more_rows_than_the_logits_have_noise_of_their_own():
+    drawn = SpikeGaussian().rsample(torch.zeros(3), torch.zeros(100, 3), torch.ones(100, 3))
+    assert drawn.shape == (100, 3)
+    assert len(drawn[drawn > 0].unique()) > 50
+
+
 def test_project_brings_beta_back_and_a_fixed_one_is_no_parameter():
     smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
     for bound, beta, projected in ((4.0, 5.0, 4.0), (3.0, 4.0, 3.0), (3.0, -2.0, 0.01)):

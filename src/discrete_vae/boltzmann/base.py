@@ -36,8 +36,9 @@ class BoltzmannMachine(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
     E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
-    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters. Neither
-    autocast nor TF32 reaches the methods that compute, a subclass's own included.
+    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters;
+    `expected_energy` takes the dtype of the probabilities. Neither autocast nor TF32 reaches the methods that compute,
+    a subclass's own included.
 
     A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
     trust their arguments; inner loops call them. The methods without "compute" check theirs first.

@@ -195,7 +195,7 @@ class BaseColumnConfig(ComponentConfig):
 
     @abstractmethod
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """Values as a file has them, (row,), numbers or words, None for NaN; the reverse of `encode`."""
+        """Values as a file has them, (row,), numbers, or words and codes with None for NaN; the reverse of `encode`."""
 
     def _refuse(self, rule: str, received: object, repair: str) -> InvalidInputError:
         return InvalidInputError(f"column {self.name!r}", rule, received, repair)

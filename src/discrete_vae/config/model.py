@@ -516,7 +516,8 @@ class ModelConfig(Record):
     def _has_units_for_labels(self) -> Self:
         if self.num_classes and not 2 <= self.num_classes < self.prior.num_units:
             rule = f"must be 0, or at least 2 and less than the prior's {self.prior.num_units} units"
-            raise InvalidInputError("num_classes", rule, self.num_classes, "Give the prior more units.")
+            repair = "Give the prior more units." if self.num_classes > 1 else "Give 0 for no classes."
+            raise InvalidInputError("num_classes", rule, self.num_classes, repair)
         names = self.class_names
         if twice := [name for name in names if names.count(name) > 1]:
             raise InvalidInputError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 from typing import Annotated, Literal, Self
 
@@ -499,7 +500,8 @@ class ExperimentConfig(Record):
                 repair = "They come after it: shorten it, or set training.num_importance_samples to 1."
                 raise InvalidInputError("training.warm_up.epochs", rule, warm_up, repair)
             if training.importance_start * training.num_epochs < warm_up:
-                rule = f"must be at least {warm_up / training.num_epochs:.3g}, where the layers' warm-up ends"
+                least = math.ceil(1000 * warm_up / training.num_epochs) / 1000
+                rule = f"must be at least {least:g}, where the layers' warm-up ends"
                 repair = "Importance weights hold the whole KL of the layers: start later, or shorten warm_up.epochs."
                 raise InvalidInputError("training.importance_start", rule, training.importance_start, repair)
         return self

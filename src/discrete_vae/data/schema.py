@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -134,7 +135,7 @@ class TableSchema:
         return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names))
 
     def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
-        """Columns as the table has them, (row,) each: numbers, booleans or words, None where x is NaN.
+        """Columns as the table has them, (row,) each: numbers or words; where x is NaN it is NaN or None.
 
         Args:
             x: (row, column), as `encode` gives it or a likelihood's `sample` or `mode`.
@@ -318,15 +319,17 @@ def _judged(column: RawColumn, counts: Mapping[str, int], wanted: str | None) ->
 def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     grouped = [] if column.declared else [word for word in column.words if _GROUPED.fullmatch(word)]
     if 2 * len(grouped) > len(column.words):  # fewer may be words among words, such as versions
+        mark = next(letter for letter in grouped[0] if letter in ".,'")
+        groups = f'--data.thousands "{mark}"' + " --data.decimal ','" * (mark == ".")
         repair = (
-            "Decimals with a comma are read by --data.decimal ',', groups of digits by --data.thousands ','; if they "
-            f"are words: --data.kinds {column.name}=category."
+            f"Decimals with a comma are read by --data.decimal ',', groups of digits by {groups}; if they are words: "
+            f"{_as_category(column)}."
         )
         rule = "must hold numbers whose points and commas are said"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
     signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
     if 2 * len(signed) > len(column.words):
-        repair = f"Remove % and $, say; if they are words: --data.kinds {column.name}=category."
+        repair = f"Remove % and $, say; if they are words: {_as_category(column)}."
         rule = "must hold numbers without signs of percent or currency"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
     num_numbers = int((~np.isnan(column.numbers)).sum())
@@ -338,8 +341,8 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     if not column.declared and num_numbers and are_odd:
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
         repair = (
-            "If they mean missing values: --data.missing-values WORD, in Python None in their place; if all are codes: "
-            f"--data.kinds {column.name}=category."
+            "If they mean missing values: --data.missing-values=WORD, in Python None in their place; if all are codes: "
+            f"{_as_category(column)}."
         )
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
@@ -350,8 +353,13 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     if column.ordered:
         return "ordinal", "values in a declared order"
     is_guess = marks and not column.declared
-    hint = f"a guess: --data.missing-values {marks[0]!r} if that is none" if is_guess else ""
+    hint = f"a guess: --data.missing-values={shlex.quote(marks[0])} if that is none" if is_guess else ""
     return "category", "words", hint
+
+
+def _as_category(column: RawColumn) -> str:
+    """The option that reads a column as words."""
+    return f"--data.kinds {shlex.quote(f'{column.name}=category')}"
 
 
 def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
@@ -367,7 +375,11 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return _real(column), "numbers with decimals or below 0", hint
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
-        return None, "it counts the rows, as an index does", f"--data.kinds {column.name}=real reads it"
+        return (
+            None,
+            "it counts the rows, as an index does",
+            f"--data.kinds {shlex.quote(f'{column.name}=real')} reads it",
+        )
     if num_values <= FEW:
         why = "whole numbers of few different values"
         hint = "a guess: category if they are codes, count if it counts"

@@ -175,7 +175,7 @@ class TextFormat:
             received = f"{self.decimal!r}, {self.thousands!r}"
             raise InvalidInputError("decimal", rule, received, "Give ',' and '.', say.")
         try:
-            codecs.lookup(self.encoding)
+            "".encode(self.encoding)  # hex is no encoding of text
         except (LookupError, ValueError):
             rule, repair = "must be one that Python knows", "Give utf-8, latin-1 or utf-16, say."
             raise InvalidInputError("encoding", rule, repr(self.encoding), repair) from None
@@ -296,7 +296,10 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     with _open_text(path, str(path), form.encoding) as file, _reading_bar(path, file) as report:
         delimiter, header, num_lines = _read_header(file, form.delimiter)
         if all(map(is_number, header)):
-            rule, repair = "must start with a line that names the columns", "Add such a line."
+            rule, repair = (
+                "must start with a line that names the columns",
+                "Add such a line, or a letter to these.",
+            )
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         names = _check_names(path, header, roles)
         label, places = roles.places(path, names)

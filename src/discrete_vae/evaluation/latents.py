@@ -14,7 +14,6 @@ from torch import Tensor
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import standard_error
-from discrete_vae.likelihoods.base import validate_batch
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
@@ -77,10 +76,10 @@ def latent_usage(
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             part = slice(first, first + _BATCH_SIZE)
-            rows, observed = validate_batch(x[part], None, model.likelihood, like=x, missing=model.missing)
+            rows, observed = model.preprocess(x[part])
             generator = keyed_generator(seed, _STREAM, first, device=rows.device)
             of_rows = None if c is None else c[part]
-            features = model.features_of(rows.to(model.dtype), observed, of_rows)
+            features = model.features_of(rows, observed, of_rows)
             features, log_q = model.with_drawn_label(features, generator=generator)
             drawn = model.posterior.rsample(features, generator=generator)
             zeta = model.hierarchy.with_condition(drawn.zeta, features)
@@ -159,6 +158,9 @@ def flip_effects(
     unit = torch.ones(math.prod(shape), dtype=torch.float64, device=device)
     if scale is not None:
         unit = check_tensor("scale", scale, (math.prod(shape),)).to(unit)
+        if not bool((unit > 0).all()):
+            rule, repair = "must be above 0", "Give 1 for a feature that does not vary."
+            raise InvalidInputError("scale", rule, float(unit.min()), repair)
     c = model.check_condition(condition, num_codes)
     code = model.encode(x, condition=condition, generator=keyed_generator(seed, _CODES, device=device))
 

@@ -443,7 +443,7 @@ def _code() -> str:
 
 
 def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0) -> LogPartition:
-    """The best estimate that `dvae evaluate` and `dvae log-partition` kept of this prior; without one a new estimate.
+    """The better of the most complete that `dvae evaluate` and `dvae log-partition` kept of this prior, else a new one.
 
     A new one goes for the standard error of the run's evaluation, and starts from its chains, which it advances. The
     estimate's method says where it is from.

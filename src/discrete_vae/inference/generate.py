@@ -131,7 +131,8 @@ class ClassModel(ShowsShapes):
 def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -> ClassModel:
     """Fit classes to latents of labeled examples.
 
-    A fifth of the examples, chosen at random, is held out and tells the accuracy; the others are fitted.
+    A fifth of the examples, chosen at random, is held out and tells the accuracy; the others are fitted, and at least
+    one of each class.
 
     Args:
         latents: (row, latent), draws from the posterior: states of the prior are alike.
@@ -151,8 +152,16 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
         raise InvalidInputError("labels", rule, f"shape {labels.shape}", "Give one per example.")
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out, fitted = np.split(order, [max(1, int(_HELD_OUT * len(labels)))])
-    if len(np.unique(labels[fitted])) < 2:
-        rule, repair = "must name at least two classes", "Give labels of several classes."
+    # one example at least of each class is fitted
+    only = [
+        int(np.argmax(labels[held_out] == each)) for each in np.setdiff1d(labels[held_out], labels[fitted])
+    ]
+    fitted, held_out = np.append(fitted, held_out[only]), np.delete(held_out, only)
+    if len(np.unique(labels[fitted])) < 2 or not len(held_out):
+        rule, repair = (
+            "must name at least two classes, and examples to hold out",
+            "Give more labeled examples.",
+        )
         raise InvalidInputError("labels", rule, f"{len(np.unique(labels))} in {len(labels)} examples", repair)
     mean, scale = latents[fitted].mean(0), np.maximum(latents[fitted].std(0), 1e-3)
     model = LogisticRegression(C=_REGULARIZATION, max_iter=1000)
@@ -263,7 +272,7 @@ def generate(
     check_statistic(statistic)
     c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
     groups = list(wanted) if classes is not None else [0]
-    _check_once(groups)
+    _check_wanted(groups, 1 if classes is None else len(classes.classes))
     size, units = model.likelihood.num_features, model.prior.num_units
     check_memory("count", (4 * size + units) * count * len(groups), "Ask for fewer examples.")
     kept: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {group: [] for group in groups}
@@ -350,8 +359,8 @@ def generate_of_labels(
         ([2, 2, 2, 2, 2, 0, 0, 0, 0, 0], [0, 0, 1])
     """
     model.check_labels(torch.tensor(list(wanted), dtype=torch.int64), len(wanted))
-    _check_once(wanted)
     num_classes, clamped = model.posterior.num_classes, dict(clamped or {})
+    _check_wanted(wanted, num_classes)
     if of_label := sorted(unit for unit in clamped if unit < num_classes):
         rule = f"must leave the first {num_classes} units, which are those of the label"
         raise InvalidInputError("clamped", rule, of_label[0], "Name the class alone.")
@@ -366,7 +375,10 @@ def generate_of_labels(
     return Generated(x, z, np.repeat(list(wanted), count), sum(each.num_states for each in made))
 
 
-def _check_once(wanted: Sequence[int]) -> None:
+def _check_wanted(wanted: Sequence[int], num_classes: int) -> None:
+    if not len(wanted) or not all(0 <= label < num_classes for label in wanted):
+        rule, received = f"must name classes by places from 0 to {num_classes - 1}", f"{list(wanted)}"
+        raise InvalidInputError("wanted", rule, received, "Name at least one.")
     if twice := [label for place, label in enumerate(wanted) if label in wanted[:place]]:
         repair = "Ask for a larger count of it."
         raise InvalidInputError("wanted", "must name each class once", twice[0], repair)

@@ -74,7 +74,7 @@ class BernoulliLikelihood(Likelihood):
 
         Source: Krichevsky & Trofimov 1981 (the half counts).
         """
-        self.check(x, observed)
+        self.initialize_(x, observed)
         moments = feature_moments(x, observed)
         ones = moments.mean * moments.count
         return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
@@ -315,7 +315,7 @@ class GaussianLikelihood(Likelihood):
 
     Args:
         event_shape: As in `Likelihood`.
-        min_scale: Floor of sigma, in standard deviations of the feature, above 0 and below 1.
+        min_scale: Floor of sigma, in standard deviations of the feature, above 0, at most 0.999.
         shorten_tails: Whether features with long tails are read on a scale of asinh.
         grid_floor: Whether features of few values have a floor of their own.
 

@@ -46,15 +46,16 @@ def bennett_log_partition(
     """log Z by Bennett's acceptance ratio between neighboring replicas, from t = 0, where it is n log 2, to t = 1.
 
     Replicas at p^t trade places (`ParallelTempering`); their number and places are tuned to exchange rates near 0.5
-    and then held. Of each state the block of units that helps most is summed out. The first half of the run is
-    dropped. The constant of each bridge is the estimate from the run so far, so the terms of a sweep are unbiased;
-    the estimate is a logarithm of ratios of means, hence consistent, not unbiased.
+    and then held, unless a rate falls below 0.3 in the first quarter of the run. Of each state the block of units that
+    helps most is summed out. The first half of the run is dropped. The constant of each bridge is the estimate from the
+    run so far, so the terms of a sweep are unbiased; the estimate is a logarithm of ratios of means, hence consistent,
+    not unbiased.
 
     Chains that start from coins fall into wide modes and may meet a deep, narrow one too seldom to notice. So one
     half of the chains starts from low states of the energy, or from states that the caller knows, and both halves
     must agree; and between low states the chains jump (`ModeJumps`). The run ends when they do, the standard error,
     taken over independent chains and therefore with all correlation inside a chain, is at most the one asked for,
-    the chains have made 10 round trips on average, and the two halves of the time that is kept agree.
+    the chains have made 10 round trips on average in the half that is kept, and its two halves agree.
 
     Source: Rolfe 2017, section log-partition-function; Bennett 1976. Deviation: the constants are those of the
     earlier part of the run in place of a self-consistent solution, which costs variance of second order only.

@@ -86,7 +86,7 @@ def estimate_log_partition(
         chains: (chain, unit), states of p in the modes that are known: half of the bridge's chains start there, and of
             two or more reverse annealing. None leaves both out.
         std_error: Standard error that bridge sampling goes for, nats.
-        max_sweeps: Sweeps of bridge sampling, at most.
+        max_sweeps: Sweeps of bridge sampling, at most, as in `bennett_log_partition`.
         num_chains: Chains of annealing in either direction, at most.
         num_temperatures: Temperatures of annealing.
         max_enumerated: Most units to enumerate.

@@ -15,7 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import softplus
 
 MAX_ENUMERATED_UNITS = 24
-"""Units outside the largest block up to which log Z is enumerated at all: seconds, and gigabytes with a gradient."""
+"""Units outside the largest block up to which log Z is enumerated at all: seconds, and longer with a gradient."""
 
 MAX_SILENTLY_ENUMERATED_UNITS = 12
 """Such units up to which it is enumerated unasked: milliseconds."""

@@ -90,18 +90,19 @@ def _copies(module: nn.Module) -> bool:
         and type(module).eval is nn.Module.eval
         and "forward" not in own
         and not isinstance(module, torch.jit.ScriptModule)
-        and not any(_calls(value, module) for value in own.values())
+        and not any(map(_calls, own.values()))
     )
 
 
-def _calls(value: object, module: nn.Module) -> bool:
-    """True of a method of any module, and of a function or partial that holds this one."""
+def _calls(value: object) -> bool:
+    """True of a method of a module, and of a function or partial that holds one."""
     if isinstance(value, partial):
         parts = (value.func, *value.args, *value.keywords.values())
-        return any(part is module or _calls(part, module) for part in parts)
-    closure = (value.__closure__ if isinstance(value, FunctionType) else None) or ()
-    holds = any(each is module for each in gc.get_referents(*closure))
-    return holds or isinstance(getattr(value, "__self__", None), nn.Module)
+        return any(isinstance(part, nn.Module) or _calls(part) for part in parts)
+    held = [getattr(value, "__self__", None)]
+    if isinstance(value, FunctionType):
+        held += gc.get_referents(*(value.__closure__ or ()), *(value.__defaults__ or ()))
+    return any(isinstance(each, nn.Module) for each in held)
 
 
 # The precision in which the products of networks are computed.

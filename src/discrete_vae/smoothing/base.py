@@ -132,7 +132,9 @@ class Smoothing(nn.Module, ABC):
         """Draw zeta, (..., unit), from its marginal by `icdf`, whose gradient it carries."""
         check_tensor("logits", logits, (...,))
         self._check_parameters(logits.shape, parameters)
-        return self._icdf(open_uniform(logits, generator=generator), logits, *parameters).to(logits.dtype)
+        shape = torch.broadcast_shapes(logits.shape, *(each.shape for each in parameters))
+        rho = open_uniform(logits.expand(shape), generator=generator)
+        return self._icdf(rho, logits, *parameters).to(logits.dtype)
 
     def bits(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         """E[z | zeta, l], with the gradient that a pair term of the prior's energy needs.

@@ -131,7 +131,8 @@ class PlainDraw(torch.autograd.Function):
     """zeta and the bits of z by v = (1 - rho)/q, where z = 1 exactly when v < 1.
 
     With p = 1 - q: d v/d l = -v p, so d zeta/d l = v p d zeta/d(-v). The bits have the value z and the gradient
-    (1 - z)/(1 - q) dq/dl = (1 - z) q (eq. J-gradient-z-0). v is finite wherever z = 1: there e^-l is at most 1/rho.
+    (1 - z)/(1 - q) dq/dl = (1 - z) q (eq. J-gradient-z-0). v is finite wherever z = 1: there e^-l is below
+    rho / (1 - rho).
     """
 
     @staticmethod

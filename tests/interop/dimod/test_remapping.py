@@ -173,7 +173,7 @@ def test_a_broken_coupler_is_laid_under_a_weak_pair():
         (lambda: remap(RBM(2, 2), [0], []), "energy"),
         (lambda: remap(make_machine(), [0], []), "nodes"),
         (lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)), "candidates"),
-        (lambda: remap(make_machine(), [20], [], z=torch.zeros(10, 8)), "z"),
+        (lambda: remap(make_machine(), [20], [], z=torch.zeros(99, 8)), "z"),
         (lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []), "nodes"),
         (lambda: solver_graph(3), "solver"),
         *(
