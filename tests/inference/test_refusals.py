@@ -76,7 +76,7 @@ REFUSED = [
     (lambda: interpolate(MODEL, X[:1], X), "end"),
     (lambda: nearest_codes(np.zeros((2, 3), np.uint8), CODES, 1), "queries"),
     (lambda: nearest_codes(np.zeros((2, 2)), CODES, 1), "queries"),
-    (lambda: nearest_codes(CODES, CODES[0], 1), "queries"),
+    (lambda: nearest_codes(CODES, CODES[0], 1), "among"),
     (lambda: nearest_codes(CODES, CODES, 6), "num_neighbors"),
     *[
         (lambda given=scores: p_values(np.zeros(3), given), "reference")

@@ -101,7 +101,7 @@ def _calls(value: object) -> bool:
         return any(isinstance(part, nn.Module) or _calls(part) for part in parts)
     held = [getattr(value, "__self__", None)]
     if isinstance(value, FunctionType):
-        held += gc.get_referents(*(value.__closure__ or ()), *(value.__defaults__ or ()))
+        held += [*gc.get_referents(*(value.__closure__ or ())), *(value.__defaults__ or ())]
     return any(isinstance(each, nn.Module) for each in held)
 
 
