@@ -233,10 +233,17 @@ class RealColumnConfig(_NumberColumnConfig):
     def of(cls, column: RawColumn, words: str = "") -> Self:
         config = cls(name=column.name, scale=words or "plain")  # pyright: ignore[reportArgumentType]
         values = config.encode(column)
-        if config.scale == "log1p" and (low := np.nanmin(values)) <= -1:
-            raise config._refuse("must lie above -1 for log1p", word_of(low), "Take real:asinh.")
         whole = bool((values[~np.isnan(values)] % 1 == 0).all())
         return config.model_copy(update={"whole": whole})
+
+    def encode(self, column: RawColumn) -> np.ndarray:
+        values = super().encode(column)
+        wrong = np.flatnonzero(values <= -1)
+        if self.scale == "log1p" and len(wrong):
+            received = f"{word_of(float(values[wrong[0]]))} in {column.where(int(wrong[0]))}"
+            repair = "Train with real:asinh, or leave the value out."
+            raise self._refuse("must lie above -1 for log1p", received, repair)
+        return values
 
     @property
     def domain(self) -> Domain:

@@ -247,6 +247,8 @@ def override_fields(fields: dict[str, Any], overrides: Sequence[Override]) -> No
             slot, kinds = owners[0][0], [kind for _, kind in owners]
             repair = f"Add --{slot} {kinds[0]}, or leave the setting out."
             rule = f"needs --{slot} {' or '.join(kinds)}"
+            if slot == "data":  # which the experiment names, or a file of one's own
+                rule, repair = f"needs data of the kind {' or '.join(kinds)}", "Leave the setting out."
             raise InvalidInputError(f"--{path}", rule, _kind_at(fields, slot), repair)
         if isinstance(entry, Setting):
             put(fields, path, entry.read(words))

@@ -146,7 +146,9 @@ class TableReading:
             "ignored_columns": units in config.ignored_columns,
         }
         for setting in (name for name, clashes_with in clashes.items() if units is not None and clashes_with):
-            rule = f"must be left out, or name another column than {setting}"
+            rule = f"must be left out beside {setting}" + ", or name another column" * (
+                setting != "label_column"
+            )
             raise InvalidInputError("label_units", rule, repr(units)[:80], "Leave one of them out.")
         label = config.label_column if units is None else units
         return cls(

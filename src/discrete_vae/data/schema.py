@@ -229,7 +229,11 @@ def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = 
     """Check that words are given for columns that there are."""
     for name in kinds:
         if name not in names:
-            repair = f"There are {', '.join(map(repr, names[:5]))}."
+            repair = (
+                f"There are {', '.join(map(repr, names[:5]))}."
+                if names
+                else "Leave it out: no column has a name."
+            )
             raise InvalidInputError(argument, "must name columns", repr(name)[:80], repair)
 
 
