@@ -229,9 +229,7 @@ def watched_model():
     torch.manual_seed(0)
     encoder = Watched()
     config = CONFIG.model_copy(update={"hierarchy": LAYERS, "missing": False})
-    watched: list[torch.nn.Module] = [
-        encoder
-    ]  # a function that held a module would be switched with it
+    watched: list[torch.nn.Module] = [encoder]  # a function that held a module would be switched with it
     encoder.of_model = lambda: [part for each in watched for part in each.modules()]
     model = DiscreteVAE.from_config(config, encoder=encoder)
     watched[:] = [model]
