@@ -257,11 +257,9 @@ class DiscreteVAE(nn.Module):
         self._refuse_classes("an independent start")
         initialize_output = getattr(self.decoder, "initialize_output_", None)
         if initialize_output is None:
-            rule, repair = (
-                "must have initialize_output_",
-                "Give it the method, or leave training.independent_start out.",
-            )
-            raise InvalidInputError("decoder", rule, type(self.decoder).__name__, repair)
+            received = type(self.decoder).__name__
+            repair = "Give it the method, or leave training.independent_start out."
+            raise InvalidInputError("decoder", "must have initialize_output_", received, repair)
         start = self._fit_(self.likelihood.fit_marginals_, x, observed, condition)
         for part in (self.prior, self.posterior, self.hierarchy, self.decoder):
             for parameter in part.parameters():

@@ -81,8 +81,11 @@ def check_labels(labels: object, num_rows: int, num_classes: int, *, like: Tenso
         return torch.full((num_rows,), UNKNOWN, device=like.device)
     rule = f"must be {num_rows} integers from 0 to {num_classes - 1}, or -1 for one that is not known"
     repair = "Give a tensor (example,) of int64; number the classes from 0."
-    kind = labels.dtype if isinstance(labels, Tensor) else torch.bool
-    if not isinstance(labels, Tensor) or kind.is_floating_point or kind.is_complex or kind == torch.bool:
+    if (
+        not isinstance(labels, Tensor)
+        or labels.dtype == torch.bool
+        or not torch.can_cast(labels.dtype, torch.int64)
+    ):
         received = f"{getattr(labels, 'dtype', f'a {type(labels).__name__}')}"
         raise InvalidInputError("labels", rule, received, repair)
     if labels.shape != (num_rows,):

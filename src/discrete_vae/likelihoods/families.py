@@ -23,6 +23,7 @@ from discrete_vae.checks import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate
 from discrete_vae.likelihoods.scaling import (
+    FeatureMoments,
     LongTailedNormal,
     Standardizer,
     Tails,
@@ -63,9 +64,7 @@ class BernoulliLikelihood(Likelihood):
     @torch.no_grad()
     def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         """Keep the mean of each feature; return its log-odds, the mean kept between 0.001 and 0.999."""
-        self.check(x, observed)
-        moments = feature_moments(x, observed)
-        self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
+        self._keep_mean_(x, observed)
         return torch.logit(self.training_mean, eps=1e-3)
 
     @torch.no_grad()
@@ -74,10 +73,15 @@ class BernoulliLikelihood(Likelihood):
 
         Source: Krichevsky & Trofimov 1981 (the half counts).
         """
-        self.initialize_(x, observed)
-        moments = feature_moments(x, observed)
+        moments = self._keep_mean_(x, observed)
         ones = moments.mean * moments.count
         return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
+
+    def _keep_mean_(self, x: Tensor, observed: Tensor | None) -> FeatureMoments:
+        self.check(x, observed)
+        moments = feature_moments(x, observed)
+        self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
+        return moments
 
     def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
         return x if observed is None else torch.where(observed, x, self.training_mean.to(x.dtype))
