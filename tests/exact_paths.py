@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from discrete_vae.boltzmann.graph import GraphBoltzmann
-from discrete_vae.kernels import norm
+from discrete_vae.kernels import norm, rows
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.exact import enumerate_log_partition, exact_log_partition
 from discrete_vae.nets import mlp
@@ -54,13 +54,13 @@ class Path:
         if self.smallest_fused is None:
             yield model
             return
-        threads, smallest = torch.get_num_threads(), (mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED)
-        passes = importance.compiled_draws
+        threads, passes = torch.get_num_threads(), importance.compiled_draws
+        smallest = mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED, rows.SMALLEST_SHARED
         twin = copy.deepcopy(model).float()
         set_precision(twin, self.dtype)
         try:
             torch.set_num_threads(self.threads)
-            mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = self.smallest_fused, 0
+            mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED, rows.SMALLEST_SHARED = self.smallest_fused, 0, 0
             if not self.draws:
                 importance.compiled_draws = lambda *_: None
             with twin.importance_sampler(0.0) as importance_sampler:
@@ -69,7 +69,7 @@ class Path:
         finally:
             importance.compiled_draws = passes
             torch.set_num_threads(threads)
-            mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED = smallest
+            mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED, rows.SMALLEST_SHARED = smallest
 
     def estimates(self, model, x, num_batches, *, num_importance_samples=1, seed=0, condition=None):
         """Estimates by batches of an ELBO's terms, or a higher bound's, and of its gradient.

@@ -75,7 +75,7 @@ def test_a_shell_is_told_what_may_follow(words, found, monkeypatch, capsys):
 
 UNNEEDED = """
 import sys
-import discrete_vae.config
+import discrete_vae.checks, discrete_vae.config
 from discrete_vae.cli import main
 
 words = (["--help"], ["train", "--help"], ["list"], ["figure"], ["train", "digits", "--settings"], ["frob"])

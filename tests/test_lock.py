@@ -24,8 +24,8 @@ LOCK = (ROOT / "requirements.lock").read_text()
 def declared():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"]
-    lists = [project["project"]["dependencies"], extras["docs"], extras["tables"]]
-    lists.append(project["dependency-groups"]["dev"])
+    lists = [project["project"]["dependencies"], project["dependency-groups"]["dev"]]
+    lists += [extras[name] for name in extras if name != "formats"]  # which the lock leaves out
     return [Requirement(line) for lines in lists for line in lines]
 
 

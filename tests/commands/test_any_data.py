@@ -391,19 +391,9 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     first, second = table_of(tmp_path / "filled.csv", ";")
     assert first["age"].isdigit()
     assert second["sex"] in words["sex"]
+    few = ("-n", 3, "--num-sweeps", 2, "--out", tmp_path / "new.csv")
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
-        done(
-            "generate",
-            run,
-            "-n",
-            "3",
-            "--condition",
-            f"dose={dose}",
-            "--num-sweeps",
-            "2",
-            "--out",
-            tmp_path / "new.csv",
-        )
+        done("generate", run, *few, "--condition", f"dose={dose}")
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
 
 
@@ -460,16 +450,5 @@ def test_what_a_run_writes_it_reads_from_any_folder(done, tmp_path, monkeypatch)
     assert {row[2] for row in filled} <= {"0,3333333333333333", "0,6666666666666666"}
     assert {row[3] for row in filled} <= {"12.05", "13.05", "14.05"}
     assert {row[4] for row in filled} <= {"-x", "größer"}
-    few = [
-        "-n",
-        "2",
-        "--num-sweeps",
-        "2",
-        "--label",
-        "all",
-        "--labels",
-        "../labels.npy",
-        "--out",
-        "classes.csv",
-    ]
+    few = shlex.split("-n 2 --num-sweeps 2 --label all --labels ../labels.npy --out classes.csv")
     done("generate", "../run", *few)

@@ -263,18 +263,8 @@ def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(
 
 def test_independent_columns_are_fitted_to_what_the_run_sees(done, data_file, tmp_path):
     run = tmp_path / "run"
-    done(
-        "train",
-        "--data",
-        data_file,
-        *TINY,
-        "--training.num-examples",
-        "20",
-        "--training.batch-size",
-        "10",
-        "--run-dir",
-        run,
-    )
+    few = ("--training.num-examples", 20, "--training.batch-size", 10)
+    done("train", "--data", data_file, *TINY, *few, "--run-dir", run)
     done("evaluate", run)
     config = load_run(run).config
     whole = load_data(config)

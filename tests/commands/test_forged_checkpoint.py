@@ -51,14 +51,7 @@ TENSORS = [
     ("optimizer/prior.other/step", torch.tensor(3.0)),
     *((WEIGHT, value) for value in (None, torch.zeros(2, 3), torch.zeros(3, 2, dtype=torch.float64))),
     ("chains/z", None),
-    ("chains/z", torch.zeros(20, 1)),
-    ("chains/z: state['z']", torch.zeros(20, 9, dtype=torch.uint8)),
-    ("chains/sweep", None),
-    ("chains/sweep", torch.tensor(4.0)),
     ("chains/sweep: state['sweep']", torch.tensor(-4)),
-    ("chains/seed", torch.tensor([1, 2])),
-    ("chains/num_units", torch.tensor(5.0)),
-    ("chains/num_units: state['num_units']", torch.tensor(6)),  # of another machine
 ]
 
 

@@ -41,7 +41,7 @@ def mixed(rows=60):
 @pytest.mark.parametrize(
     ("values", "kind", "is_guess"),
     [
-        ([None, None, np.nan], "left out", False),
+        ([None, None, np.nan], "left out", None),
         ([3, 3, None, 3], "constant", False),
         (["yes", "yes"], "constant", False),
         ([1, 2, 2, 1], "binary", False),

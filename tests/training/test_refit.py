@@ -70,7 +70,7 @@ def test_the_bound_rises_and_the_generative_half_keeps_every_bit(run, model_shar
     assert {value.dtype for value in before.values()} == {
         value.dtype for value in model.state_dict().values()
     }
-    assert all(getattr(part, "working", None) is None for part in model.modules())
+    assert all(getattr(part, "mixed_precision", None) is None for part in model.modules())
 
 
 def test_weights_that_the_decoder_has_too_stay(run):

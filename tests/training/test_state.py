@@ -115,13 +115,6 @@ REPLICAS = {"training.sampler": "parallel-tempering", "training.sampler.num-chai
         ("model/hierarchy.weight", torch.zeros(3)),
         ("raw/prior.bias", None),
         ("chains/swap_sum", torch.zeros(13, dtype=torch.int64)),
-        ("chains/swap_sum", torch.zeros(12, dtype=torch.float64)),
-        ("chains/order", torch.zeros(30, 14, dtype=torch.int64)),
-        ("chains/last_end", None),
-        ("chains/inverse_temperatures", torch.full((14,), torch.nan, dtype=torch.float64)),
-        ("chains/round_trips", torch.zeros(30)),
-        ("chains/measured", torch.tensor(True)),
-        ("chains/sweep", torch.tensor(-4)),
     ],
 )
 def test_a_forged_state_is_refused_and_changes_nothing(name, value):

@@ -10,6 +10,7 @@ from sklearn.neural_network import BernoulliRBM
 from discrete_vae import RBM, exact_log_partition
 from discrete_vae.interop.sklearn import BoltzmannDensity
 from discrete_vae.log_partition.bridge import LogPartitionWarning
+from discrete_vae.testing import check_frequencies
 from tests.refusals import refused_argument
 
 TINY = {"num_hidden": 3, "num_epochs": 40, "random_state": 0}
@@ -91,8 +92,9 @@ def test_samples_have_the_law(fitted):
     assert set(np.unique(draws)) == {0.0, 1.0}
     wanted = np.exp(fitted.score_samples(all_rows()))
     counts = np.bincount((draws @ (1 << np.arange(8)[::-1])).astype(int), minlength=256)
-    worst = np.abs(counts - 4000 * wanted) / np.sqrt(4000 * wanted + 1)
-    assert worst.max() < 6
+    check_frequencies(torch.from_numpy(counts), torch.from_numpy(wanted))
+    with pytest.raises(AssertionError, match="chi-square"):  # planted: another fit's probabilities
+        check_frequencies(torch.from_numpy(counts), torch.from_numpy(wanted**0.9 / (wanted**0.9).sum()))
     assert np.array_equal(draws, fitted.sample(4000, random_state=0))
 
 
