@@ -182,6 +182,12 @@ class DiscreteVAE(nn.Module):
         posterior.to(prior.bias.device)
         self.pair_order.to(prior.bias.device)
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, value)
+        if name in ("prior", "posterior") and "pair_order" in self._modules:  # which is of these two
+            order = self.prior.pair_order(self.posterior.group_of_unit)
+            super().__setattr__("pair_order", order.to(self.prior.bias.device))
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "condition" not in self._modules:  # nor in models that were pickled before there was one
@@ -768,6 +774,7 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         check_parts(self, self.config, self._own)
         check_finite_weights(self)
+        self.project_()  # bounds are not saved
         from discrete_vae.runs.load import write_model
 
         return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)

@@ -100,6 +100,7 @@ def _read(
     fields = {"data": file.model_dump()}
     override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
     kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
+    named = {name for name, _ in overrides}
     file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else likelihood
     path = user_path("path", file.path)
     if likelihood is not None and file.kinds is not None and table_ending(path) is not None:
@@ -109,7 +110,7 @@ def _read(
         reading, table = TableReading.of(file), None
         if table_ending(path) is not None:
             table = read_table(path, reading.roles, reading.form)
-            if likelihood is None and file.kinds is None and not _holds_bits(table):
+            if likelihood is None and "data.kinds" not in named and not file.kinds and not _holds_bits(table):
                 file = file.model_copy(update={"kinds": "auto"})
                 reading = TableReading.of(file)
         found = read_own_arrays(path, reading, table)
@@ -118,7 +119,8 @@ def _read(
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
-    if likelihood is None and path.name.lower().endswith(_COUNTED) and _holds_counts(dataset):
+    is_counted = likelihood in (None, "negative-binomial") and path.name.lower().endswith(_COUNTED)
+    if is_counted and _holds_counts(dataset):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
     config = own_experiment_of(
         dataset, file.path, likelihood="bernoulli" if likelihood is None else likelihood, size=size
@@ -130,7 +132,13 @@ def _read(
         config = config.model_copy(update={"model": model})
     assert isinstance(config.data, FileDataConfig)
     data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})
+    before = config.training
     config = apply_overrides(config.model_copy(update={"data": data}), overrides)
+    if "training.num-epochs" in named:  # validations and patience keep their share of the run
+        every = max(1, before.validate_every * config.training.num_epochs // before.num_epochs)
+        kept = {"training.validate-every": "validate_every", "training.log-every": "log_every"}
+        update = dict.fromkeys((field for name, field in kept.items() if name not in named), every)
+        config = config.model_copy(update={"training": config.training.model_copy(update=update)})
     if dataset.schema is not None:  # what the values have told stands above what is typed, which they rest on
         config = config.model_copy(update={"data": data})
     assert isinstance(config.data, FileDataConfig)

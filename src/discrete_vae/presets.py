@@ -381,6 +381,7 @@ def own_data(
         units = min(units, _UNITS_OF_FEW)
     is_linear = num_train < max(_FEWEST_ROWS, num_features)
     num_epochs = max(1, num_steps // ((chosen or num_train) // batch_size))
+    num_steps = max(num_steps, num_epochs * ((chosen or num_train) // batch_size))  # more in very many rows
     every = max(1, num_steps // (2 if size == "smoke" else _VALIDATIONS))
     settings = _rbm(units) | {
         "data.kind": "file",

@@ -121,7 +121,8 @@ def uploads(monkeypatch):
                 raise NoAnswerError
             calls.append(("create", name, keywords))
 
-        def upload_folder(self, *, repo_id, folder_path, commit_message):
+        def upload_folder(self, *, repo_id, folder_path, commit_message, delete_patterns):
+            assert delete_patterns == ["evaluation.json"]
             names = sorted(path.name for path in Path(folder_path).iterdir())
             calls.append(("upload", repo_id, names, DiscreteVAE.from_pretrained(folder_path), commit_message))
             return SimpleNamespace(commit_url=f"hub/{repo_id}/commit/1")

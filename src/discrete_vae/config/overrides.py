@@ -22,7 +22,7 @@ from discrete_vae.config.base import Record, rule_of
 from discrete_vae.errors import InvalidInputError
 
 _FIXED = {"kind", "name", "size"}  # not settings: the slot's own option, and what the experiment is called
-_OF_DATA = {"model.condition"}  # nor these, which follow from the data's columns
+_OF_DATA = {"model.condition", "data.path"}  # nor these, which follow from the data, or say which they are
 
 
 @dataclass(frozen=True)
@@ -235,9 +235,9 @@ def override_fields(fields: dict[str, Any], overrides: Sequence[Override]) -> No
     for path, _ in overrides:
         check_known(path)
 
-    # owners before owned, and of one owner the values before its parts, whose sizes follow them
-    def order(given: Override) -> tuple[int, bool]:
-        return given[0].count("."), given[0] in slots()
+    # owners before owned, and of one owner the values before its parts, whose sizes follow them, as layers' the prior's
+    def order(given: Override) -> tuple[int, bool, bool]:
+        return given[0].count("."), given[0] in slots(), given[0] != "model.prior"
 
     for path, words in sorted(overrides, key=order):
         entries = [slots()[path]] if path in slots() else settings()[path]

@@ -411,6 +411,13 @@ class TrainingConfig(Record):
         """A number of epochs of warm_up or beta_bound, which may count in runs, as epochs."""
         return count * (self.num_epochs if self.schedule_unit == "run" else 1)
 
+    @property
+    def last_warm_up(self) -> float:
+        """Epochs until the weights of all KL terms are 1."""
+        warm_up = self.warm_up
+        terms = ((warm_up.epochs, warm_up.strength), (warm_up.prior_epochs, warm_up.prior_strength))
+        return self.in_epochs(max(epochs if strength > 1 else 0.0 for epochs, strength in terms))
+
     @model_validator(mode="after")
     def _check_gradient(self) -> Self:
         if self.num_importance_samples > 1 and not isinstance(self.gradient, ReparameterizedConfig):

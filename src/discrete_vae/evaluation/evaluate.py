@@ -319,10 +319,11 @@ def elbo_parts(
     check_positive_int("num_samples", num_samples)
     c = model.check_condition(condition, len(x))
     parts = torch.zeros(len(x), 3, dtype=torch.float64, device="cpu")
+    size = min(_BATCH_SIZE, samples_in_memory(model))
     with eval_mode(model) as model:
-        for draw, block in product(range(num_samples), shard_indices(math.ceil(len(x) / _BATCH_SIZE))):
-            first = block * _BATCH_SIZE
-            rows = slice(first, first + _BATCH_SIZE)
+        for draw, block in product(range(num_samples), shard_indices(math.ceil(len(x) / size))):
+            first = block * size
+            rows = slice(first, first + size)
             elbo = model.elbo(
                 x[rows],
                 condition=None if c is None else c[rows],

@@ -119,7 +119,10 @@ def push_to_hub(
         try:
             api.create_repo(name, private=private, exist_ok=True)
             commit = api.upload_folder(
-                repo_id=name, folder_path=folder, commit_message=message or "Upload a discrete-vae model"
+                repo_id=name,
+                folder_path=folder,
+                commit_message=message or "Upload a discrete-vae model",
+                delete_patterns=["evaluation.json"],  # of other weights, unless it is uploaded too
             )
         except Exception as error:  # the hub's own, or its HTTP client's
             rule = "must be a repository that you may write to"

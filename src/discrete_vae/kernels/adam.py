@@ -240,7 +240,7 @@ class Adam(torch.optim.Adam):
         return super().__getstate__() | {"_working": self._working}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__({"_working": {}} | state)
+        super().__setstate__({"_working": vars(self).get("_working", {})} | state)
         self._pairs, self._tables = [], {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:

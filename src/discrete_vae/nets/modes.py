@@ -52,14 +52,17 @@ def switched(*modules: nn.Module) -> Iterator[None]:
         yield
         return
     with _switching:
-        training = [part for module in modules for part in module.modules() if part.training]
+        before = [(part, part.training) for module in modules for part in module.modules()]
         for module in modules:
             module.eval()
         try:
             yield
         finally:
-            for part in training:
-                part.training = True
+            for part, training in before:
+                if training and type(part).train is not nn.Module.train:  # may do more than set its mode
+                    part.train()
+            for part, training in before:
+                part.training = training
 
 
 def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
@@ -120,12 +123,14 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionW
     returned for an optimizer that keeps them. What enters a product is rounded, and so is what comes out; sums inside
     are float32. Networks of other kinds are left alone.
     """
-    found = []
+    found: dict[Tensor, MixedPrecisionWeight] = {}  # layers that share a weight share its copy
     for part in module.modules():
         if isinstance(part, MixedPrecisionLayer) and type(part) in _LAYERS:
-            part.mixed_precision = MixedPrecisionWeight(part.weight, dtype)  # pyright: ignore[reportArgumentType]
-            found.append(part.mixed_precision)
-    return found
+            weight: Tensor = part.weight  # pyright: ignore[reportAssignmentType]
+            if weight not in found:
+                found[weight] = MixedPrecisionWeight(weight, dtype)
+            part.mixed_precision = found[weight]
+    return [*found.values()]
 
 
 @contextmanager

@@ -135,6 +135,10 @@ def load_run(
         model.to(device)
         with allocating("training.sampler.num_chains", "Use fewer chains."):
             chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        if isinstance(chains, UsesSolver):  # a refit of such a run has written local chains
+            local = chains.local_chains()
+            if local.state_dict().keys() == without_prefix(saved.tensors, CHAINS_PREFIX).keys():
+                chains = local
         load_chains(chains, saved.tensors)
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()

@@ -327,7 +327,8 @@ def check_config(run: RunDirectory, newest: CheckpointRecord | None, *, accept: 
         repair = "Restore it from a copy; or go on as it is now with --accept-changed-config."
         raise InvalidInputError(str(run.config_path), rule, f"SHA-256 {change.now}", repair)
     text = f"{run.config_path} is not the file that the run was trained with: {change}"
-    warnings.warn(f"{text}. It is used as it is now.", stacklevel=3)
+    held = "but for what the checkpoint holds: weights, a constant beta, the chains' seed and temperatures"
+    warnings.warn(f"{text}. It is used as it is now, {held}.", stacklevel=3)
     return change
 
 

@@ -344,7 +344,7 @@ class BetaSmoothing(Smoothing):
             project_(self.beta, *bounds)
 
     def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        return (self._limits[0], self._limits[1]) if self.beta.requires_grad else None
+        return (self._limits[0], self._limits[1]) if "beta" in self._parameters else None
 
     def _bounded_parameter(self) -> Tensor:
         bounds = self._bounds()

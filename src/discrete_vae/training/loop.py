@@ -29,7 +29,6 @@ from discrete_vae.evaluation.evaluate import (
     evaluate_log_likelihood,
     mean_elbo,
     positive_weights,
-    repeated_by_weight,
     standard_error,
     weighted_mean,
 )
@@ -41,7 +40,7 @@ from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.load import initial_model
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
-from discrete_vae.sparse import Examples, select
+from discrete_vae.sparse import Examples
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
@@ -53,14 +52,21 @@ from discrete_vae.training.logging import (
     validates,
     written,
 )
-from discrete_vae.training.state import ElboSums, TrainingState, decay_weights, noise_key, set_rates
+from discrete_vae.training.state import (
+    ElboSums,
+    TrainingState,
+    by_weight,
+    decay_weights,
+    noise_key,
+    set_rates,
+)
 from discrete_vae.training.step import choose_precision
 
 _POSTERIOR_STREAM, _VALIDATION_STREAM = 0x706F7374, 0x76616C6964  # of the noise
 _TERMS = ("reconstruction", "kl_discrete", "kl_continuous")
 _ELBO, _SCORE = "validation_elbo", "validation_score"
 _SHOWN = ("elbo", "kl_discrete", "examples_per_second")  # beside the bar
-_CHANGES, _TRAINED = "config_changes", "best_trained"
+_CHANGES, _TRAINED, _SECONDS = "config_changes", "best_trained", "seconds"
 _NAMED_STEPS = 5
 _SAMPLES = 100  # importance samples of an example, where the lead of its bound is not clear
 _LEVEL = 0.95  # of the quantile of Student's t that a lead over independent features must exceed
@@ -114,14 +120,13 @@ def run_steps(
     dataset = training_subset(dataset, settings)
     batches = batches_of(config, dataset, device=device, share=own_share(settings.batch_size))
     num_steps = settings.num_epochs * batches.steps_per_epoch
-    valid, valid_weights = dataset.valid.to(device), dataset.weights.get("valid")
+    valid, weights = dataset.valid.to(device), (dataset.weights.get("train"), dataset.weights.get("valid"))
     c_train, c_valid = (dataset.conditions.get(part) for part in ("train", "valid"))
     c_valid = None if c_valid is None else c_valid.to(device)
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
-    state = TrainingState.initial(
-        config, dataset.train, condition=c_train, device=device, precision=precision
-    )
+    of_train = {"condition": c_train, "weights": weights[0]}
+    state = TrainingState.initial(config, dataset.train, **of_train, device=device, precision=precision)
     checkpoints = RunCheckpoints(
         run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
     )
@@ -134,7 +139,7 @@ def run_steps(
             text = "sums round differently, so its last weights are not those of an unbroken run"
             warnings.warn(f"the run {others}: {text}.", stacklevel=2)
     state.replicas.start()
-    start, before = time.monotonic(), seconds_in(metrics.read())
+    start, before = time.monotonic(), max(seconds_in(metrics.read()), checkpoints.seconds)
     state.times.restart()
     times: dict[str, float] = {}
     best_elbos: ExampleValues | None = None
@@ -157,7 +162,6 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = state.step == 0 and all(each["step"] > 0 for each in metrics.read())
-            weights = dataset.weights.get("train"), valid_weights
             elbo = checkpoints.begin_with_independent(
                 config, dataset.train, valid, weights, (c_train, c_valid)
             )
@@ -182,10 +186,10 @@ def run_steps(
             append(values := line(values))
             shown.show(state.step, values["epoch"], {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo, elbos = _validate(state, store, valid, valid_weights, c_valid)
+                elbo, elbos = _validate(state, store, valid, weights[1], c_valid)
                 bound, examples, also = elbo, elbos, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound, examples = _validate(state, store, valid, valid_weights, c_valid, count)
+                    bound, examples = _validate(state, store, valid, weights[1], c_valid, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
                 append(line(_line_of_validation(elbo, score)))
@@ -198,7 +202,7 @@ def run_steps(
         if shares and trace is not None:
             words = (f"{name.removesuffix('_share')} {100 * times[name]:.0f} %" for name in shares)
             shown.note(f"Time of the last steps: {', '.join(words)}.")
-        checkpoints.save_interim()
+        checkpoints.save_interim(line({})["seconds"])
         if ended and (kept := checkpoints.why_independent()):
             shown.note(kept)
         if trace is not None and not trace.written:
@@ -400,6 +404,7 @@ class RunCheckpoints:
         self._config_sum = run.config_sha256()
         self._changes: list[Any] = []
         self._saved: int | None = None
+        self.seconds = 0.0  # of training until a checkpoint that was saved between two lines of the log
         if self.store.steps():
             self._restore(accept_changed_config)
 
@@ -410,7 +415,7 @@ class RunCheckpoints:
         repair = "The file was changed by other means than training: restore it from a copy."
         with naming(str(checkpoint.folder)):
             wanted = self._meta(self._state.capture()[1]).keys()
-            optional = set() if change is None else {_TRAINED}  # which runs with patience have
+            optional = {_SECONDS} if change is None else {_SECONDS, _TRAINED}  # which runs with patience have
             if differing := sorted((wanted ^ checkpoint.meta.keys()) - optional):
                 received = "nothing" if differing[0] in wanted else "what training does not save"
                 raise InvalidInputError(differing[0], "must be what training saves", received, repair)
@@ -435,6 +440,9 @@ class RunCheckpoints:
                     check_number(f"{_TRAINED} {name}", trained.get(name), repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
+            self.seconds = check_number(
+                _SECONDS, checkpoint.meta.get(_SECONDS, 0.0), at_least=0, repair=repair
+            )
         if checkpoint.step > 0:  # that of step 0 has another model than the one that trains
             self._state.restore(checkpoint.tensors, checkpoint.meta, source=str(checkpoint.folder))
         self._trained, self._knows_trained = trained, _TRAINED in checkpoint.meta or checkpoint.step == 0
@@ -475,10 +483,10 @@ class RunCheckpoints:
         validation ELBO, which is the log-likelihood of independent features. Weights and conditions are those of the
         two parts.
         """
-        model, condition = initial_model(config).double(), conditions[0]
-        if (of_train := positive_weights(weights[0], len(train), "train_weights")) is not None:
-            rows = repeated_by_weight(of_train)
-            train, condition = select(train, rows.numpy()), None if condition is None else condition[rows]
+        model, (train, condition) = (
+            initial_model(config).double(),
+            by_weight(train, conditions[0], weights[0]),
+        )
         model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
@@ -561,26 +569,30 @@ class RunCheckpoints:
         patience, every = settings.patience, settings.validate_every
         if patience is None or not self._trained:
             return False
-        warm_up = settings.in_epochs(max(settings.warm_up.epochs, settings.warm_up.prior_epochs))
-        first = math.ceil(warm_up * steps_per_epoch / every) * every
+        first = math.ceil(settings.last_warm_up * steps_per_epoch / every) * every
         return self._state.step >= max(self._trained["step"], first) + patience * every
 
-    def save_interim(self) -> None:
-        """Save the state between two validations, unless nothing has been done since the last checkpoint."""
+    def save_interim(self, seconds: float) -> None:
+        """Save the state between two validations, unless nothing has been done since the last checkpoint.
+
+        The seconds are those of training until now, of which the log need not have a line.
+        """
         if self._state.step in (0, self._saved):
             return
         _check_weights_finite(self._state, self.store)
-        self._save(interim=True)
+        self._save(interim=True, seconds=seconds)
 
     def _save(
         self,
         *,
         best: dict[str, Any] | None = None,
         interim: bool = False,
+        seconds: float | None = None,
         tensors: Mapping[str, Tensor] | None = None,
     ) -> None:
         own, meta = self._state.capture()
         tensors, meta = own | dict(tensors or {}), self._meta(meta)
+        meta |= {} if seconds is None else {_SECONDS: seconds}
 
         def write() -> None:
             self._run.metrics().sync()  # the log must not lag behind the checkpoint

@@ -343,7 +343,7 @@ class RunRefit:
         self._precision = choose_precision(loaded.config, device=device, begun=run.read_environment())
         self._asked: dict[str, Any] = {
             "run": str(run.path.resolve()),
-            "step": loaded.step,
+            **loaded.named,
             "config": self._settings | {"precision": self._precision.name},
             "data_sha256": self._sum,
         }

@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -257,8 +258,26 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
     _check_divisible(config)
     _check_classes(config)
+    _warn_of_bounds(config)
     chosen = training_subset(dataset, config.training)
     return config.training.num_epochs * batches_of(config, chosen).steps_per_epoch
+
+
+def _warn_of_bounds(config: ExperimentConfig) -> None:
+    """Warn of a setting that another one keeps from its effect."""
+    training, smoothing = config.training, config.model.smoothing
+    start, trains = training.beta_bound.start, getattr(smoothing, "trainable", False)
+    if trains and smoothing != type(smoothing)() and (beta := getattr(smoothing, "beta", 0.0)) > start:
+        warnings.warn(
+            f"model.smoothing.beta starts at training.beta_bound.start, {start:g}, not at {beta:g}, which is above it.",
+            stacklevel=3,
+        )
+    if config.size != "smoke" and training.last_warm_up >= training.num_epochs:
+        warnings.warn(
+            f"the run ends before its warm-up does, after {training.last_warm_up:g} epochs, and never trains the bound "
+            "itself. Shorten training.warm_up, or train longer.",
+            stacklevel=3,
+        )
 
 
 def _check_classes(config: ExperimentConfig) -> None:
@@ -372,9 +391,8 @@ def describe_experiment(
     where, num_steps = check_device(device), check_experiment(config, dataset)
     chosen = training_subset(dataset, config.training)
     batches = batches_of(config, chosen, device=where)
-    state = TrainingState.initial(
-        config, chosen.train, condition=chosen.conditions.get("train"), device=where
-    )
+    of_train = {"condition": chosen.conditions.get("train"), "weights": chosen.weights.get("train")}
+    state = TrainingState.initial(config, chosen.train, **of_train, device=where)
     model, parts = state.model, [getattr(dataset, part) for part in PARTS]
     settings, times = config.training, dict[float, float]()
     late = settings.importance_start if settings.num_importance_samples > 1 else 1.0

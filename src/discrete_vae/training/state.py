@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
@@ -27,6 +28,7 @@ from discrete_vae.distributed import (
     world_size,
 )
 from discrete_vae.errors import InvalidInputError, naming
+from discrete_vae.evaluation.evaluate import positive_weights, repeated_by_weight
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
@@ -37,7 +39,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.runs.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
-from discrete_vae.sparse import Examples
+from discrete_vae.sparse import Examples, select
 from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
@@ -316,6 +318,16 @@ class Replicas:
 # The state itself.
 
 
+def by_weight(
+    train: Examples, condition: Tensor | None, weights: np.ndarray | None
+) -> tuple[Examples, Tensor | None]:
+    """Training examples and their conditions, each as often as its weight says, for what all are fitted to alike."""
+    if (given := positive_weights(weights, len(train), "train_weights")) is None:
+        return train, condition
+    rows = repeated_by_weight(given)
+    return select(train, rows.numpy()), None if condition is None else condition[rows]
+
+
 GRADIENT_PREFIX = "gradient/"  # in front of the names of the gradient estimator's state, in a checkpoint
 
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
@@ -353,17 +365,20 @@ class TrainingState:
         train: Examples,
         *,
         condition: Tensor | None = None,
+        weights: np.ndarray | None = None,
         device: torch.device | str = "cpu",
         precision: torch.dtype | None = None,
     ) -> TrainingState:
         """The state before the first step; depends on the config and the statistics of the training data alone.
 
-        The condition, (example, column), is that of a model of p(x | c). None for the precision of the products means
+        The condition, (example, column), is that of a model of p(x | c), and the weights, (example,) above 0, are those
+        of the statistics. None for the precision of the products means
         what the config asks for on this device.
         """
         if precision is None:
             precision = choose_precision(config, device=device).dtype
         model = initial_model(config)
+        train, condition = by_weight(train, condition, weights)
         model.initialize_(train, condition=condition)
         model.to(device)
         settings, decay = config.training.optimizer, config.training.averaging.decay

@@ -47,6 +47,7 @@ _STD_ERROR = 0.01  # of log Z, nats, where it is not enumerated
 _CHAINS = 500
 _SWEEPS = 200
 _SILENT_SECONDS = 5.0
+_FITTED = ("machine_", "model_")  # what a fit sets when it has trained
 _STATES_A_SECOND = 5e7  # times units: enumerating log Z on one core, about
 
 
@@ -79,12 +80,17 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803 (scikit-learn's name)
         """log p(x) of each row, (row,), nats."""
 
-    def _parameters(self) -> SimpleNamespace:
-        """The numeric parameters, checked, and a seed drawn as random_state says."""
+    def __sklearn_is_fitted__(self) -> bool:
+        return not vars(self).keys().isdisjoint(_FITTED)
+
+    def _begin_fit(self) -> SimpleNamespace:
+        """Forget an earlier fit; the numeric parameters, checked, and a seed drawn as random_state says."""
         rules = self._numbers.items()
         found = {name: check_number(name, getattr(self, name), **rule) for name, rule in rules}
         if self.contamination is not None:
             check_number("contamination", self.contamination, whole=False, above=0, at_most=0.5)
+        for name in (*_FITTED, "offset_"):
+            vars(self).pop(name, None)
         return SimpleNamespace(**found, seed=draw_seed(self.random_state))
 
     def _validated(self, X: Any, *, reset: bool, **checks: Any) -> Any:  # noqa: N803
@@ -308,7 +314,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
         Weights are (row,), from 0: whole numbers count copies of a row, of floating-point numbers the ratios count.
         """
-        settings = self._parameters()
+        settings = self._begin_fit()
         read = self._validated(X, reset=True, ensure_min_samples=_LEAST_ROWS)
         given, settings.weights = weighted_rows(self._bits(dense(read)).astype(np.float32), sample_weight)
         rows = torch.from_numpy(given)

@@ -149,7 +149,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             InvalidInputError: If a parameter breaks its rule, or the values cannot be read by the likelihood.
             NonFiniteLossError: If training diverges; a smaller learning_rate may help.
         """
-        settings = self._parameters()
+        settings = self._begin_fit()
         settings.likelihood = self._choice("likelihood")
         if not isinstance(self.hidden, list | tuple | np.ndarray):
             repair = "Give (200,) for one hidden layer, () for none."
