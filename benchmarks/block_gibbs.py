@@ -200,12 +200,11 @@ def main() -> None:
         contest = contest or results
         add(contest_table(case, results))
     counts = sorted({1, threads})
-    ours = measure(OURS, UNITS, threads=counts, seconds=seconds)
-    floor = measure(FLOOR, UNITS, threads=counts, seconds=seconds / 2)
+    ours, floor = measure((OURS, FLOOR), UNITS, threads=counts, seconds=2 * seconds)
     add(growth_table("units on each side", 64, [case.num_left for case in UNITS], UNITS, ours, floor))
     for what, base, cases in (("chains", 2000, CHAINS), ("sweeps", 100, SWEEPS)):
         values = [getattr(case, f"num_{what}") for case in cases]
-        best = measure(OURS, cases, threads=counts, seconds=seconds / 2)
+        [best] = measure((OURS,), cases, threads=counts, seconds=seconds / 2)
         add(growth_table(what, base, values, cases, best))
     add(beside_torch(seconds=seconds / 3, num_threads=threads))
     add(startup_table())

@@ -33,22 +33,28 @@ STEP_CASES = {
 }
 
 
-def measure(module: str, cases: list[Case], *, threads: list[int], seconds: float) -> dict[int, list[float]]:
-    """The fastest time of each case, by number of threads; cases and threads run in turn for so many seconds."""
-    workers = {count: Worker(module, Path(sys.executable), count) for count in threads}
-    best = {count: [float("inf")] * len(cases) for count in threads}
+def measure(
+    modules: Sequence[str], cases: list[Case], *, threads: list[int], seconds: float
+) -> list[dict[int, list[float]]]:
+    """The fastest time of each case, by number of threads, of each module; all run in turn for so many seconds."""
+    best = [{count: [float("inf")] * len(cases) for count in threads} for _ in modules]
+    workers = [
+        (Worker(module, Path(sys.executable), count), own[count])
+        for module, own in zip(modules, best, strict=True)
+        for count in threads
+    ]
     begin, rounds = time.monotonic(), 0
     while rounds < 2 or time.monotonic() < begin + seconds:
         rounds += 1
         for i, case in enumerate(cases):
-            for count, worker in workers.items():
+            for worker, found in workers:
                 worker.ask(
                     "prepare", num_left=case.num_left, num_right=case.num_right, num_chains=case.num_chains
                 )
                 worker.ask("run", num_sweeps=1)  # may compile
-                best[count][i] = min(best[count][i], worker.ask("run", num_sweeps=case.num_sweeps)["seconds"])
+                found[i] = min(found[i], worker.ask("run", num_sweeps=case.num_sweeps)["seconds"])
                 time.sleep(PAUSE)
-    for worker in workers.values():
+    for worker, _ in workers:
         worker.close()
     return best
 

@@ -2,9 +2,9 @@
 
     python benchmarks/mixed_table.py FOLDER [--rows 20000] [--num-samples 1000] [--seed 0]
 
-FOLDER gets table.csv: a class of four and two normal factors make five real columns, five counts, five bits, five
-categories of four values and five ranks of five values; a tenth of the cells is empty. The command trains
-`dvae train --data table.csv` into runs/table there, if it is not there yet, and compares it on the test rows:
+FOLDER gets table-SEED-ROWS.csv: a class of four and two normal factors make five real columns, five counts, five bits,
+five categories of four values and five ranks of five values; a tenth of the cells is empty. `dvae train` makes a model
+of it in runs there, unless there is one, which is compared on the test rows:
 
 - log p(x) of what is observed, with the law's own: the sum over classes of a Gauss-Hermite sum over the factors;
 - what fills the gaps, with the law's posterior means (numbers) and most probable values (words);
@@ -123,14 +123,14 @@ class Law:
         return log_prob, np.concatenate([each.argmax(-1) if each.ndim == 3 else each for each in filled], 1)
 
 
-def make(folder: Path, law: Law, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Write table.csv; returns all values, which cells are empty, and the classes."""
+def make(path: Path, law: Law, rows: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Write the table; returns all values, which cells are empty, and the classes."""
     random = np.random.default_rng([seed, 1])
     x, classes = law.sample(rows, random)
     gaps = random.random(x.shape) < 0.1
     x[:, :OF_EACH] = x[:, :OF_EACH].round(4)
     names = [f"{kind}_{column}" for kind in KINDS for column in range(OF_EACH)]
-    with (folder / "table.csv").open("w", newline="") as file:
+    with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(names)
         for row, empty in zip(x, gaps, strict=True):
@@ -160,9 +160,10 @@ def main() -> None:
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
     law = Law(given.seed)
-    x, gaps, classes = make(given.folder, law, given.rows, given.seed)
-    run = given.folder / "runs" / "table"
-    if not run.exists() and dvae(["train", "--data", str(given.folder / "table.csv"), "--run-dir", str(run)]):
+    table = given.folder / f"table-{given.seed}-{given.rows}.csv"
+    x, gaps, classes = make(table, law, given.rows, given.seed)
+    run = given.folder / "runs" / table.stem
+    if not run.exists() and dvae(["train", "--data", str(table), "--run-dir", str(run)]):
         raise SystemExit("training failed")
     loaded = load_run(run)
     dataset = load_data(loaded.config)

@@ -142,6 +142,7 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
         outcome_path(folder),
         {
             "step": loaded.step,
+            "sums": loaded.sums,
             "elbo": elbo.elbo,
             "num_samples": num_samples,
             "index": rows.tolist(),
@@ -156,8 +157,8 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
 def validated(folder: Path, dataset: DataSplits, args: argparse.Namespace) -> Outcome:
     """What validation examples say of a run, found anew unless it is there in these numbers."""
     wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
-    found = Outcome.read(outcome_path(folder))
-    if found is None or (found.num_samples, len(found.index)) != wanted:
+    found, sums = Outcome.read(outcome_path(folder)), load_run(folder).sums
+    if found is None or (found.num_samples, len(found.index), found.sums) != (*wanted, sums):
         validate(folder, dataset, args.num_examples, args.num_samples)
         found = Outcome.read(outcome_path(folder))
     assert found is not None

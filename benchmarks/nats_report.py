@@ -29,6 +29,7 @@ class Outcome:
         measure: Name of the measure.
         seed: Seed of the run.
         num_steps: Its steps.
+        sums: Of the checkpoint's files.
     """
 
     num_samples: int
@@ -40,6 +41,7 @@ class Outcome:
     measure: str = ""
     seed: int = 0
     num_steps: int = 0
+    sums: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -54,6 +56,7 @@ class Outcome:
             found["log_partition_std_error"],
             found["elbo"],
             found.get("sharp_limit", math.nan),
+            sums=tuple(found.get("sums", ())),
         )
 
     def of(self, measure: str, seed: int, num_steps: int) -> Self:

@@ -249,7 +249,7 @@ def main() -> None:
     rows = json.loads(given.out.read_text()) if given.out.exists() else {}
     tables = campaign(given.sources)
     for name in given.names or tables:
-        key = f"{name}, seed {given.seed}"
+        key = ", ".join([f"{name}, seed {given.seed}", *given.set])
         if key not in rows:
             rows[key] = measure(tables[name](), given.seed, overrides)
             lines = (f"{json.dumps(key)}: {json.dumps(found)}" for key, found in rows.items())

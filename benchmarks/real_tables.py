@@ -30,6 +30,7 @@ import mixture
 import numpy as np
 import torch
 from real_tables_page import page
+from results import describe_machine
 from sklearn import datasets
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -267,7 +268,8 @@ def measure(folder: Path, name: str) -> dict[str, Any]:
     """All figures of one table."""
     run, timed = folder / "runs" / name, folder / f"{name}.seconds.json"
     if not timed.exists():
-        timed.write_text(json.dumps(commands(folder / f"{name}.csv", run)))
+        found = commands(folder / f"{name}.csv", run) | {"machine": describe_machine(1)}
+        timed.write_text(json.dumps(found))
     loaded = load_run(run)
     data = load_data(loaded.config)
     columns = mixture.Columns(loaded.model.likelihood, data)

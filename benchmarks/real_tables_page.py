@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from results import describe_machine, table
+from results import table
 
 HEAD = """# Real tables
 
@@ -79,6 +79,7 @@ def group(key: str) -> str:
 def many(found: Mapping[str, Any]) -> str:
     """The section about all tables of own_tables.py."""
     rows: list[list[str]] = []
+    found = {key: each for key, each in found.items() if "=" not in key}  # those with the defaults
     done = {key: each for key, each in found.items() if "refused" not in each}
     for name in ("real", "made, dependent", "made, independent"):
         own = [each for key, each in done.items() if group(key) == name]
@@ -124,7 +125,7 @@ def alarms(found: Mapping[str, Any]) -> str:
 
 def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
     """The page of results, of those tables that have some; each table has its package and what it is."""
-    about, nats, fills, classes, seconds = [], [], [], [], []
+    about, nats, fills, classes, seconds, machines = [], [], [], [], [], set[str]()
     for name, (package, words, *_) in tables.items():
         if not (file := folder / f"{name}.json").exists():
             continue
@@ -139,13 +140,14 @@ def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
         fills.append([name, *(text(each, ".3f") for each in numbers), *(text(each, ".1%") for each in wrong)])
         if own := found.get("classes"):
             classes.append([name, *(text(own.get(each), ".2f") for each in POINTS)])
+        machines.add(found["seconds"].get("machine", ""))
         spent = [found["seconds"].get(verb) for verb in VERBS]
         spent += [sum(each or 0 for each in spent), found["seconds"]["mixture"], *found["fill"]["seconds"]]
         seconds.append([name, *(text(each, ".1f") for each in spent)])
     filled = [f"{kind}: {name}" for kind in ("numbers", "words") for name in METHODS]
     spent = [*VERBS, "all five", "mixture", "neighbors", "impute, test"]
     sections = [
-        HEAD + "\n" + describe_machine(1),
+        HEAD + "\n" + " ".join(sorted(machines)),
         table(["table", "what", "package", "rows", "columns", "gaps"], about),
         NATS,
         table(

@@ -2,10 +2,10 @@
 
     python benchmarks/table_imputation.py FOLDER [--num-samples 2000] [--num-rows 500] [--seed 0]
 
-FOLDER gets table.csv, 5,000 made-up rows of 45 columns of 8 kinds, twelve of them log-normal, with a tenth of the cells
-empty, and runs/table, what `dvae train` makes of it with a Gaussian likelihood; what is there is taken. Test rows,
-which no density was fitted to, are judged by log p(values in the gaps | observed values), the values of a row together,
-as densities in the units of the table:
+FOLDER gets table-SEED.csv, 5,000 made-up rows of 45 columns of 8 kinds, twelve of them log-normal, with a tenth of the
+cells empty, and runs/table-SEED, what `dvae train` makes of it with a Gaussian likelihood; what is there is taken. Test
+rows, which no density was fitted to, are judged by log p(values in the gaps | observed values), the values of a row
+together, as densities in the units of the table:
 
 - the model: log p(x) - log p(x_observed), each by importance samples;
 - the model's draws: log of the mean over weighted draws of p(gaps | latents), the law that `dvae impute` fills gaps by;
@@ -308,20 +308,15 @@ def main() -> None:
     parser.add_argument("--num-rows", type=int, default=TEST)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    table, run = options.folder / "table.csv", options.folder / "runs" / "table"
+    table = options.folder / f"table-{options.seed}.csv"
+    run = options.folder / "runs" / table.stem
     law, x, gaps, kind = made_up(options.seed)
     options.folder.mkdir(parents=True, exist_ok=True)
     if not table.exists():
         write_table(table, x, gaps, kind)
     if not run.exists():
-        words = [
-            "--model.likelihood",
-            "gaussian",
-            "--data.ignored-columns",
-            "sample",
-            "--data.label-column",
-            "kind",
-        ]
+        words = ["--model.likelihood", "gaussian"]
+        words += ["--data.ignored-columns", "sample", "--data.label-column", "kind"]
         assert dvae(["train", "--data", str(table), *words, "--run-dir", str(run)]) == 0
     loaded = load_run(run)
     model, likelihood = loaded.model, loaded.model.likelihood

@@ -171,6 +171,8 @@ def _file_name(name: str, options: Options) -> str:
         parts.append(f"{options.budget:g}-minutes")
     if options.num_seeds != (entry.num_seeds or 1):
         parts.append(f"{options.num_seeds}-seeds")
+    if options.seed:
+        parts.append(f"seed-{options.seed}")
     return "-".join(parts)
 
 

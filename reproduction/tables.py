@@ -270,6 +270,8 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
                 mean_limit(runs),
                 mean_elbo(runs),
                 max(run.record.doubling_gain for run in runs),
+                round(fmean(run.record.num_steps for run in runs)),
+                fmean(run.record.seconds for run in runs) / 60,
             )
         )
         before = runs, papers
@@ -283,6 +285,8 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
         Column("sharp limit", "log_likelihood_limit"),
         Column("ELBO", "elbo"),
         Column("last doubling", "doubling_gain"),
+        Column("steps", "num_steps"),
+        Column("minutes", "minutes", digits=0),
     )
     picture = draw_rows(
         [_SIMPLIFIED_IN_WORDS[name] for name in paper.SIMPLIFIED],
