@@ -139,7 +139,8 @@ def open_uniform(
     """Draw from the *open* unit interval, on the device of a tensor, in its dtype or in float32 if that is wider.
 
     In bfloat16 there would be 256 values, and no probability below 1/256. torch.rand returns exactly 0 once in 2^24
-    draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-25 (float64: 2^-54).
+    draws, where inverse CDFs with unbounded support are infinite; that draw becomes 2^-24 (float64: 2^-53), for which
+    1 - rho is below 1 too, so that a unit whose probability rounds to 1 is on.
     """
     shape = like.shape if shape is None else shape
     if isinstance(generator, NoiseSource):
@@ -147,7 +148,7 @@ def open_uniform(
     check_generator(generator, like.device)
     dtype = torch.promote_types(like.dtype, torch.float32)
     draws = torch.rand(shape, dtype=dtype, device=like.device, **_source(generator))
-    return draws.clamp_min_(torch.finfo(dtype).eps / 4)
+    return draws.clamp_min_(torch.finfo(dtype).eps / 2)
 
 
 def standard_normal(

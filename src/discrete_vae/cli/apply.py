@@ -253,7 +253,10 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
 @option("--picture FILE", "the first examples beside their neighbors: .png, .pdf or .svg")
 def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     """Find neighbors."""
+    import torch
+
     from discrete_vae.data.rows import labeled
+    from discrete_vae.evaluation.evaluate import standard_error, weighted_mean
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows, nearest_codes
 
@@ -284,9 +287,11 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
         known = labeled(mine)[:, None] & labeled(of_pool)[nearest.indices]
         same = known & (of_pool[nearest.indices] == mine[:, None])
         if known.any():
-            share = same.sum() / known.sum()
-            error = np.sqrt(((same - share * known).sum(1) ** 2).sum()) / known.sum()  # over examples
-            shown = with_error(100 * share, 100 * float(error), 1, " %")
+            rows = known.any(1)
+            weights = torch.from_numpy(known[rows].sum(1)).double()
+            shares = torch.from_numpy(same[rows].sum(1)) / weights
+            share, error = float(weighted_mean(shares, weights)), float(standard_error(shares, weights))
+            shown = with_error(100 * share, 100 * error, 1, " %")
             print(f"{shown} of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}
     columns = numbered("neighbor", nearest.indices) | numbered("distance", nearest.distances)

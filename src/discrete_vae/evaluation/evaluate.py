@@ -367,7 +367,7 @@ def mean_elbo(
 
 # in double precision at a time, fewer rows of many features
 _ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 22
-_REPEATS = 8
+_REPEATS, _MOST_REPEATED = 8, 4_000_000
 
 
 @dataclass(frozen=True)
@@ -433,8 +433,9 @@ def independent_features(
 def repeated_by_weight(weights: Tensor) -> Tensor:
     """Indices of examples, ascending, each as often as its weight says, for what is fitted to examples alike.
 
-    Where the weights are small whole multiples of the least, they are the counts. Else about eight times as many
-    indices as examples are drawn systematically, and the share of an example is off by less than 1 / (8 n).
+    Where the weights are small whole multiples of the least, they are the counts. Else eight times as many indices as
+    examples, of very many examples twice as many, are drawn systematically: the share of an example is off by less than
+    one over their number.
 
     Examples:
         >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))
@@ -442,8 +443,9 @@ def repeated_by_weight(weights: Tensor) -> Tensor:
     """
     multiples = weights / weights.min()
     counts = multiples.round()
-    if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > _REPEATS * len(weights):
-        ends = (weights * (_REPEATS * len(weights) / weights.sum())).cumsum(0).round()
+    most = max(2, min(_REPEATS, _MOST_REPEATED // len(weights))) * len(weights)
+    if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > most:
+        ends = (weights * (most / weights.sum())).cumsum(0).round()
         counts = ends.diff(prepend=ends.new_zeros(1))
     return torch.arange(len(weights), device=weights.device).repeat_interleave(counts.long())
 

@@ -346,7 +346,8 @@ def denoise_rows(
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
             opened, observed = model.preprocess(batch, None, exact=noise is not None)
             features = model.features_of(opened, observed, c)
-            means, weights = [], []
+            total = torch.tensor(0.0, device=opened.device)
+            log_total = torch.full((len(opened),), -torch.inf, dtype=torch.float64, device=opened.device)
             for number in range(num_draws):
                 latents = drawn(model, features, RowNoise(rows, seed, _DENOISE_STREAM, number))
                 parameters = model.parameters_of(latents.decoder_input)
@@ -356,11 +357,10 @@ def denoise_rows(
                     mean, of_noisy = _clean(mean, opened, observed, noise)
                     of_latents = latents.log_ratio - model.prior.compute_energy(latents.z)
                     weight = of_noisy.double() + of_latents.double()
-                means.append(model._check_finite("the decoder's mean", mean).float())
-                weights.append(weight)
-            shares = torch.stack(weights).softmax(0).float()
-            shares = shares.reshape(*shares.shape, *[1] * (means[0].dim() - 1))
-            total = (shares * torch.stack(means)).sum(0)
+                mean = model._check_finite("the decoder's mean", mean).float()
+                log_total = torch.logaddexp(log_total, weight)
+                share = (weight - log_total).exp().float().reshape(-1, *[1] * (mean.dim() - 1))
+                total = total + share * (mean - total)  # the weighted mean of the draws so far
             return {"x": likelihood.with_exposure(likelihood.point_estimate(total, total)[0], opened)}
 
         return in_batches(

@@ -468,8 +468,10 @@ def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:
     for kept, fields in ((kept, kept.most_complete()) for kept in sources):
         if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
             continue
-        estimates = fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]
         method = f"kept in {kept.most_complete_path.name}"
-        for each in estimates:
+        if fields.get("exact") is not None:  # beside estimates that are there to be compared with it
+            yield LogPartition(fields["exact"], 0.0, method, 1)
+            continue
+        for each in fields["estimates"] if "estimates" in fields else [fields["log_partition"]["best"]]:
             numbers = each["value"], each["std_error"], method, each.get("num_samples", 0)
             yield LogPartition(*numbers, converged=each.get("converged"))

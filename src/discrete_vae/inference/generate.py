@@ -525,7 +525,7 @@ def interpolate(
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
     with eval_mode(model) as model:
-        c = model.check_condition(condition, 1)
+        c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
         ends = first, last = _end(model, "start", start, c), _end(model, "end", end, c)
         order = order_of_flips(model.prior, first.z[0], last.z[0])[0] if path == "flips" else []
         bits, zeta = _codes(first, last, order, num_steps)

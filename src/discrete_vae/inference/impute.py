@@ -231,17 +231,23 @@ def _by_chains(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
     proposals.draw()  # the proposals learn
     num_chains, row = max(_FEWEST_CHAINS, settings.num_draws), proposals.row
     chains = IteratedResampling(proposals, num_chains=num_chains, num_candidates=settings.num_candidates)
-    left_out, sums, totals, candidates = settings.num_steps // 5, 0.0, [], []
+    left_out, sums = settings.num_steps // 5, 0.0
+    # of the new draws of each candidate's own proposal: their number, log of their total weight, weighted mean
+    counts, totals, candidates = 0, torch.tensor(-math.inf, device=row.x.device), torch.tensor(0.0)
     for step in range(settings.num_steps):
         log_weights, values, fresh = chains.step()
-        totals.append(log_weights[fresh].logsumexp(0))
-        candidates.append(weighted_mean(log_weights[fresh], values[fresh])[0])
+        drawn = log_weights.masked_fill(~fresh, -math.inf)
+        counts, totals = counts + fresh.sum(0), torch.logaddexp(totals, drawn.logsumexp(0))
+        shares = (drawn - totals).exp().nan_to_num(0)  # of a proposal that has not drawn yet in all chains
+        new = torch.einsum("nk,nk...->k...", shares, values.double())
+        kept = (1 - shares.sum(0)).reshape(-1, *[1] * (new.dim() - 1))
+        candidates = kept * candidates + new
         if step >= left_out:
             powers = torch.stack([values.double(), values.double().square()])
             sums = sums + torch.einsum("nk,pnk...->pn...", torch.softmax(log_weights, 1), powers)
     means, squares = torch.as_tensor(sums) / (settings.num_steps - left_out)
     mean, spread = means.mean(0), means.std(0) / math.sqrt(num_chains)
-    pooled = torch.tensordot(torch.softmax(torch.stack(totals), 0), torch.stack(candidates), 1)
+    pooled = torch.tensordot(torch.softmax(totals - torch.as_tensor(counts).double().log(), 0), candidates, 1)
     # chains that have not forgotten their start agree with each other, and not with all candidates weighted together
     error = torch.hypot(spread, mean - pooled)
     values_of = partial(proposals.likelihood.point_estimate, mean, kind=settings.filling)

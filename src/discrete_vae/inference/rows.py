@@ -78,7 +78,7 @@ class CentralNoise(NoiseSource):
 # Many examples through a model, batch after batch.
 
 
-_LARGEST_BATCH = 256  # examples
+LARGEST_BATCH = 256  # examples
 
 Report: TypeAlias = Callable[[int], None]
 """Called with the number of examples that are done."""
@@ -125,7 +125,7 @@ def in_batches(
     check_rows("x", x)
     own_numbers = check_numbers(numbers, len(x))
     if batch_size is None:
-        batch_size = min(_LARGEST_BATCH, samples_in_memory(model))
+        batch_size = min(LARGEST_BATCH, samples_in_memory(model))
     size = check_positive_int("batch_size", batch_size)
     device = model.prior.bias.device
     checked = [model.check_condition(c if c is None else c.to(device), len(x)) for c in conditions]

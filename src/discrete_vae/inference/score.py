@@ -14,8 +14,8 @@ from torch import Tensor
 
 from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_log_likelihood
-from discrete_vae.inference.rows import Report, RowNoise, check_numbers, in_batches
+from discrete_vae.evaluation.evaluate import evaluate_log_likelihood, samples_in_memory
+from discrete_vae.inference.rows import LARGEST_BATCH, Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch, loss_terms
@@ -210,6 +210,9 @@ def score_features(
     """
     check_positive_int("num_samples", num_samples)
     likelihood, num_classes = model.likelihood, model.posterior.num_classes
+    most = samples_in_memory(model)
+    size = min(LARGEST_BATCH, most) if batch_size is None else check_positive_int("batch_size", batch_size)
+    chunk = max(1, min(_CHUNK, most // size))
     with eval_mode(model) as model, model.importance_sampler(0.0) as sampler:
 
         def compute(batch: Tensor, rows: Sequence[int], c: Tensor | None) -> dict[str, Tensor]:
@@ -225,7 +228,7 @@ def score_features(
             total = opened.new_full((len(opened),), -math.inf, dtype=torch.float64)
             inverse = torch.full_like(opened, -math.inf, dtype=torch.float64)
             examples = Batch(opened, observed, keys=keys)
-            for drawn in sampler.draws(features, examples, num_samples, _CHUNK):
+            for drawn in sampler.draws(features, examples, num_samples, chunk):
                 of_features = likelihood.feature_log_prob(drawn.parameters, opened).double()
                 weights = drawn.log_weights.reshape(*drawn.log_weights.shape, *[1] * (opened.dim() - 1))
                 inverse = torch.logaddexp(inverse, (weights - of_features).logsumexp(0))
@@ -238,7 +241,7 @@ def score_features(
             return {"value": found}
 
         found = in_batches(
-            model, x, compute, conditions=[condition], numbers=numbers, batch_size=batch_size, report=report
+            model, x, compute, conditions=[condition], numbers=numbers, batch_size=size, report=report
         )
     return found["value"]
 

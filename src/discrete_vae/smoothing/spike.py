@@ -308,7 +308,8 @@ class DrawGaussian(torch.autograd.Function):
         else:
             ratio = loc / scale
             below, above = torch.special.ndtr(-ratio), torch.special.ndtr(ratio)
-            lower, spike = u < below, (u >= below) & (v > above)
+            # a unit that is on for sure has no spike, though below + above may round to less than 1
+            lower, spike = u < below, (u >= below) & (v > above) & ~(inverse_q == 1)
             y = torch.special.ndtri(torch.where(lower, u, v))
             tail, minus_y = torch.where(lower, -rho, survival), torch.where(lower, y, -y)
             zeta = loc + scale * minus_y
@@ -464,8 +465,8 @@ class SpikeGaussian(SpikeAtZero, InputDependentSmoothing):
 
     def _icdf(self, rho: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:
         (rho, logits, *law), dtype = widened(rho, logits, *parameters)
-        # minus infinity at 0, which stands for draws below half of their resolution
-        rho = rho.masked_fill(rho == 0, torch.finfo(rho.dtype).eps / 4)
+        # minus infinity at 0, which stands for draws below their resolution, as in `open_uniform`
+        rho = rho.masked_fill(rho == 0, torch.finfo(rho.dtype).eps / 2)
         return self.draw(rho, logits, *law).zeta.to(dtype)
 
     def _cdf(self, zeta: Tensor, logits: Tensor, *parameters: Tensor) -> Tensor:

@@ -66,6 +66,7 @@ _CHOICES = {
     "output": ("bits", "probabilities"),
 }
 _LEAST_ROWS = 3  # two to train on and one to choose the checkpoint
+_DECODED = 4096  # rows at a time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -195,7 +196,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         check_is_fitted(self)
         bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
         takes_mode = self.likelihood_ in ("categorical", "table")
-        rows = self.model_.discretized().decode(bits, statistic="mode" if takes_mode else "mean")
+        sharp, statistic = self.model_.discretized(), "mode" if takes_mode else "mean"
+        rows = torch.cat([sharp.decode(part, statistic=statistic) for part in bits.split(_DECODED)])
         if self._frame is not None:
             return self._frame.decode(rows.numpy(), X.index if hasattr(X, "columns") else None)
         return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
@@ -225,7 +227,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         generator = generator_of(key_to_seed(seed))
         with torch.no_grad():
             zeta = self.model_.smoothing.sample_zeta(z.to(self.model_.dtype), generator=generator)
-            rows = self.model_.decode(zeta, statistic="sample", generator=generator).flatten(1).numpy()
+            keywords = {"statistic": "sample", "generator": generator}
+            parts = [self.model_.decode(part, **keywords) for part in zeta.split(_DECODED)]
+        rows = torch.cat(parts).flatten(1).numpy()
         return rows if self._frame is None else self._frame.decode(rows)
 
     @property
