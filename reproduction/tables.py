@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import fmean
+
 from discrete_vae.config import ExperimentConfig, GaussianHierarchyConfig, GroupSharingConfig
 from reproduction import paper
 from reproduction.display import (

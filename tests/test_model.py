@@ -262,6 +262,41 @@ class Frozen(MLPDecoder):
         return super().forward(latents) + self.shift
 
 
+class Merging(MLPDecoder):
+    """A decoder that takes a correction into its weights where it is evaluated, and out of them again."""
+
+    def train(self, mode=True):
+        if mode != self.training:
+            self.network.output.weight.data += -1.0 if mode else 1.0
+        return super().train(mode)
+
+
+def test_what_a_part_does_for_evaluation_is_taken_back():
+    model = DiscreteVAE.from_config(CONFIG, decoder=Merging(7, (12,), (9,))).train()
+    before = model.decoder.network.output.weight.clone()
+    model.encoder.eval()
+    model.decode(torch.rand(20, 7))
+    torch.testing.assert_close(model.decoder.network.output.weight, before)
+    assert model.decoder.training
+    assert not model.encoder.training
+
+
+def test_an_exchanged_posterior_brings_its_order_of_pairs():
+    groups = ((0, 1, 2, 3), (4, 5, 6)), ((4, 5, 6), (0, 1, 2, 3))
+    first, second = (
+        DiscreteVAE.from_config(small_config(12, units=(4, 3), **NETWORKS | {"groups": each})).eval()
+        for each in groups
+    )
+    with torch.no_grad():
+        first.prior.weight.normal_()
+    second.prior, second.decoder, second.posterior = first.prior, first.decoder, first.posterior
+    x = torch.bernoulli(torch.full((40, 12), 0.4))
+    found = [
+        model.elbo(x, generator=torch.Generator().manual_seed(0)).kl_discrete for model in (first, second)
+    ]
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.parametrize("replaced", [False, True])
 def test_parts_that_cannot_be_copied_are_switched_for_the_call(replaced):
     torch.manual_seed(0)

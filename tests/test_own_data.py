@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy
 import torch
 
 from discrete_vae.config import instantiate
@@ -68,6 +69,38 @@ def test_settings_that_break_a_rule_are_refused_by_name(tmp_path):
         given = tmp_path / "mine.npy", [(path, [value])]
         assert refused_argument(read_own_experiment, *given) == f"--{path}"
     assert refused_argument(own_experiment, tmp_path / "mine.npy", likelihood="") == "--model.likelihood"
+
+
+def test_a_longer_run_keeps_the_share_of_its_patience(tmp_path):
+    np.save(tmp_path / "mine.npy", VALUES["bits"])
+    plain = own_experiment(tmp_path / "mine.npy").training
+
+    def asked(**settings):
+        settings |= {"num_epochs": 10 * plain.num_epochs}
+        given = {f"training.{name}": value for name, value in settings.items()}
+        return own_experiment(tmp_path / "mine.npy", settings=given).training
+
+    longer = asked()
+    assert (longer.validate_every, longer.log_every) == (10 * plain.validate_every, 10 * plain.log_every)
+    assert longer.patience == plain.patience
+    assert asked(validate_every=7).validate_every == 7
+
+
+def test_kinds_that_are_none_leave_a_table_as_it_stands(tmp_path):
+    path = tmp_path / "x.csv"
+    path.write_text("\n".join(["a,b", *(f"{row / 40},{row % 3 / 2}" for row in range(40))]))
+    assert own_experiment(path).data.kinds == "auto"
+    config, _ = read_own_experiment(path, [("data.kinds", ["none"])])
+    assert config.data.kinds is None
+    assert config.model.likelihood.kind == "bernoulli"
+
+
+def test_counts_that_are_named_are_given_the_total_as_well(tmp_path):
+    counts = np.random.default_rng(0).poisson(3.0, (60, 5))
+    scipy.io.mmwrite(tmp_path / "cells.mtx", scipy.sparse.coo_array(counts))
+    found = [own_experiment(tmp_path / "cells.mtx", likelihood=each) for each in (None, "negative-binomial")]
+    assert found[0] == found[1]
+    assert found[0].model.likelihood.exposure == "total"
 
 
 def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):

@@ -45,9 +45,15 @@ def make_up_runs(folder, options, values):
         make_up_sharpness(folder, options, case, way, best=1.0)
         for seed, planned in enumerate(case.runs(options, way, BEST)):
             make_up(planned, folder, values.get(way, -110.0), seed=seed, log_partition_error=0.003)
-            path = folder / f"runs/{planned.name}.gradient.json"
-            path.write_text(json.dumps({"variance": 2.0, "std_error": 0.1}))
+            make_up_variance(folder, planned)
     return work
+
+
+def make_up_variance(folder, planned):
+    """That of the model of the record."""
+    record = json.loads((folder / f"runs/{planned.name}.json").read_text())
+    found = {"variance": 2.0, "std_error": 0.1} | {key: record[key] for key in ("step", "validation_elbo")}
+    (folder / f"runs/{planned.name}.gradient.json").write_text(json.dumps(found))
 
 
 def test_each_way_trains_with_its_best_step_size_and_is_compared_in_pairs(tmp_path):
@@ -103,7 +109,7 @@ def test_a_step_size_without_a_finite_loss_is_not_taken(tmp_path):
             diverge(planned, tmp_path)
     for seed, planned in enumerate(case.runs(asked, "disarm", 0.003)):
         make_up(planned, tmp_path, -105.0, seed=seed)
-        (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
+        make_up_variance(tmp_path, planned)
     assert TABLE.make(asked, work).table.numbers().learning_rate.tolist() == ["0.003"]
     for planned in (*work.planned, beyond):
         diverge(planned, tmp_path)
@@ -165,7 +171,7 @@ def test_the_sharpness_is_chosen_at_the_best_step_size(tmp_path, way, best, shar
     make_up_sharpness(tmp_path, asked, case, way, best=best)
     for planned in case.runs(asked, way, BEST, best):
         make_up(planned, tmp_path, -100.0)
-        (tmp_path / f"runs/{planned.name}.gradient.json").write_text('{"variance": 2.0, "std_error": 0.1}')
+        make_up_variance(tmp_path, planned)
     (row,) = TABLE.make(asked, work).table.numbers().to_dict("records")
     assert (row["sharpness"], row["log_likelihood"], row["learning_rate"]) == (sharpness, -100.0, f"{BEST:g}")
 
@@ -241,3 +247,6 @@ def test_the_gradient_of_a_trained_model_is_measured_once_and_kept(tmp_path):
     assert found["variance"] > found["std_error"] > 0
     assert not relaxations._lacks_variance(planned, work)
     assert relaxations._variance(stored, work) == found
+    path = tmp_path / f"runs/{planned.name}.gradient.json"
+    path.write_text(json.dumps(found | {"validation_elbo": 0.0}))  # of another model under the same name
+    assert relaxations._lacks_variance(planned, work)

@@ -285,7 +285,7 @@ def test_neighbors(cli, done, trained, data_file, tmp_path):
     said = re.search(r"^([\d.]+) % ± ([\d.]+) % of the neighbors have the label", said, re.MULTILINE)
     assert said[1] == f"{100 * share:.1f}"
     of_queries = (found["neighbors"] % 2 == (np.arange(5) % 2)[:, None]).mean(1)
-    assert float(said[2]) == pytest.approx(100 * of_queries.std() / 5**0.5, abs=0.06)
+    assert float(said[2]) == pytest.approx(100 * of_queries.std(ddof=1) / 5**0.5, abs=0.06)
     assert picture.stat().st_size > 1000
     done(*words, tmp_path / "o.csv", "--others")
     rows = np.genfromtxt(tmp_path / "o.csv", delimiter=",", names=True)

@@ -1,5 +1,6 @@
 """The verbs about a run besides evaluate: figures and pictures, log Z, runs made of a run; what is refused."""
 
+import shutil
 import subprocess
 import sys
 
@@ -18,6 +19,7 @@ from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import unpack_bits
 from discrete_vae.training.refit import RunRefit
 from tests.commands.conftest import snapshot, table_of
+from tests.commands.test_forged_checkpoint import forge
 from tests.training.tiny import start_run, train_quietly
 
 SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2", "--num-draws", "2"]
@@ -181,6 +183,11 @@ def test_the_same_request_finds_its_result_and_another_one_is_refused(done, refu
     assert snapshot(tmp_path) == before
     assert [line for line in again.splitlines() if line not in first] == [f"It was there: {tmp_path / 'new'}"]
     assert TAKEN in refused(*words, "--seed", "1")
+    run = shutil.copytree(trained, tmp_path / "run")
+    done("refit", run, "--out", tmp_path / "other", *QUICK)
+    saved = RunDirectory.open(run).checkpoints().load("best")  # trained anew in the same folder
+    forge(saved.folder, {"model/prior.bias": saved.tensors["model/prior.bias"] + 1})
+    assert TAKEN in refused("refit", run, "--out", tmp_path / "other", *QUICK)
     (tmp_path / "new" / "config.json").unlink()
     assert TAKEN in refused(*words)
 

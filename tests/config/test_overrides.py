@@ -2,6 +2,7 @@
 
 import io
 import math
+from pathlib import Path
 from types import NoneType
 from typing import get_args
 
@@ -207,6 +208,16 @@ def test_every_size_of_every_component_has_a_rule():
 def counts(annotation):
     """True if a type is a whole number, or several."""
     return annotation is int or any(counts(part) for part in get_args(annotation) if part is not NoneType)
+
+
+def test_swaps_that_read_each_other_may_come_in_any_order():
+    words = ["--model.prior graph", "--model.hierarchy gaussian"]
+    sizes = {"num_train": 60, "num_valid": 10, "num_test": 10, "size": "smoke"}
+    own = own_data(Path("x.npy"), event_shape=(4,), **sizes)
+    found = [
+        apply_overrides(own, split_overrides(" ".join(each).split())[1]) for each in (words, words[::-1])
+    ]
+    assert found[0] == found[1]
 
 
 def test_what_the_user_sets_wins_in_any_order():

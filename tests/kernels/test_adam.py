@@ -237,6 +237,16 @@ def test_a_copy_of_model_and_optimizer_goes_on_by_itself():
     assert largest_difference(mine, before) > 0
 
 
+def test_a_state_is_loaded_beside_copies():
+    mine, theirs = parameters(), parameters()
+    one, other = (Adam(each, working=working_copies(each)) for each in (mine, theirs))
+    take(other, 0, torch.bfloat16)
+    take(one, 0, torch.bfloat16)
+    one.load_state_dict(copy.deepcopy(other.state_dict()))
+    assert take_both(one, other, 2, torch.bfloat16) == 0
+    assert largest_difference(mine, parameters()) > 0
+
+
 def test_a_gradient_that_overflowed_is_skipped_by_torchs_scaler():
     mine, right = nn.Parameter(torch.ones(40)), nn.Parameter(torch.ones(40))
     for optimizer, parameter in ((Adam([mine], lr=0.1), mine), (PLAIN([right], lr=0.1, fused=True), right)):

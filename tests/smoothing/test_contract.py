@@ -99,6 +99,24 @@ LIMIT = pytest.param(None, id="sharp limit")
 
 
 @pytest.mark.parametrize("config", [*transformations((0.01, 3.0, 200.0)), LIMIT])
+def test_a_unit_that_is_on_for_sure_is_never_drawn_off(config):
+    """At each float32 number that `open_uniform` draws near 0 and 1; one with z = 0 would weigh e^45 too much."""
+    smoothing = SharpLimit() if config is None else instantiate(config)
+    near = torch.arange(1, 2**12) * 2.0**-24
+    rho = torch.cat([near, 1 - near, torch.linspace(2**-12, 1 - 2**-12, 10_000)])
+    for certain in (45.0,) if isinstance(smoothing, OverlappingSmoothing) else (18.0, 45.0):
+        logits = torch.full_like(rho, certain)
+        drawn = smoothing.draw(rho, logits, *of_prior(smoothing, rho))
+        assert bool((drawn.z == 1).all())
+
+
+def test_uniform_numbers_are_inside_the_unit_interval():
+    drawn = open_uniform(torch.zeros(2**24), generator=torch.Generator().manual_seed(1))
+    assert float(drawn.min()) == 2.0**-24  # torch.rand has a 0 here
+    assert float(drawn.max()) < 1
+
+
+@pytest.mark.parametrize("config", [*transformations((0.01, 3.0, 200.0)), LIMIT])
 def test_nan_logits_are_no_spike(config):
     """zeta = 0 would say z = 0 and hide a broken network."""
     smoothing = SharpLimit() if config is None else instantiate(config)

@@ -212,6 +212,29 @@ def test_stopping_anywhere_changes_nothing(tmp_path):
     assert run.checkpoints().steps() == unbroken.checkpoints().steps()
 
 
+def test_seconds_of_steps_without_a_line_are_kept_when_a_run_stops(tmp_path):
+    run = start_run(tmp_path / "run")
+    train_quietly(run, stop=stop_after(4))  # a line comes at step 5
+    seconds = run.checkpoints().load("last").meta["seconds"]
+    assert seconds > 0
+    train_quietly(run, stop=stop_after(1))
+    assert run.metrics().read()[-1]["seconds"] > seconds
+
+
+def test_a_run_starts_by_the_weights_of_its_examples():
+    digits = load_dataset("digits")
+    weights = np.where(np.arange(len(digits.train)) < 200, 3.0, 1.0)
+    rows = np.repeat(np.arange(len(weights)), weights.astype(int))
+    states = [
+        TrainingState.initial(CONFIG, digits.train, weights=weights),
+        TrainingState.initial(CONFIG, digits.train[rows]),
+        TrainingState.initial(CONFIG, digits.train),
+    ]
+    first, second, third = (state.model.decoder.network.output.bias for state in states)
+    assert torch.equal(first, second)
+    assert not torch.equal(first, third)
+
+
 def waiting(patience, rate, warm_up=0):
     """The tiny run beside a model of independent features, with epochs of warm-up."""
     words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate}

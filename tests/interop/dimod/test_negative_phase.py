@@ -22,7 +22,9 @@ from discrete_vae import (
 from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
+from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.testing import check_frequencies, enumerate_machine
+from discrete_vae.training.refit import RunRefit
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_counts
 from tests.refusals import refused_argument
 
@@ -220,6 +222,9 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     assert loaded.model.prior.edges.shape == (80, 2)
     groups = loaded.model.posterior.groups
     assert [len(group) for group in groups] == [16, 16]
+    refit = RunRefit(RunDirectory.open(tmp_path / "whole"), loaded, dataset, tmp_path / "refit", num_steps=2)
+    refit.run()
+    assert torch.equal(load_run(tmp_path / "refit").chains.z, loaded.chains.z)
     saved = DiscreteVAE.from_pretrained(loaded.model.save_pretrained(tmp_path / "saved"))
     assert torch.equal(saved.prior.weight, loaded.model.prior.weight)
     assert saved.prior.nodes == loaded.model.prior.nodes

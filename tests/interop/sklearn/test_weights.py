@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
 from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
@@ -120,6 +121,21 @@ def test_the_share_of_outliers_is_that_of_the_weights():
     judged = coder.fit_predict(rows, sample_weight=weights)
     share = weights[judged == -1].sum() / weights.sum()
     assert 0.2 - weights.max() / weights.sum() <= share <= 0.2
+
+
+@BOTH
+def test_a_fit_leaves_nothing_of_the_one_before(estimator):
+    rows = np.random.default_rng(0).integers(0, 2, (60, 4)).astype(float)
+    one = clone(estimator).set_params(contamination=0.1).fit(rows)
+    one.set_params(contamination=None).fit(1 - rows)
+    with pytest.raises(NotFittedError):
+        one.set_params(contamination=0.1).predict(rows)
+    one.fit(rows)
+    with pytest.raises(ValueError, match="infinity"):
+        one.fit(np.full((60, 4), np.inf))
+    for call in (one.transform, one.score_samples, one.sample):
+        with pytest.raises(NotFittedError):
+            call(rows)
 
 
 @BOTH
