@@ -24,25 +24,15 @@ _TOO_FINE = ("ns", "ps", "fs", "as")  # units of time that Python has no object 
 
 @dataclass(frozen=True, eq=False)
 class RawColumn:
-    """A column of a file: a number, a word or nothing in each row.
-
-    Attributes:
-        name: Its name.
-        numbers: (row,) float64; NaN where there is a word or nothing.
-        codes: (row,) place in `words`, -1 where there is no word; None for a column without words.
-        words: The different words, in the order of the file, or in the order that it declares.
-        declared: Whether the file says that these are all the values there are.
-        ordered: Whether it says that they have an order.
-        lines: (row,) numbers of the rows' lines; None where the file is no text.
-    """
+    """A column of a file: a number, a word or nothing in each row."""
 
     name: str
-    numbers: np.ndarray
-    codes: np.ndarray | None = None
-    words: tuple[str, ...] = ()
-    declared: bool = False
-    ordered: bool = False
-    lines: np.ndarray | None = None
+    numbers: np.ndarray  # (row,) float64; NaN where there is a word or nothing
+    codes: np.ndarray | None = None  # (row,) place in `words`, -1 where there is no word; None without words
+    words: tuple[str, ...] = ()  # the different ones, in the order of the file or in the one that it declares
+    declared: bool = False  # whether the file says that these are all the values there are
+    ordered: bool = False  # whether it says that they have an order
+    lines: np.ndarray | None = None  # (row,) numbers of the rows' lines; None where the file is no text
 
     def where(self, row: int) -> str:
         """The place of a row, for messages."""

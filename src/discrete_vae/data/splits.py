@@ -285,17 +285,11 @@ def _check_at_most(name: str, count: int | None, length: int) -> None:
 
 @dataclass(frozen=True)
 class DataMetadata:
-    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
+    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not."""
 
-    Attributes:
-        event_shape: Shape of an example, as `DataSplits` has it.
-        low: The least value of the test part; 0 if none is observed.
-        high: The greatest; 1 if none is observed.
-    """
-
-    event_shape: tuple[int, ...]
-    low: float
-    high: float
+    event_shape: tuple[int, ...]  # shape of an example, as `DataSplits` has it
+    low: float  # the least value of the test part; 0 if none is observed
+    high: float  # the greatest; 1 if none is observed
 
     @classmethod
     def of(cls, dataset: DataSplits) -> Self:

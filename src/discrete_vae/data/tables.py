@@ -31,19 +31,12 @@ from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cel
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The named columns of a file.
+    """The named columns of a file."""
 
-    Attributes:
-        columns: The features.
-        labels: (example,) numbers or words; None where no column was named as theirs.
-        num_rows: Examples.
-        besides: The columns that are no features, by name.
-    """
-
-    columns: tuple[RawColumn, ...]
-    labels: np.ndarray | None
-    num_rows: int
-    besides: Mapping[str, RawColumn] = field(default_factory=dict)
+    columns: tuple[RawColumn, ...]  # the features
+    labels: np.ndarray | None  # (example,) numbers or words; None where no column was named as theirs
+    num_rows: int  # examples
+    besides: Mapping[str, RawColumn] = field(default_factory=dict)  # columns that are no features, by name
 
     @classmethod
     def of(cls, columns: Sequence[RawColumn], roles: ColumnRoles, labels: Any, num_rows: int) -> Self:
@@ -96,21 +89,13 @@ def _numbers(name: str, column: RawColumn) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Columns of a table that are no features.
+    """Columns of a table that are no features."""
 
-    Attributes:
-        label: The column that holds labels, numbers or words; None means none does.
-        ignored: Columns that are not read, names or dates for example.
-        optional: Those of them that a file may lack.
-        besides: Columns that are read beside the features: weights of the examples, say.
-        label_units: Whether labels are classes of the model, see `label_words`.
-    """
-
-    label: str | None = None
-    ignored: tuple[str, ...] = ()
-    optional: frozenset[str] = frozenset()
-    besides: tuple[str, ...] = ()
-    label_units: bool = False
+    label: str | None = None  # the column that holds labels, numbers or words; None means none does
+    ignored: tuple[str, ...] = ()  # columns that are not read, names or dates for example
+    optional: frozenset[str] = frozenset()  # those of them that a file may lack
+    besides: tuple[str, ...] = ()  # columns that are read beside the features: weights of the examples, say
+    label_units: bool = False  # whether labels are classes of the model, see `label_words`
 
     def argument(self, name: str) -> str:
         """What messages call the setting that names a label or an ignored column."""
@@ -149,22 +134,14 @@ def shown_names(columns: Sequence[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How numbers and gaps are written in a table.
+    """How numbers and gaps are written in a table."""
 
-    Attributes:
-        delimiter: What stands between cells; None is a comma, a semicolon, a tab or |, whichever is most frequent in
-            the header.
-        decimal: What stands before decimals.
-        thousands: What groups the digits of a number; "" for nothing.
-        encoding: Encoding of the text.
-        missing: Cells that mean a missing value, besides `MISSING_WORDS`: words or numbers.
-    """
-
+    # what stands between cells; None is a comma, a semicolon, a tab or |, whichever is most frequent in the header
     delimiter: str | None = None
-    decimal: str = "."
-    thousands: str = ""
+    decimal: str = "."  # what stands before decimals
+    thousands: str = ""  # what groups the digits of a number; "" for nothing
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # words or numbers that mean a missing value, besides `MISSING_WORDS`
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and len(self.delimiter) != 1:
