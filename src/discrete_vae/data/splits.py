@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import FINITE, Domain, ValueSummary
+from discrete_vae.checks import Domain, ValueSummary
 from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.schema import TableSchema
@@ -396,8 +396,7 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
     if likelihood.domain().holds(values):
         repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
     repairs.append(_others(likelihood, dataset))
-    repair = _scaling(values) if domain.high == 1 else domain.repair_of(values)
-    repairs += [repair] if repair else []
+    repairs.append(domain.repair_of(values))
     rule = f"{domain.rule} to be read by --model.likelihood {likelihood.kind}"
     raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
 
@@ -409,17 +408,6 @@ def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:
     can = [kind for kind, member in others.items() if member.for_values(values).domain().holds(values)]
     cannot = [f"{kind} needs {member.reads}" for kind, member in others.items() if kind not in can]
     return "; ".join([f"{' and '.join(can) or 'No likelihood'} can read them", *cannot]) + "."
-
-
-def _scaling(values: ValueSummary) -> str:
-    """Repair of values of some common kinds; empty for others."""
-    if math.isinf(values.low) or math.isinf(values.high):
-        return FINITE.repair(math.inf)
-    if values.low >= 0 and 1 < values.high <= 255 and values.whole:
-        return "Divide 0..255 intensities by 255."
-    if -1 <= values.low < 0 and values.high <= 1:
-        return "Map -1..1 to 0..1 by (x + 1) / 2."
-    return ""
 
 
 def _likelihoods() -> dict[str, Any]:
