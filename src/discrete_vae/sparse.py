@@ -47,11 +47,7 @@ class SparseRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Tensor:
-        """Some of the rows, (row, feature) float32, dense, on the device.
-
-        Raises:
-            InvalidInputError: If they do not fit the memory.
-        """
+        """Some of the rows, (row, feature) float32, dense, on the device."""
         chosen = self.select(rows)
         count = chosen.size * self.dtype.itemsize
         if count > _CHECKED:

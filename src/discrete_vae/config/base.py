@@ -227,14 +227,7 @@ def by_kind(union: object) -> dict[str, Any]:
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:
-    """Import the class that a config names and build it.
-
-    Args:
-        config: The component's config; every field but `kind` becomes a keyword of the constructor.
-        context: Further keywords that the surroundings know and the config does not (sizes of the data, say).
-
-    Returns:
-        The component.
+    """Import the class that a config names and build it: fields but `kind`, and the context, are its keywords.
 
     Examples:
         >>> from discrete_vae.config import RBMConfig

@@ -25,14 +25,10 @@ _SHOWN = 40  # letters of a name
 
 
 def read_fasta(path: Path, alphabet: str | None) -> np.ndarray:
-    r"""Read aligned sequences, all of one length, as codes, (sequence, place) float32.
+    r"""Read aligned sequences, all of one length, as codes, (sequence, place) float32; a .gz file is unpacked.
 
-    Code 0 is the gap, ``-`` or ``.``, and the letters of the alphabet follow in their order. Letters outside it, such
-    as X or N, and ``?`` and ``*``, are missing values, NaN. Case does not matter.
-
-    Args:
-        path: The file; one whose name ends in .gz is unpacked.
-        alphabet: "protein", "dna", "rna", or the letters themselves.
+    Code 0 is the gap, ``-`` or ``.``, and the letters of the alphabet, which is a name of `ALPHABETS` or its letters,
+    follow in their order. Letters outside it, such as X or N, and ``?`` and ``*``, are NaN. Case does not matter.
 
     Examples:
         >>> import tempfile

@@ -51,14 +51,7 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     def numbers(self, name: str) -> np.ndarray:
-        """Values of a table of numbers, (example, column) float64; true and false are 1 and 0, NaN is missing.
-
-        Args:
-            name: What messages call the table.
-
-        Raises:
-            InvalidInputError: If a cell is another word; names its column and line.
-        """
+        """Values, (example, column) float64: true and false are 1 and 0, NaN is missing; messages call it `name`."""
         columns = [_numbers(name, column) for column in self.columns]
         return np.stack(columns, axis=1) if columns else np.empty((self.num_rows, 0))
 
@@ -513,24 +506,7 @@ def filled_text(
     words: np.ndarray,
     form: TextFormat | None = None,
 ) -> str:
-    r"""The text of a table that `read_table` reads, with new words in some cells; line ends stay.
-
-    Args:
-        path: The file.
-        columns: Names of the columns that the arrays speak of, in their order; others stay as they are.
-        replaced: (row, column) bool, which cells.
-        words: (row, column) text, what they hold then.
-        form: How the table is written; None means `TextFormat`'s defaults.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "x.csv")
-        ...     _ = path.write_text('width;"my height"\n1.50;\n\n;2\n')
-        ...     gaps = np.array([[False, True], [True, False]])
-        ...     filled_text(path, ["width", "my height"], gaps, np.array([["", "0.5"], ["7", ""]]))
-        'width;"my height"\n1.50;0.5\n\n7;2\n'
-    """
+    """The text of a table with `words` where cells are `replaced`, both (row, column) in the order of `columns`."""
     form = form or TextFormat()
     with path.open(encoding=form.encoding, newline="") as file:
         whole = file.read()
