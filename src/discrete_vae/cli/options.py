@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 import click
 from click.shell_completion import CompletionItem
 
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import with_error
 from discrete_vae.system import check_device, user_path
 
@@ -230,7 +230,7 @@ class Verbs(_Command, click.Group):
         if cmd_name not in VERBS:
             if ctx.resilient_parsing:
                 return None
-            raise not_one_of("VERB", list(VERBS), cmd_name)
+            raise not_one_of("VERB", VERBS, cmd_name)
         module, _, function = VERBS[cmd_name][0].partition(":")
         return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
 
@@ -274,13 +274,6 @@ def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[...
 
 
 # Mistakes in the command line, in the form of the library's errors.
-
-
-def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
-    """The error about a name that is none of those there are."""
-    close = get_close_matches(received, names, n=1)
-    repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
-    return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
 
 
 def _takes_value(parameter: click.Parameter | None) -> bool:

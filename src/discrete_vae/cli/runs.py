@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import warnings
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from discrete_vae.cli.options import (
     completion,
     data_dir_option,
     json_option,
-    not_one_of,
     number,
     option,
     print_rows,
@@ -34,7 +32,7 @@ from discrete_vae.cli.trained import (
     takes_run,
     trained_run,
 )
-from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
 from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
@@ -199,7 +197,7 @@ def run_figure(
         print_rows({name: entry.about for name, entry in FIGURES.items()})
         return
     if name not in FIGURES:
-        raise not_one_of("NAME", list(FIGURES), name)
+        raise not_one_of("NAME", FIGURES, name)
     if run is None and named["pretrained"] is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
@@ -411,9 +409,7 @@ def _start(name: str, word: str) -> str:
     """Read where chains start; what is neither a word nor a file may be a word misspelt."""
     if word in _STARTS or word.endswith(".npy") or user_path(name, word).exists():
         return word
-    close = get_close_matches(word, _STARTS, n=1)
-    repair = f"Did you mean {close[0]}?" if close else "Leave it out for where training left them."
-    raise InvalidInputError(name, "must be training, fresh or a .npy file", repr(word)[:80], repair)
+    raise not_one_of(name, (*_STARTS, "a .npy file"), word, "Leave it out for where training left them.")
 
 
 @verb("sample", EXPLAINED)

@@ -28,7 +28,7 @@ from discrete_vae.data.splits import (
     fixed_permutation,
     shuffled_rows,
 )
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.system import check_data_dir
 
 
@@ -56,9 +56,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
     """
     configs = by_kind(DataConfig)
     if not isinstance(name, str) or name not in configs:
-        known = ", ".join(configs)
-        repair = "For a file of your own: load_dataset('file', path=...)."
-        raise InvalidInputError("name", f"must be one of {known}", repr(name), repair)
+        raise not_one_of("name", configs, name, "For a file of your own: load_dataset('file', path=...).")
     return instantiate(configs[name](**settings), data_dir=data_dir)
 
 

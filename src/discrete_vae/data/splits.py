@@ -17,7 +17,7 @@ from discrete_vae.checks import Domain, ValueSummary
 from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.schema import TableSchema
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.run_directory import RunDirectory
@@ -379,8 +379,7 @@ def likelihood_for(kind: str, dataset: DataSplits) -> LikelihoodConfig:
     """The config of a likelihood for given data: its defaults, with what only the data can tell."""
     known = _likelihoods()
     if not isinstance(kind, str) or kind not in known:
-        rule = f"must be one of {', '.join(known)}"
-        raise InvalidInputError("--model.likelihood", rule, repr(kind), "Choose one of them.")
+        raise not_one_of("--model.likelihood", known, kind)
     config = known[kind].for_values(_all_values(dataset))
     for part in PARTS:
         _check_part(config, dataset, part, exact=False)
