@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -136,6 +136,8 @@ class BaseColumnConfig(ComponentConfig):
     """
 
     name: str = Field(default="", description="The column's name in the file.")
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Fields in which the columns of a group are alike: keywords of their likelihood."""
 
     @classmethod
     @abstractmethod
@@ -163,13 +165,13 @@ class BaseColumnConfig(ComponentConfig):
     @property
     def group(self) -> Hashable:
         """What columns that are computed at once have in common."""
-        return self.kind  # pyright: ignore[reportAttributeAccessIssue]
+        kind = self.kind  # pyright: ignore[reportAttributeAccessIssue]
+        return (kind, *(getattr(self, name) for name in self.shared))
 
     @classmethod
     def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
         """Keywords of the likelihood of columns of one group."""
-        del columns
-        return {}
+        return {name: getattr(columns[0], name) for name in cls.shared}
 
     def build(self, columns: Sequence[Any]) -> Any:
         """The likelihood of columns of this one's group."""
@@ -201,6 +203,11 @@ class _NumberColumnConfig(BaseColumnConfig):
             raise self._refuse("must hold numbers", repr(word[:40]), repair)
         if np.isinf(column.numbers).any():
             raise self._refuse("must hold finite numbers", "infinity", "Leave the cell empty.")
+        seen, domain = np.flatnonzero(~np.isnan(column.numbers)), self.domain
+        wrong = seen[~domain.contains(column.numbers[seen])]
+        if len(wrong):
+            received = f"{word_of(column.numbers[wrong[0]])} in {column.where(int(wrong[0]))}"
+            raise self._refuse(domain.rule, received, domain.repair)
         return column.numbers
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -211,6 +218,7 @@ class RealColumnConfig(_NumberColumnConfig):
     """Real values, with a learned scale."""
 
     target = "discrete_vae.likelihoods.table:RealLikelihood"
+    shared = ("scale",)
     kind: Literal["real"] = "real"
     scale: Literal["plain", "log1p", "asinh"] = Field(
         default="plain", description="Scale on which the values have a Gaussian law."
@@ -226,15 +234,6 @@ class RealColumnConfig(_NumberColumnConfig):
         whole = bool((values[~np.isnan(values)] % 1 == 0).all())
         return config.model_copy(update={"whole": whole})
 
-    def encode(self, column: RawColumn) -> np.ndarray:
-        values = super().encode(column)
-        wrong = np.flatnonzero(values <= -1)
-        if self.scale == "log1p" and len(wrong):
-            received = f"{word_of(float(values[wrong[0]]))} in {column.where(int(wrong[0]))}"
-            repair = "Train with real:asinh, or leave the value out."
-            raise self._refuse("must lie above -1 for log1p", received, repair)
-        return values
-
     @property
     def domain(self) -> Domain:
         return ABOVE_MINUS_ONE if self.scale == "log1p" else FINITE
@@ -242,14 +241,6 @@ class RealColumnConfig(_NumberColumnConfig):
     @property
     def addition(self) -> str:
         return "" if self.scale == "plain" else self.scale
-
-    @property
-    def group(self) -> Hashable:
-        return self.kind, self.scale
-
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {"scale": columns[0].scale}
 
     def decode(self, values: np.ndarray) -> np.ndarray:
         return _integers(np.round(values)) if self.whole else values
@@ -281,6 +272,7 @@ class CountColumnConfig(_NumberColumnConfig):
     """
 
     target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
+    shared = ("zero_inflated", "exposure")
     kind: Literal["count"] = "count"
     zero_inflated: ZeroInflated = False
     exposure: Exposure = "none"
@@ -321,17 +313,6 @@ class CountColumnConfig(_NumberColumnConfig):
     def group(self) -> Hashable:
         return self.kind, self.zero_inflated, self.exposure, self.exposure_column
 
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {"zero_inflated": columns[0].zero_inflated, "exposure": columns[0].exposure}
-
-    def encode(self, column: RawColumn) -> np.ndarray:
-        values = super().encode(column)
-        wrong = values[(values < 0) | (values % 1 > 0)]  # False for NaN
-        if len(wrong):
-            raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
-        return values
-
 
 class ExposureColumnConfig(_NumberColumnConfig):
     """How long or how much was counted in a row, in any unit: given to columns of counts, and no variable itself."""
@@ -353,12 +334,10 @@ class ExposureColumnConfig(_NumberColumnConfig):
 
     def encode(self, column: RawColumn) -> np.ndarray:
         values = super().encode(column)
-        wrong = np.flatnonzero(~(values >= POSITIVE.low))
-        if len(wrong):
-            row = int(wrong[0])
-            received = "nothing" if np.isnan(values[row]) else word_of(values[row])
-            rule, repair = "must hold a number above 0 in each row, an exposure", "Leave such rows out."
-            raise self._refuse(rule, f"{received} in {column.where(row)}", repair)
+        gaps = np.flatnonzero(np.isnan(values))
+        if len(gaps):
+            rule, place = "must hold a number above 0 in each row, an exposure", column.where(int(gaps[0]))
+            raise self._refuse(rule, f"nothing in {place}", POSITIVE.repair)
         return values
 
 
