@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import math
@@ -16,6 +15,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import reduce
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
@@ -231,8 +231,7 @@ class Verbs(_Command, click.Group):
             if ctx.resilient_parsing:
                 return None
             raise not_one_of("VERB", VERBS, cmd_name)
-        module, _, function = VERBS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
+        return resolve_name(f"discrete_vae.cli.{VERBS[cmd_name][0]}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         longest = max(map(len, VERBS))

@@ -33,6 +33,7 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
@@ -174,14 +175,8 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
     return f"{row} {shown:9}  {note}".rstrip()
 
 
-def _figure_names() -> list[str]:
-    from discrete_vae.figures.registry import FIGURES
-
-    return list(FIGURES)
-
-
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", _figure_names))
+@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
@@ -190,8 +185,6 @@ def run_figure(
     name: str | None, run: str | None, out: str | None, data_dir: str | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
-    from discrete_vae.figures.registry import FIGURES
-
     if name is None:
         print("Figures of a run: dvae figure NAME RUN")
         print_rows({name: entry.about for name, entry in FIGURES.items()})

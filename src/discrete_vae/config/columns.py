@@ -7,13 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, POSITIVE, Domain, categories
-from discrete_vae.config.base import ComponentConfig, component
+from discrete_vae.config.base import ComponentConfig
 from discrete_vae.errors import InvalidInputError
 
 _LARGEST = 2**53  # below which each whole number is a float64 of its own
@@ -175,7 +176,7 @@ class BaseColumnConfig(ComponentConfig):
 
     def build(self, columns: Sequence[Any]) -> Any:
         """The likelihood of columns of this one's group."""
-        return component(self.target)((len(columns),), **self.keywords(columns))
+        return resolve_name(self.target)((len(columns),), **self.keywords(columns))
 
     @abstractmethod
     def encode(self, column: RawColumn) -> np.ndarray:
