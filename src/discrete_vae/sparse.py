@@ -110,9 +110,3 @@ def check_rows(name: str, x: object) -> Examples:
 def select(x: Examples, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Examples:
     """Some examples of a part, sparse where they were."""
     return x.select(rows) if isinstance(x, SparseRows) else x[rows]
-
-
-def dense_if_gaps(x: Examples) -> Tensor:
-    """Examples, of which sparse ones become dense if they have missing values."""
-    has_gaps = isinstance(x, SparseRows) and bool(x.values.isnan().any())
-    return x[:] if has_gaps else x  # pyright: ignore[reportReturnType]

@@ -409,12 +409,6 @@ def one_of(*words: str) -> Reader:
     return read
 
 
-def _path(name: str, word: str) -> str:
-    """Read a path; whether there is such a file or folder is asked where it is used."""
-    user_path(name, word)
-    return word
-
-
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N", "where to compute; default: auto, a GPU if there is one", default="auto"
@@ -422,7 +416,7 @@ device_option = option(
 data_dir_option = option(
     "--data-dir DIR",
     "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else your cache folder",
-    _path,
+    user_path,
 )
 accept_changed_config_option = option(
     "--accept-changed-config", "use the run although its config.json was changed after training"

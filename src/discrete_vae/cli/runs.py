@@ -80,7 +80,7 @@ def run_cite(name: str | None) -> None:
 @data_dir_option
 @json_option
 def run_evaluate(
-    run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
+    run: TrainedRun, out: str | None, per_example: str | None, data_dir: Path | None, **settings: Any
 ) -> Outcome:
     """Evaluate a run on its test data."""
     from discrete_vae.config import EvaluationConfig
@@ -182,7 +182,7 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
-    name: str | None, run: str | None, out: str | None, data_dir: str | None, **named: Any
+    name: str | None, run: str | None, out: str | None, data_dir: Path | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
     if name is None:
@@ -297,7 +297,7 @@ _LINES = 10
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
 @option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
-def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
+def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: Path | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
     from discrete_vae.runs.progress import TrainingProgress
     from discrete_vae.training.refit import RunRefit
@@ -350,7 +350,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
 @option("--num-examples N", "validation examples of the check, at most", whole_number(), default="1000")
 @option("--num-samples K", "draws of the posterior for each", whole_number(), default="10")
 @data_dir_option
-def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
+def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: Path | None, **settings: Any) -> None:
     """Write the released run."""
     from discrete_vae.interop.hub import check_release, release_run
 
@@ -420,7 +420,7 @@ def _start(name: str, word: str) -> str:
 @option("--num-chains N", "chains side by side; default: 5, of a table as many as fit", whole_number())
 @option("--num-draws N", "images per state, of a run of images; default: 5", whole_number())
 @data_dir_option
-def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
+def run_sample(run: TrainedRun, out: str | None, data_dir: Path | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     from discrete_vae.figures import FigureRequest, FigureRun
     from discrete_vae.figures.curves import make_training_curves

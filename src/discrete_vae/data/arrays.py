@@ -28,13 +28,6 @@ from discrete_vae.system import (
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 1 << 24
 _LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
-_KINDS = {
-    stat.S_ISDIR: "a folder",
-    stat.S_ISFIFO: "a pipe",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISCHR: "a device",
-    stat.S_ISBLK: "a device",
-}
 _SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
 
 
@@ -142,7 +135,7 @@ def check_is_file(path: Path) -> int:
         received = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError(str(path), "must be a file", received, "Check the path.") from None
     if not stat.S_ISREG(found.st_mode):
-        kind = next((word for test, word in _KINDS.items() if test(found.st_mode)), "something else")
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise InvalidInputError(str(path), "must be a file", kind, "Give the file itself.")
     return found.st_size
 

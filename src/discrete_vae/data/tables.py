@@ -193,10 +193,6 @@ class TextFormat:
             word = f"{whole}.{rest}" if comma else whole
         return float(word) if "_" not in word and is_number(word) else None  # Python reads 1_000 as a number
 
-    def spelled(self, number: str) -> str:
-        """A number as Python writes it in the table's way."""
-        return number.replace(".", self.decimal)
-
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
 """Cells that mean a missing value, in any case; so does None, as Python writes it."""
