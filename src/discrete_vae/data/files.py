@@ -11,7 +11,7 @@ import numpy as np
 
 from discrete_vae.config import ColumnConfig, FileDataConfig
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, read_npy, read_npz, shown_key, shown_keys
+from discrete_vae.data.arrays import check_is_file, read_npy, read_npz, shown_key
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
 from discrete_vae.data.tables import (
     READERS,
@@ -305,7 +305,7 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
             "Name these y, weights and condition, of a part y_train, weights_train, condition_train; "
             "rename other arrays, or save one alone."
         )
-        raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+        raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in besides:
         num_examples, shape = arrays[keys[part]].shape[:1] or (0,), arrays[name].shape
@@ -317,7 +317,7 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
         if missing := keys.keys() - conditions.keys():
             rule = "must hold the condition of each part"
             repair = f"Add {' and '.join(_CONDITIONS[part][0] for part in sorted(missing))}."
-            raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+            raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
         of_parts = {part: (named[name], arrays[name]) for part, name in conditions.items()}
         c = _conditions_of_arrays(of_parts, str(file), reading)
     return OwnArrays(

@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -111,15 +111,16 @@ class ColumnRoles:
         return columns.index(self.label) if self.label in known else None, places
 
 
-def shown_names(columns: Sequence[str], most: int = 5) -> str:
+def shown_names(columns: Iterable[str], most: int = 5) -> str:
     """The first few names for messages.
 
     Examples:
         >>> shown_names(["a", "b", "c"], 2), shown_names([])
         ("'a', 'b', ...", 'nothing')
     """
-    shown = ", ".join(repr(name[:40]) for name in columns[:most]) or "nothing"
-    return shown + ", ..." * (len(columns) > most)
+    names = list(columns)
+    shown = ", ".join(repr(name[:40]) for name in names[:most]) or "nothing"
+    return shown + ", ..." * (len(names) > most)
 
 
 # A file into columns.
