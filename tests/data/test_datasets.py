@@ -163,6 +163,11 @@ def test_mnist_static(site, folder, bits):
     assert same_rows(data.valid, rows["valid"])
     assert same_rows(data.test, rows["test"])
     assert not data.dynamic
+    with np.load(folder / "static_mnist.npz") as kept:
+        wrong = dict(kept) | {"test_shape": np.array([3, 783])}
+    np.savez(folder / "static_mnist.npz", **wrong)
+    with pytest.raises(InvalidInputError, match="array 'test_shape'"):
+        load_mnist_static(data_dir=folder, archive=archive)
 
 
 def test_omniglot(site, folder, images):

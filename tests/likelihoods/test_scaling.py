@@ -1,6 +1,5 @@
 """Scales of features: moments, standard units, and long tails."""
 
-
 import numpy as np
 import pytest
 import torch

@@ -197,6 +197,9 @@ class BaseColumnConfig(ComponentConfig):
 class _NumberColumnConfig(BaseColumnConfig):
     """A column of numbers."""
 
+    repair: ClassVar[str] = ""
+    """Advice about values that do not belong to it; empty for that of its domain."""
+
     def encode(self, column: RawColumn) -> np.ndarray:
         if column.codes is not None and (column.codes >= 0).any():
             word = column.words[int(column.codes.max())]
@@ -208,7 +211,7 @@ class _NumberColumnConfig(BaseColumnConfig):
         wrong = seen[~domain.contains(column.numbers[seen])]
         if len(wrong):
             received = f"{word_of(column.numbers[wrong[0]])} in {column.where(int(wrong[0]))}"
-            raise self._refuse(domain.rule, received, domain.repair)
+            raise self._refuse(domain.rule, received, self.repair or domain.repair)
         return column.numbers
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -219,7 +222,7 @@ class RealColumnConfig(_NumberColumnConfig):
     """Real values, with a learned scale."""
 
     target = "discrete_vae.likelihoods.table:RealLikelihood"
-    shared = ("scale",)
+    shared, repair = ("scale",), "Train with real:asinh, or leave the value out."
     kind: Literal["real"] = "real"
     scale: Literal["plain", "log1p", "asinh"] = Field(
         default="plain", description="Scale on which the values have a Gaussian law."
@@ -273,7 +276,7 @@ class CountColumnConfig(_NumberColumnConfig):
     """
 
     target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
-    shared = ("zero_inflated", "exposure")
+    shared, repair = ("zero_inflated", "exposure"), "Read it as real."
     kind: Literal["count"] = "count"
     zero_inflated: ZeroInflated = False
     exposure: Exposure = "none"

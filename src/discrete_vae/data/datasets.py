@@ -246,12 +246,14 @@ def load_mnist_dynamic(
 
 
 def _convert_mnist_static(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:
-    """Bits packed by row, of text files with a row per line and a space between two digits."""
+    """Bits packed by row, and the shapes, of text files with a row per line and a space between two digits."""
     arrays = {}
     for part in PARTS:
         text = originals[f"binarized_mnist_{part}.amat"].read_bytes()
         digits = np.frombuffer(text.translate(None, b" \r\n"), np.uint8) - ord("0")
-        arrays[part] = np.packbits(digits.reshape(len(text.splitlines()), -1), axis=1)
+        digits = digits.reshape(len(text.splitlines()), -1)
+        arrays[part] = np.packbits(digits, axis=1)
+        arrays[f"{part}_shape"] = np.array(digits.shape, dtype=np.int64)
     return arrays
 
 
@@ -261,6 +263,7 @@ MNIST_STATIC = Archive(
         "train": ArrayRule("uint8", (50000, 98)),
         "valid": ArrayRule("uint8", (10000, 98)),
         "test": ArrayRule("uint8", (10000, 98)),
+        **{f"{part}_shape": ArrayRule("int64", (2,)) for part in PARTS},
     },
     addresses=("http://www.cs.toronto.edu/~larocheh/public/datasets/binarized_mnist/",),
     files=_files(*(f"binarized_mnist_{part}.amat" for part in PARTS)),
@@ -277,6 +280,11 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
     Source: Salakhutdinov and Murray 2008; files by Larochelle (Larochelle and Murray 2011).
     """
     arrays, sha256 = fetch_archive(archive, data_dir)
+    for part in PARTS:
+        wanted, shape = (len(arrays[part]), 784), tuple(arrays[f"{part}_shape"].tolist())
+        if shape != wanted:
+            name = f"{archive.file_name}, array '{part}_shape',"
+            raise InvalidInputError(name, f"must be {wanted}", shape, "Remove the file to have it made anew.")
     return _dataset(
         "mnist-static",
         {part: np.unpackbits(arrays[part], axis=1) for part in PARTS},
