@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -55,23 +55,21 @@ class Domain:
 
     Attributes:
         rule: End of a sentence that starts with the argument's name ("must hold ...").
-        repair: What to do about a given value outside, as a sentence.
+        repair: What to do about values outside, as a sentence.
         low: Least value.
         high: Largest value.
         whole: Whether only whole numbers belong to it.
     """
 
     rule: str
-    repair: Callable[[float], str]
+    repair: str
     low: float = -math.inf
     high: float = math.inf
     whole: bool = False
 
     def repair_of(self, values: ValueSummary) -> str:
         """Advice about values that do not belong to it, as a sentence."""
-        if math.inf in (values.high, -values.low):
-            return FINITE.repair(math.inf)
-        return self.repair(values.high if values.high > self.high else values.low)
+        return FINITE.repair if math.inf in (values.high, -values.low) else self.repair
 
     def contains(self, x: Any) -> Any:
         """Mask of the entries of an array or tensor that lie in the domain; False for NaN."""
@@ -87,36 +85,22 @@ class Domain:
         return self.low <= values.low and values.high <= self.high
 
 
-def _into_unit_interval(value: float) -> str:
-    if value > 1:
-        return "Divide 0..255 intensities by 255."
-    return "Remove negative entries, or map -1..1 to 0..1 by (x + 1) / 2." if value < 0 else "Remove NaN."
-
-
-def _into_bits(value: float) -> str:
-    return (
-        "Map -1 and 1 to 0 and 1 by (x + 1) / 2." if value == -1 else "Binarize it, by torch.bernoulli say."
-    )
-
-
-def _always(repair: str) -> Callable[[float], str]:
-    return lambda value: repair
-
-
-_NO_INFINITY = _always("Remove infinite entries; NaN marks those that were not observed.")
-_RAW = _always("Give raw counts, neither scaled nor logarithms.")
-UNIT_INTERVAL = Domain("must hold values in [0, 1]", _into_unit_interval, 0.0, 1.0)
-BINARY = Domain("must hold only the values 0 and 1", _into_bits, 0.0, 1.0, whole=True)
+_INTO_UNIT = "Divide 0..255 intensities by 255, map -1..1 to 0..1 by (x + 1) / 2, or remove NaN."
+_INTO_BITS = "Binarize it, by torch.bernoulli say; -1 and 1 become 0 and 1 by (x + 1) / 2."
+_NO_INFINITY = "Remove infinite entries; NaN marks those that were not observed."
+_RAW = "Give raw counts, neither scaled nor logarithms."
+UNIT_INTERVAL = Domain("must hold values in [0, 1]", _INTO_UNIT, 0.0, 1.0)
+BINARY = Domain("must hold only the values 0 and 1", _INTO_BITS, 0.0, 1.0, whole=True)
 FINITE = Domain("must hold finite values", _NO_INFINITY)
-ABOVE_MINUS_ONE = Domain("must hold values above -1", _always("Take the plain scale, or asinh."), 1e-6 - 1)
-POSITIVE = Domain("must hold values above 0", _always("Leave rows without one out."), 1e-30)
+ABOVE_MINUS_ONE = Domain("must hold values above -1", "Take the plain scale, or asinh.", 1e-6 - 1)
+POSITIVE = Domain("must hold values above 0", "Leave rows without one out.", 1e-30)
 COUNTS = Domain("must hold whole numbers of at least 0", _RAW, 0.0, whole=True)
 
 
 def categories(number: int) -> Domain:
     """The codes 0, 1, ..., number - 1."""
     rule = f"must hold whole numbers from 0 to {number - 1}"
-    return Domain(rule, _always("Number the categories from 0."), 0.0, number - 1, whole=True)
+    return Domain(rule, "Number the categories from 0.", 0.0, number - 1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -136,7 +120,7 @@ class ColumnDomain(Domain):
         rule, repair = columns[0].rule, columns[0].repair
         if len(set(columns)) > 1:
             rule = "must hold in each column values of its kind"
-            repair = _always("Correct it, or make it NaN.")
+            repair = "Correct it, or make it NaN."
         return cls(rule, repair, low, high, whole=True, columns=tuple(columns))
 
     def contains(self, x: Any) -> Any:
@@ -273,7 +257,7 @@ def check_binary(name: str, value: Tensor) -> Tensor:
 def _refuse_outside(name: str, value: Tensor, domain: Domain, repair: str | None = None) -> NoReturn:
     """Refuse a tensor with elements outside a domain; names the first."""
     first = value[~domain.contains(value)].flatten()[0].item()
-    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair or domain.repair(first))
+    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair or domain.repair)
 
 
 def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:

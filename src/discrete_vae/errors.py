@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 # Text from outside, made fit for terminals, pages, pictures and spreadsheets.
 
@@ -85,6 +86,22 @@ class InvalidInputError(DiscreteVAEError, ValueError):
     def __str__(self) -> str:
         received = _on_one_line(self.received)
         return f"{_on_one_line(self.argument)} {self.rule}; received {received}. {_on_one_line(self.repair)}"
+
+
+def not_one_of(
+    argument: str, names: Iterable[str], received: object, repair: str = "Choose one of them."
+) -> InvalidInputError:
+    """The error about a name that is none of those there are; the nearest takes the place of the repair.
+
+    Examples:
+        >>> raise not_one_of("size", ("smoke", "short"), "smok")
+        Traceback (most recent call last):
+        discrete_vae.errors.InvalidInputError: size must be one of smoke, short; received 'smok'. Did you mean smoke?
+    """
+    known = list(names)
+    close = get_close_matches(str(received)[:80], known, n=1)
+    repair = f"Did you mean {close[0]}?" if close else repair
+    return InvalidInputError(argument, f"must be one of {', '.join(known)}", repr(received)[:80], repair)
 
 
 @contextmanager

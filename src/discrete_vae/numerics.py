@@ -176,10 +176,6 @@ class _Bounded(torch.autograd.Function):
 # Products of matrices that neither autocast nor a setting of torch rounds.
 
 
-class RoundedProductsWarning(UserWarning):
-    """A compiled graph computes energies with products that torch rounds."""
-
-
 def full_precision(like: Tensor) -> AbstractContextManager[object]:
     """A block in which neither autocast nor TF32 rounds products: energies of tens of nats need their digits.
 
@@ -261,7 +257,6 @@ def _warn_of_rounding(device: str) -> None:
             "they lose digits, a relative 1e-3 (TF32) to 1e-2 (bfloat16) of each product. Call "
             "torch.set_float32_matmul_precision('highest') before the compiled function is called, or call it "
             "uncompiled, where energies are exact.",
-            RoundedProductsWarning,
             stacklevel=2,
         )
 

@@ -25,7 +25,7 @@ from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.presets import SIZES, own_data
 from discrete_vae.system import allocating, check_data_dir, unicode_path, user_path
@@ -72,8 +72,7 @@ def own_experiment(
         ('gaussian', (3,), False)
     """
     if size not in SIZES:
-        repair = "Leave it out for short."
-        raise InvalidInputError("size", f"must be one of {', '.join(SIZES)}", f"{size!r}"[:80], repair)
+        raise not_one_of("size", SIZES, size, "Leave it out for short.")
     file = FileDataConfig(path=Path(unicode_path("path", path)), **reading)
     return _read(file, overrides_of(settings), likelihood, size, data_dir)[0]
 

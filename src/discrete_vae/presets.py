@@ -27,7 +27,7 @@ from discrete_vae.config.overrides import (
     settings_of,
     slots,
 )
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 
 Size = Literal["smoke", "short", "cpu", "paper"]
 SIZES: tuple[str, ...] = get_args(Size)
@@ -288,8 +288,7 @@ def load_experiment(
         60
     """
     if size not in SIZES:
-        rule = f"must be one of {', '.join(SIZES)}"
-        raise InvalidInputError("size", rule, repr(size), "Choose one of them.")
+        raise not_one_of("size", SIZES, size)
     if not isinstance(name, str) or name not in EXPERIMENTS:
         rule = f"must be one of {', '.join(EXPERIMENTS)}"
         raise InvalidInputError("experiment", rule, repr(name), _meant(str(name)))

@@ -47,11 +47,7 @@ class SparseRows:
         return self.shape[0]
 
     def __getitem__(self, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Tensor:
-        """Some of the rows, (row, feature) float32, dense, on the device.
-
-        Raises:
-            InvalidInputError: If they do not fit the memory.
-        """
+        """Some of the rows, (row, feature) float32, dense, on the device."""
         chosen = self.select(rows)
         count = chosen.size * self.dtype.itemsize
         if count > _CHECKED:
@@ -114,9 +110,3 @@ def check_rows(name: str, x: object) -> Examples:
 def select(x: Examples, rows: Tensor | np.ndarray | Sequence[int] | slice) -> Examples:
     """Some examples of a part, sparse where they were."""
     return x.select(rows) if isinstance(x, SparseRows) else x[rows]
-
-
-def dense_if_gaps(x: Examples) -> Tensor:
-    """Examples, of which sparse ones become dense if they have missing values."""
-    has_gaps = isinstance(x, SparseRows) and bool(x.values.isnan().any())
-    return x[:] if has_gaps else x  # pyright: ignore[reportReturnType]

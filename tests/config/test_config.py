@@ -107,14 +107,11 @@ def test_files_of_earlier_versions_are_read(monkeypatch):
         width: int
         depth: int = 3
 
-    monkeypatch.setitem(base.RENAMED, "Sizes", {"breadth": "width"})
     monkeypatch.setitem(base.RETIRED, "Sizes", ("height",))
     monkeypatch.setitem(base.ADDED, "Sizes", {"depth": lambda fields: fields["width"]})
-    assert Sizes.from_json('{"breadth": 5, "height": 1}') == Sizes(width=5, depth=5)
+    assert Sizes.from_json('{"width": 5, "height": 1}') == Sizes(width=5, depth=5)
     with pytest.raises(InvalidInputError, match="Sizes"):
         Sizes(width=5, height=1)
-    with pytest.raises(InvalidInputError, match="Sizes"):
-        Sizes(breadth=5)
 
 
 def test_the_mask_of_a_file_without_it_is_that_of_its_time():

@@ -44,7 +44,7 @@ def test_unknown_names_and_settings_are_refused():
         ("DigitsConfig.num_vald", "digits", {"num_vald": 3}),
         ("DigitsConfig.split_seed", "digits", {"split_seed": -1}),
         ("FileDataConfig.path", "file", {}),
-        ("num_valid + num_test", "digits", {"num_valid": 1000, "num_test": 797}),
+        ("data set digits", "digits", {"num_valid": 1000, "num_test": 797}),
         ("DigitsConfig.num_valid", "digits", {"num_valid": 0}),
     ):
         assert refused_argument(load_dataset, name, **settings) == argument
@@ -147,9 +147,9 @@ def test_mnist_dynamic(site, folder, images, idx):
         np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
     other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.test, data.test)
-    for num_valid in (0, 6):
+    for num_valid, argument in ((0, "data set mnist-dynamic"), (6, "num_valid")):
         given = {"num_valid": num_valid, "data_dir": folder, "archive": archive}
-        assert refused_argument(load_mnist_dynamic, **given) == "num_valid"
+        assert refused_argument(load_mnist_dynamic, **given) == argument
 
 
 def test_mnist_static(site, folder, bits):

@@ -257,7 +257,7 @@ def _word(value: Any, config: ColumnConfig | None, form: TextFormat, *, whole: b
     if whole or isinstance(value, int | np.integer):
         return str(int(value))
     is_own = hasattr(config, "values")  # one that the column has, to the last digit
-    return form.spelled(word_of(value) if is_own else str(np.float32(value)))
+    return (word_of(value) if is_own else str(np.float32(value))).replace(".", form.decimal)
 
 
 def _read_mask(word: str, examples: Rows, *, is_choice: bool) -> Tensor:

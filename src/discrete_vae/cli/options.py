@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import json
 import math
@@ -16,12 +15,13 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import reduce
 from itertools import pairwise
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 import click
 from click.shell_completion import CompletionItem
 
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import with_error
 from discrete_vae.system import check_device, user_path
 
@@ -230,9 +230,8 @@ class Verbs(_Command, click.Group):
         if cmd_name not in VERBS:
             if ctx.resilient_parsing:
                 return None
-            raise not_one_of("VERB", list(VERBS), cmd_name)
-        module, _, function = VERBS[cmd_name][0].partition(":")
-        return getattr(importlib.import_module(f"discrete_vae.cli.{module}"), function)
+            raise not_one_of("VERB", VERBS, cmd_name)
+        return resolve_name(f"discrete_vae.cli.{VERBS[cmd_name][0]}")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         longest = max(map(len, VERBS))
@@ -274,13 +273,6 @@ def verb(name: str, more: str = "", **attributes: Any) -> Callable[[Callable[...
 
 
 # Mistakes in the command line, in the form of the library's errors.
-
-
-def not_one_of(argument: str, names: Sequence[str], received: str) -> InvalidInputError:
-    """The error about a name that is none of those there are."""
-    close = get_close_matches(received, names, n=1)
-    repair = f"Did you mean {close[0]}?" if close else f"Give one such as {names[0]}."
-    return InvalidInputError(argument, f"must be one of {', '.join(names)}", repr(received), repair)
 
 
 def _takes_value(parameter: click.Parameter | None) -> bool:
@@ -417,12 +409,6 @@ def one_of(*words: str) -> Reader:
     return read
 
 
-def _path(name: str, word: str) -> str:
-    """Read a path; whether there is such a file or folder is asked where it is used."""
-    user_path(name, word)
-    return word
-
-
 seed = whole_number(at_least=0, at_most=2**64 - 1)
 device_option = option(
     "--device auto|cpu|cuda|cuda:N", "where to compute; default: auto, a GPU if there is one", default="auto"
@@ -430,7 +416,7 @@ device_option = option(
 data_dir_option = option(
     "--data-dir DIR",
     "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else your cache folder",
-    _path,
+    user_path,
 )
 accept_changed_config_option = option(
     "--accept-changed-config", "use the run although its config.json was changed after training"

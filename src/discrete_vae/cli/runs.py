@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import warnings
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,6 @@ from discrete_vae.cli.options import (
     completion,
     data_dir_option,
     json_option,
-    not_one_of,
     number,
     option,
     print_rows,
@@ -34,7 +32,8 @@ from discrete_vae.cli.trained import (
     takes_run,
     trained_run,
 )
-from discrete_vae.errors import InvalidInputError, NonFiniteLossError
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
@@ -81,7 +80,7 @@ def run_cite(name: str | None) -> None:
 @data_dir_option
 @json_option
 def run_evaluate(
-    run: TrainedRun, out: str | None, per_example: str | None, data_dir: str | None, **settings: Any
+    run: TrainedRun, out: str | None, per_example: str | None, data_dir: Path | None, **settings: Any
 ) -> Outcome:
     """Evaluate a run on its test data."""
     from discrete_vae.config import EvaluationConfig
@@ -176,30 +175,22 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
     return f"{row} {shown:9}  {note}".rstrip()
 
 
-def _figure_names() -> list[str]:
-    from discrete_vae.figures.registry import FIGURES
-
-    return list(FIGURES)
-
-
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", _figure_names))
+@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
 @data_dir_option
 def run_figure(
-    name: str | None, run: str | None, out: str | None, data_dir: str | None, **named: Any
+    name: str | None, run: str | None, out: str | None, data_dir: Path | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
-    from discrete_vae.figures.registry import FIGURES
-
     if name is None:
         print("Figures of a run: dvae figure NAME RUN")
         print_rows({name: entry.about for name, entry in FIGURES.items()})
         return
     if name not in FIGURES:
-        raise not_one_of("NAME", list(FIGURES), name)
+        raise not_one_of("NAME", FIGURES, name)
     if run is None and named["pretrained"] is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
@@ -306,7 +297,7 @@ _LINES = 10
 @option("--model-share S", "share of them that the model draws, 0 to 1; default: 0.5", number)
 @option("--learning-rate R", "largest step size, which falls to a hundredth; default: 0.0003", number)
 @data_dir_option
-def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | None, **given: Any) -> None:
+def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: Path | None, **given: Any) -> None:
     """Fit encoder and posteriors on training examples and draws of the model."""
     from discrete_vae.runs.progress import TrainingProgress
     from discrete_vae.training.refit import RunRefit
@@ -359,7 +350,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: str | 
 @option("--num-examples N", "validation examples of the check, at most", whole_number(), default="1000")
 @option("--num-samples K", "draws of the posterior for each", whole_number(), default="10")
 @data_dir_option
-def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: str | None, **settings: Any) -> None:
+def run_release(run: TrainedRun, out: str, num_examples: int, data_dir: Path | None, **settings: Any) -> None:
     """Write the released run."""
     from discrete_vae.interop.hub import check_release, release_run
 
@@ -411,9 +402,7 @@ def _start(name: str, word: str) -> str:
     """Read where chains start; what is neither a word nor a file may be a word misspelt."""
     if word in _STARTS or word.endswith(".npy") or user_path(name, word).exists():
         return word
-    close = get_close_matches(word, _STARTS, n=1)
-    repair = f"Did you mean {close[0]}?" if close else "Leave it out for where training left them."
-    raise InvalidInputError(name, "must be training, fresh or a .npy file", repr(word)[:80], repair)
+    raise not_one_of(name, (*_STARTS, "a .npy file"), word, "Leave it out for where training left them.")
 
 
 @verb("sample", EXPLAINED)
@@ -431,7 +420,7 @@ def _start(name: str, word: str) -> str:
 @option("--num-chains N", "chains side by side; default: 5, of a table as many as fit", whole_number())
 @option("--num-draws N", "images per state, of a run of images; default: 5", whole_number())
 @data_dir_option
-def run_sample(run: TrainedRun, out: str | None, data_dir: str | None, **sizes: Any) -> None:
+def run_sample(run: TrainedRun, out: str | None, data_dir: Path | None, **sizes: Any) -> None:
     """Draw samples along the chains and, unless a file is named, reconstructions and the course of training."""
     from discrete_vae.figures import FigureRequest, FigureRun
     from discrete_vae.figures.curves import make_training_curves

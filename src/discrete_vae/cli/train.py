@@ -86,7 +86,7 @@ class ExperimentArguments:
     data: str | None
     size: Size | None
     seed: int | None
-    data_dir: str | None
+    data_dir: Path | None
     overrides: list[Override]
 
 

@@ -183,7 +183,7 @@ class TrainedRun:
 
         return rank() == 0
 
-    def dataset(self, data_dir: str | None) -> DataSplits:
+    def dataset(self, data_dir: Path | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
         from discrete_vae.data.rows import load_data
         from discrete_vae.data.splits import warn_of_other_data

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import ContextVar
+from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -34,9 +34,6 @@ Factor = Annotated[float, Field(le=1e30)]
 
 
 # What earlier versions wrote, by class and field. `Record.from_json` reads it, nothing else does.
-
-RENAMED: dict[str, dict[str, str]] = {}
-"""The present name of a field that had another one."""
 
 RETIRED: dict[str, tuple[str, ...]] = {"TrainingConfig": ("compile",)}
 """Fields that are gone and never changed a result; they are passed over."""
@@ -153,9 +150,6 @@ class Record(BaseModel):
         if not _is_from_file.get() or not isinstance(fields, dict):
             return fields
         fields = dict(fields)
-        for old, new in RENAMED.get(cls.__name__, {}).items():
-            if old in fields:
-                fields[new] = fields.pop(old)
         for old in RETIRED.get(cls.__name__, ()):
             fields.pop(old, None)
         for new, value in ADDED.get(cls.__name__, {}).items():
@@ -227,14 +221,7 @@ def by_kind(union: object) -> dict[str, Any]:
 
 
 def instantiate(config: ComponentConfig, **context: Any) -> Any:
-    """Import the class that a config names and build it.
-
-    Args:
-        config: The component's config; every field but `kind` becomes a keyword of the constructor.
-        context: Further keywords that the surroundings know and the config does not (sizes of the data, say).
-
-    Returns:
-        The component.
+    """Import the class that a config names and build it: fields but `kind`, and the context, are its keywords.
 
     Examples:
         >>> from discrete_vae.config import RBMConfig
@@ -242,10 +229,4 @@ def instantiate(config: ComponentConfig, **context: Any) -> Any:
         5
     """
     fields = {name: getattr(config, name) for name in type(config).model_fields if name != "kind"}
-    return component(config.target)(**fields, **context)
-
-
-def component(target: str) -> Any:
-    """The class of a `target`, "module:Class"."""
-    module_name, _, class_name = target.partition(":")
-    return getattr(importlib.import_module(module_name), class_name)
+    return resolve_name(config.target)(**fields, **context)

@@ -7,13 +7,14 @@ from abc import abstractmethod
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, Self
+from pkgutil import resolve_name
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
 
 from discrete_vae.checks import ABOVE_MINUS_ONE, COUNTS, FINITE, POSITIVE, Domain, categories
-from discrete_vae.config.base import ComponentConfig, component
+from discrete_vae.config.base import ComponentConfig
 from discrete_vae.errors import InvalidInputError
 
 _LARGEST = 2**53  # below which each whole number is a float64 of its own
@@ -24,25 +25,15 @@ _TOO_FINE = ("ns", "ps", "fs", "as")  # units of time that Python has no object 
 
 @dataclass(frozen=True, eq=False)
 class RawColumn:
-    """A column of a file: a number, a word or nothing in each row.
-
-    Attributes:
-        name: Its name.
-        numbers: (row,) float64; NaN where there is a word or nothing.
-        codes: (row,) place in `words`, -1 where there is no word; None for a column without words.
-        words: The different words, in the order of the file, or in the order that it declares.
-        declared: Whether the file says that these are all the values there are.
-        ordered: Whether it says that they have an order.
-        lines: (row,) numbers of the rows' lines; None where the file is no text.
-    """
+    """A column of a file: a number, a word or nothing in each row."""
 
     name: str
-    numbers: np.ndarray
-    codes: np.ndarray | None = None
-    words: tuple[str, ...] = ()
-    declared: bool = False
-    ordered: bool = False
-    lines: np.ndarray | None = None
+    numbers: np.ndarray  # (row,) float64; NaN where there is a word or nothing
+    codes: np.ndarray | None = None  # (row,) place in `words`, -1 where there is no word; None without words
+    words: tuple[str, ...] = ()  # the different ones, in the order of the file or in the one that it declares
+    declared: bool = False  # whether the file says that these are all the values there are
+    ordered: bool = False  # whether it says that they have an order
+    lines: np.ndarray | None = None  # (row,) numbers of the rows' lines; None where the file is no text
 
     def where(self, row: int) -> str:
         """The place of a row, for messages."""
@@ -146,6 +137,8 @@ class BaseColumnConfig(ComponentConfig):
     """
 
     name: str = Field(default="", description="The column's name in the file.")
+    shared: ClassVar[tuple[str, ...]] = ()
+    """Fields in which the columns of a group are alike: keywords of their likelihood."""
 
     @classmethod
     @abstractmethod
@@ -173,17 +166,17 @@ class BaseColumnConfig(ComponentConfig):
     @property
     def group(self) -> Hashable:
         """What columns that are computed at once have in common."""
-        return self.kind  # pyright: ignore[reportAttributeAccessIssue]
+        kind = self.kind  # pyright: ignore[reportAttributeAccessIssue]
+        return (kind, *(getattr(self, name) for name in self.shared))
 
     @classmethod
     def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
         """Keywords of the likelihood of columns of one group."""
-        del columns
-        return {}
+        return {name: getattr(columns[0], name) for name in cls.shared}
 
     def build(self, columns: Sequence[Any]) -> Any:
         """The likelihood of columns of this one's group."""
-        return component(self.target)((len(columns),), **self.keywords(columns))
+        return resolve_name(self.target)((len(columns),), **self.keywords(columns))
 
     @abstractmethod
     def encode(self, column: RawColumn) -> np.ndarray:
@@ -204,6 +197,9 @@ class BaseColumnConfig(ComponentConfig):
 class _NumberColumnConfig(BaseColumnConfig):
     """A column of numbers."""
 
+    repair: ClassVar[str] = ""
+    """Advice about values that do not belong to it; empty for that of its domain."""
+
     def encode(self, column: RawColumn) -> np.ndarray:
         if column.codes is not None and (column.codes >= 0).any():
             word = column.words[int(column.codes.max())]
@@ -211,6 +207,11 @@ class _NumberColumnConfig(BaseColumnConfig):
             raise self._refuse("must hold numbers", repr(word[:40]), repair)
         if np.isinf(column.numbers).any():
             raise self._refuse("must hold finite numbers", "infinity", "Leave the cell empty.")
+        seen, domain = np.flatnonzero(~np.isnan(column.numbers)), self.domain
+        wrong = seen[~domain.contains(column.numbers[seen])]
+        if len(wrong):
+            received = f"{word_of(column.numbers[wrong[0]])} in {column.where(int(wrong[0]))}"
+            raise self._refuse(domain.rule, received, self.repair or domain.repair)
         return column.numbers
 
     def decode(self, values: np.ndarray) -> np.ndarray:
@@ -221,6 +222,7 @@ class RealColumnConfig(_NumberColumnConfig):
     """Real values, with a learned scale."""
 
     target = "discrete_vae.likelihoods.table:RealLikelihood"
+    shared, repair = ("scale",), "Train with real:asinh, or leave the value out."
     kind: Literal["real"] = "real"
     scale: Literal["plain", "log1p", "asinh"] = Field(
         default="plain", description="Scale on which the values have a Gaussian law."
@@ -236,15 +238,6 @@ class RealColumnConfig(_NumberColumnConfig):
         whole = bool((values[~np.isnan(values)] % 1 == 0).all())
         return config.model_copy(update={"whole": whole})
 
-    def encode(self, column: RawColumn) -> np.ndarray:
-        values = super().encode(column)
-        wrong = np.flatnonzero(values <= -1)
-        if self.scale == "log1p" and len(wrong):
-            received = f"{word_of(float(values[wrong[0]]))} in {column.where(int(wrong[0]))}"
-            repair = "Train with real:asinh, or leave the value out."
-            raise self._refuse("must lie above -1 for log1p", received, repair)
-        return values
-
     @property
     def domain(self) -> Domain:
         return ABOVE_MINUS_ONE if self.scale == "log1p" else FINITE
@@ -252,14 +245,6 @@ class RealColumnConfig(_NumberColumnConfig):
     @property
     def addition(self) -> str:
         return "" if self.scale == "plain" else self.scale
-
-    @property
-    def group(self) -> Hashable:
-        return self.kind, self.scale
-
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {"scale": columns[0].scale}
 
     def decode(self, values: np.ndarray) -> np.ndarray:
         return _integers(np.round(values)) if self.whole else values
@@ -291,6 +276,7 @@ class CountColumnConfig(_NumberColumnConfig):
     """
 
     target = "discrete_vae.likelihoods.counts:NegativeBinomialLikelihood"
+    shared, repair = ("zero_inflated", "exposure"), "Read it as real."
     kind: Literal["count"] = "count"
     zero_inflated: ZeroInflated = False
     exposure: Exposure = "none"
@@ -331,17 +317,6 @@ class CountColumnConfig(_NumberColumnConfig):
     def group(self) -> Hashable:
         return self.kind, self.zero_inflated, self.exposure, self.exposure_column
 
-    @classmethod
-    def keywords(cls, columns: Sequence[Any]) -> dict[str, Any]:
-        return {"zero_inflated": columns[0].zero_inflated, "exposure": columns[0].exposure}
-
-    def encode(self, column: RawColumn) -> np.ndarray:
-        values = super().encode(column)
-        wrong = values[(values < 0) | (values % 1 > 0)]  # False for NaN
-        if len(wrong):
-            raise self._refuse("must hold whole numbers of at least 0", word_of(wrong[0]), "Read it as real.")
-        return values
-
 
 class ExposureColumnConfig(_NumberColumnConfig):
     """How long or how much was counted in a row, in any unit: given to columns of counts, and no variable itself."""
@@ -363,12 +338,10 @@ class ExposureColumnConfig(_NumberColumnConfig):
 
     def encode(self, column: RawColumn) -> np.ndarray:
         values = super().encode(column)
-        wrong = np.flatnonzero(~(values >= POSITIVE.low))
-        if len(wrong):
-            row = int(wrong[0])
-            received = "nothing" if np.isnan(values[row]) else word_of(values[row])
-            rule, repair = "must hold a number above 0 in each row, an exposure", "Leave such rows out."
-            raise self._refuse(rule, f"{received} in {column.where(row)}", repair)
+        gaps = np.flatnonzero(np.isnan(values))
+        if len(gaps):
+            rule, place = "must hold a number above 0 in each row, an exposure", column.where(int(gaps[0]))
+            raise self._refuse(rule, f"nothing in {place}", POSITIVE.repair)
         return values
 
 

@@ -6,7 +6,7 @@ import math
 import stat
 import warnings
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -28,14 +28,7 @@ from discrete_vae.system import (
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 1 << 24
 _LOCAL_HEADER, _LOCAL_HEADER_BYTES = b"PK\x03\x04", 30
-_KINDS = {
-    stat.S_ISDIR: "a folder",
-    stat.S_ISFIFO: "a pipe",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISCHR: "a device",
-    stat.S_ISBLK: "a device",
-}
-_SHOWN_KEYS, _SHOWN_LETTERS = 5, 40
+_SHOWN_LETTERS = 40
 
 
 def read_npy(path: Path) -> np.ndarray:
@@ -142,7 +135,7 @@ def check_is_file(path: Path) -> int:
         received = getattr(error, "strerror", None) or str(error)
         raise InvalidInputError(str(path), "must be a file", received, "Check the path.") from None
     if not stat.S_ISREG(found.st_mode):
-        kind = next((word for test, word in _KINDS.items() if test(found.st_mode)), "something else")
+        kind = "a folder" if stat.S_ISDIR(found.st_mode) else "a pipe or a device"
         raise InvalidInputError(str(path), "must be a file", kind, "Give the file itself.")
     return found.st_size
 
@@ -181,13 +174,6 @@ def _unreadable(name: str, received: str, repair: str = _DAMAGED, what: str = _N
 def shown_key(key: str) -> str:
     """A key of a .npz file for messages: quoted, short, without control characters."""
     return repr(key if len(key) <= _SHOWN_LETTERS else f"{key[:_SHOWN_LETTERS]}...")
-
-
-def shown_keys(keys: Iterable[str]) -> str:
-    """The first few keys of a .npz file for messages, and how many more there are."""
-    names = [shown_key(key)[1:-1] for key in keys]
-    more = f" and {len(names) - _SHOWN_KEYS} more" if len(names) > _SHOWN_KEYS else ""
-    return (", ".join(names[:_SHOWN_KEYS]) or "none") + more
 
 
 # Arrays of any real type as float32, refused where the values or their differences would be lost.

@@ -21,27 +21,6 @@ _BINARIZATION_STREAM = 0x62696E617279
 _MOVE_STREAM = 0x6D6F7665
 
 
-def batch_indices(
-    num_examples: int, batch_size: int, seed: int, step: int, weights: np.ndarray | None = None
-) -> Tensor:
-    """Indices of the examples of a training step.
-
-    Each epoch goes through the examples in an order of its own. Its last, incomplete batch is dropped, since
-    batch normalization and the learning rate count on full ones; other examples are left out in each epoch.
-
-    Returns:
-        (batch,) int64, distinct indices unless there are weights, (example,), see `epoch_order`.
-
-    Examples:
-        >>> batch_indices(5, 2, seed=0, step=0), batch_indices(5, 2, seed=0, step=2)
-        (tensor([3, 4]), tensor([3, 1]))
-    """
-    steps_per_epoch = _steps_per_epoch(num_examples, batch_size)
-    epoch, position = divmod(check_count("step", step, repair="Count steps from 0."), steps_per_epoch)
-    order = epoch_order(num_examples, seed, epoch, weights)
-    return torch.from_numpy(order[position * batch_size : (position + 1) * batch_size])
-
-
 # Weights of examples.
 #
 # With weights w_i of N examples, W = sum w_i, the objective is sum_i w_i L_i / W. An epoch is N examples that are drawn
@@ -127,7 +106,9 @@ def move_images(images: Tensor, uniforms: np.ndarray, augmentation: Augmentation
 class TrainingBatches:
     """The training part of a data set, cut into batches; binarized afresh in each step if it is dynamic.
 
-    With weights each example comes in proportion to its own, see `epoch_order`.
+    Each epoch goes through the examples in an order of its own, with weights in proportion to these, see `epoch_order`.
+    Its last, incomplete batch is dropped, since batch normalization and the learning rate count on full ones; other
+    examples are left out in each epoch.
 
     Args:
         dataset: The data set.
@@ -192,7 +173,7 @@ class TrainingBatches:
         return check_count("step", step, repair="Count steps from 0.") // self.steps_per_epoch
 
     def indices(self, step: int) -> Tensor:
-        """Indices of the examples of a step, as `batch_indices` gives them, on the batches' device."""
+        """Indices of the examples of a step, (batch,) int64, distinct unless there are weights, on the device."""
         epoch = self.epoch(step)
         if epoch != self._order_epoch:
             order = epoch_order(len(self._train), self.seed, epoch, self._weights)

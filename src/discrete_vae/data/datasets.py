@@ -7,6 +7,7 @@ downloaded, an `Archive`: which originals there are, and how they become the .np
 from __future__ import annotations
 
 import gzip
+import math
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, instantiate
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, fetch_archive
@@ -28,7 +28,7 @@ from discrete_vae.data.splits import (
     fixed_permutation,
     shuffled_rows,
 )
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.system import check_data_dir
 
 
@@ -56,9 +56,7 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
     """
     configs = by_kind(DataConfig)
     if not isinstance(name, str) or name not in configs:
-        known = ", ".join(configs)
-        repair = "For a file of your own: load_dataset('file', path=...)."
-        raise InvalidInputError("name", f"must be one of {known}", repr(name), repair)
+        raise not_one_of("name", configs, name, "For a file of your own: load_dataset('file', path=...).")
     return instantiate(configs[name](**settings), data_dir=data_dir)
 
 
@@ -82,13 +80,10 @@ def load_digits(
     scikit-learn.
     """
     check_data_dir(data_dir)  # not read, but refused if it does not exist, as with every other data set
-    check_positive_int("num_valid", num_valid)
-    check_positive_int("num_test", num_test)
     # the file itself, since the import of scikit-learn takes seconds
     package = metadata.distribution("scikit-learn")
     table = np.loadtxt(str(package.locate_file("sklearn/datasets/data/digits.csv.gz")), delimiter=",")
     intensities, kinds = table[:, :-1], table[:, -1].astype(np.int64)
-    _check_leaves_examples("num_valid + num_test", num_valid + num_test, len(intensities))
     order = shuffled_rows(len(intensities), num_test, num_valid, split_seed)
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
     return _dataset(
@@ -122,7 +117,7 @@ def _dataset(
     drawn = f"train binarized afresh in each step, valid and test once with seed {binarization_seed}"
     tensors: dict[str, Any] = {}
     for part in PARTS:
-        rows = parts[part].reshape(len(parts[part]), -1)
+        rows = parts[part].reshape(len(parts[part]), math.prod(event_shape))
         if part != "train" and binarization_seed is not None:
             rows = fixed_bits(rows, binarization_seed, BIT_KEYS[part])
         tensors[part] = torch.from_numpy(np.ascontiguousarray(_in_order(part, rows), dtype=np.float32))
@@ -147,16 +142,11 @@ def _in_order(part: str, rows: np.ndarray) -> np.ndarray:
     return rows if part == "train" else rows[fixed_permutation(len(rows), 0, BIT_KEYS[part])]
 
 
-def _check_leaves_examples(name: str, held_out: int, available: int) -> None:
-    if held_out >= available:
-        received = f"{held_out} held out of {available}"
-        raise InvalidInputError(name, "must leave examples to train on", received, "Hold out fewer.")
-
-
 def _cut_valid(rows: np.ndarray, num_valid: int) -> dict[str, np.ndarray]:
     """The training part of a published data set without its last rows, and these."""
-    check_positive_int("num_valid", num_valid)
-    _check_leaves_examples("num_valid", num_valid, len(rows))
+    if num_valid >= len(rows):
+        received = f"{num_valid} held out of {len(rows)}"
+        raise InvalidInputError("num_valid", "must leave examples to train on", received, "Hold out fewer.")
     return {"train": rows[: len(rows) - num_valid], "valid": rows[len(rows) - num_valid :]}
 
 
@@ -242,7 +232,7 @@ def load_mnist_dynamic(
     labels |= {"test": arrays["test_labels"]} if "test_labels" in arrays else {}
     return _dataset(
         "mnist-dynamic",
-        {part: _intensities(images) for part, images in parts.items()},
+        {part: images.astype(np.float32) / 255 for part, images in parts.items()},
         source="MNIST (LeCun, Cortes, Burges)",
         version="grayscale 28x28, 60000/10000",
         split=", valid from the end of the published training part",
@@ -250,11 +240,6 @@ def load_mnist_dynamic(
         binarization_seed=binarization_seed,
         labels=labels,
     )
-
-
-def _intensities(images: np.ndarray) -> np.ndarray:
-    """8-bit images as float32 in [0, 1]."""
-    return images.astype(np.float32) / np.float32(255)
 
 
 # MNIST in the one published binarization.
@@ -363,7 +348,7 @@ def load_omniglot(
     unsaid = "rebuilt" if "train_drawer" in arrays else "unknown"  # only that form knows who drew what
     return _dataset(
         "omniglot",
-        {part: _intensities(images) for part, images in parts.items()},
+        {part: images.astype(np.float32) / 255 for part, images in parts.items()},
         source="Omniglot (Lake, Salakhutdinov, Tenenbaum 2015), 28x28",
         version=str(arrays.get("source", unsaid)),
         split=f", valid from the training part after a shuffle with seed {split_seed}",

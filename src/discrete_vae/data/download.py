@@ -29,53 +29,33 @@ class DownloadError(InvalidInputError):
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A public file.
+    """A public file."""
 
-    Attributes:
-        name: Its name, which completes the address.
-        checksum: ``sha256:...``, or where that is not known ``git-blob:...``, the SHA-1 of ``blob SIZE``, a zero byte
-            and the content.
-        max_size: Bytes that it has at most; a download ends there.
-    """
-
-    name: str
+    name: str  # which completes the address
+    # "sha256:...", or where that is not known "git-blob:...", the SHA-1 of "blob SIZE", a zero byte and the content
     checksum: str
-    max_size: int
+    max_size: int  # bytes that it has at most; a download ends there
 
 
 @dataclass(frozen=True)
 class ArrayRule:
-    """Form of an array in an archive.
+    """Form of an array in an archive."""
 
-    Attributes:
-        dtype: Name of its dtype; "str" for any text.
-        shape: Length of each axis; several if more than one version is in use.
-        highest: Largest value allowed; None for no bound.
-        optional: Whether the array may be missing.
-    """
-
-    dtype: str
-    shape: tuple[int | tuple[int, ...], ...]
-    highest: int | None = None
-    optional: bool = False
+    dtype: str  # its name; "str" for any text
+    shape: tuple[int | tuple[int, ...], ...]  # an axis has several lengths if more than one version is in use
+    highest: int | None = None  # largest value allowed; None for no bound
+    optional: bool = False  # whether the array may be missing
 
 
 @dataclass(frozen=True)
 class Archive:
-    """The .npz file that the data folder keeps of a published data set, and how to make it.
-
-    Attributes:
-        file_name: Its name.
-        arrays: Rules of the arrays that are used, by key.
-        addresses: Base addresses of the originals, each ending in a slash, tried in this order.
-        files: The originals.
-        convert: Turns the originals, paths by file name, into the arrays.
-    """
+    """The .npz file that the data folder keeps of a published data set, and how to make it."""
 
     file_name: str
-    arrays: Mapping[str, ArrayRule]
-    addresses: tuple[str, ...]
-    files: tuple[RemoteFile, ...]
+    arrays: Mapping[str, ArrayRule]  # of those that are used, by key
+    addresses: tuple[str, ...]  # base addresses of the originals, each ending in a slash, tried in this order
+    files: tuple[RemoteFile, ...]  # the originals
+    # turns the originals, paths by file name, into the arrays
     convert: Callable[[Mapping[str, Path]], dict[str, np.ndarray]]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from discrete_vae.config import ColumnConfig, FileDataConfig
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, read_npy, read_npz, shown_key, shown_keys
+from discrete_vae.data.arrays import check_is_file, read_npy, read_npz, shown_key
 from discrete_vae.data.schema import TableSchema, check_kinds, infer_columns, infer_kind, read_kinds
 from discrete_vae.data.tables import (
     READERS,
@@ -45,27 +45,19 @@ _CHANNELS = (1, 3)  # gray, or red, green and blue
 
 @dataclass(frozen=True, eq=False)
 class OwnArrays:
-    """Arrays of a file, by part ("train", "valid", "test"), or one for all under `WHOLE`.
+    """Arrays of a file, by part ("train", "valid", "test"), or one for all under `WHOLE`."""
 
-    Attributes:
-        examples: (example, ...).
-        names: What messages call these arrays.
-        labels: (example, ...), for keys of examples.
-        columns: Names of the features; empty where they have none.
-        schema: How a table's columns became numbers; None for values as they stand in the file.
-        weights: What messages call them, and weights of the examples, (example,), for keys of examples.
-        conditions: c of p(x | c), (example, column) float64, for all keys of examples; empty without one.
-        condition_schema: How its columns became numbers.
-    """
-
-    examples: dict[str, np.ndarray | SparseRows]
-    names: dict[str, str]
-    labels: dict[str, np.ndarray] = field(default_factory=dict)
-    columns: tuple[str, ...] = ()
+    examples: dict[str, np.ndarray | SparseRows]  # (example, ...)
+    names: dict[str, str]  # what messages call these arrays
+    labels: dict[str, np.ndarray] = field(default_factory=dict)  # (example, ...), for keys of examples
+    columns: tuple[str, ...] = ()  # names of the features; empty where they have none
+    # how a table's columns became numbers; None for values as they stand in the file
     schema: TableSchema | None = None
+    # what messages call them, and weights of the examples, (example,), for keys of examples
     weights: Mapping[str, tuple[str, np.ndarray]] = field(default_factory=dict)
+    # c of p(x | c), (example, column) float64, for all keys of examples; empty without one
     conditions: Mapping[str, np.ndarray] = field(default_factory=dict)
-    condition_schema: TableSchema | None = None
+    condition_schema: TableSchema | None = None  # how its columns became numbers
 
     @property
     def event_shape(self) -> tuple[int, ...]:
@@ -89,27 +81,19 @@ class OwnArrays:
 
 @dataclass(frozen=True)
 class TableReading:
-    """How a file is read whose ending does not tell all.
-
-    Attributes:
-        roles: Columns that are no features.
-        form: How its text is written.
-        columns: Kinds of the features, which are found by their names; None leaves them to `kinds`.
-        kinds: Kinds of some, as `read_kinds` takes them; others are inferred. None reads a table of numbers as it is.
-        condition: Names of the columns of c of p(x | c), or their kinds where a model has these.
-        weights: Name of the column of weights.
-        layer: Layer of a .h5ad file that holds the values; None is X.
-        alphabet: Alphabet of a FASTA file, see `discrete_vae.data.sequences.read_fasta`.
-    """
+    """How a file is read whose ending does not tell all."""
 
     roles: ColumnRoles = field(default_factory=ColumnRoles)
     form: TextFormat = field(default_factory=TextFormat)
+    # kinds of the features, which are found by their names; None leaves them to `kinds`
     columns: tuple[ColumnConfig, ...] | None = None
+    # kinds of some, as `read_kinds` takes them; others are inferred. None reads a table of numbers as it is
     kinds: str | None = None
-    layer: str | None = None
-    alphabet: str | None = None
+    layer: str | None = None  # of a .h5ad file, which holds the values; None is X
+    alphabet: str | None = None  # of a FASTA file, see `discrete_vae.data.sequences.read_fasta`
+    # names of the columns of c of p(x | c), or their kinds where a model has these
     condition: tuple[str | ColumnConfig, ...] = ()
-    weights: str | None = None
+    weights: str | None = None  # name of the column of weights
 
     @classmethod
     def of(
@@ -321,7 +305,7 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
             "Name these y, weights and condition, of a part y_train, weights_train, condition_train; "
             "rename other arrays, or save one alone."
         )
-        raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+        raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in besides:
         num_examples, shape = arrays[keys[part]].shape[:1] or (0,), arrays[name].shape
@@ -333,7 +317,7 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
         if missing := keys.keys() - conditions.keys():
             rule = "must hold the condition of each part"
             repair = f"Add {' and '.join(_CONDITIONS[part][0] for part in sorted(missing))}."
-            raise InvalidInputError(str(file), rule, shown_keys(arrays), repair)
+            raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
         of_parts = {part: (named[name], arrays[name]) for part, name in conditions.items()}
         c = _conditions_of_arrays(of_parts, str(file), reading)
     return OwnArrays(

@@ -19,10 +19,9 @@ from discrete_vae.data.arrays import (
     library,
     reading_errors,
     shown_key,
-    shown_keys,
     sparse_as_float32,
 )
-from discrete_vae.data.tables import ColumnRoles
+from discrete_vae.data.tables import ColumnRoles, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
 from discrete_vae.system import check_memory
@@ -107,12 +106,12 @@ def read_h5ad(
         data = anndata.read_h5ad(path)
         data.var_names_make_unique()
     if layer is not None and layer not in data.layers:
-        repair = f"Its layers are {shown_keys(data.layers)}; without the setting X is read."
+        repair = f"Its layers are {shown_names(data.layers)}; without the setting X is read."
         raise InvalidInputError("layer", f"must name a layer of {path}", repr(layer)[:80], repair)
     values = data.X if layer is None else data.layers[layer]
     name = f"{path}, X," if layer is None else f"{path}, layer {layer!r},"
     if values is None:
-        repair = f"Name one: --data.layer, of {shown_keys(data.layers)}."
+        repair = f"Name one: --data.layer, of {shown_names(data.layers)}."
         raise InvalidInputError(name, "must hold a matrix", "none", repair)
     columns = tuple(map(str, data.var_names))
     if issparse(values):
@@ -125,7 +124,7 @@ def read_h5ad(
     for name in (roles.label, *roles.besides):
         if name is not None and name not in data.obs and name not in roles.optional:
             argument = "a column" if name in roles.besides else roles.argument(name)
-            repair = f"Its columns are {shown_keys(data.obs)}."
+            repair = f"Its columns are {shown_names(data.obs)}."
             raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
     labels = None

@@ -39,23 +39,14 @@ _MOST_ODD = 0.1  # share of words in a column of numbers up to which they are sl
 
 @dataclass(frozen=True)
 class ColumnReading:
-    """How a column is read, and why.
-
-    Attributes:
-        name: The column.
-        config: Its kind; None where it is left out.
-        why: The reason.
-        hint: What else its kind may be; "" where the values leave no doubt.
-        num_values: Different values.
-        missing: Share of rows without a value.
-    """
+    """How a column is read, and why."""
 
     name: str
-    config: ColumnConfig | None
-    why: str
-    hint: str
-    num_values: int
-    missing: float
+    config: ColumnConfig | None  # its kind; None where it is left out
+    why: str  # the reason
+    hint: str  # what else its kind may be; "" where the values leave no doubt
+    num_values: int  # different values
+    missing: float  # share of rows without a value
 
     def __str__(self) -> str:
         kind = "left out" if self.config is None else self.config.kind

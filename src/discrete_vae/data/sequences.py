@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_number, check_tensor
-from discrete_vae.data.arrays import check_is_file
+from discrete_vae.data.arrays import check_is_file, reading_errors
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_memory
 
@@ -25,14 +24,10 @@ _SHOWN = 40  # letters of a name
 
 
 def read_fasta(path: Path, alphabet: str | None) -> np.ndarray:
-    r"""Read aligned sequences, all of one length, as codes, (sequence, place) float32.
+    r"""Read aligned sequences, all of one length, as codes, (sequence, place) float32; a .gz file is unpacked.
 
-    Code 0 is the gap, ``-`` or ``.``, and the letters of the alphabet follow in their order. Letters outside it, such
-    as X or N, and ``?`` and ``*``, are missing values, NaN. Case does not matter.
-
-    Args:
-        path: The file; one whose name ends in .gz is unpacked.
-        alphabet: "protein", "dna", "rna", or the letters themselves.
+    Code 0 is the gap, ``-`` or ``.``, and the letters of the alphabet, which is a name of `ALPHABETS` or its letters,
+    follow in their order. Letters outside it, such as X or N, and ``?`` and ``*``, are NaN. Case does not matter.
 
     Examples:
         >>> import tempfile
@@ -82,22 +77,18 @@ def _records(path: Path) -> Iterator[tuple[str, bytes]]:
     """Name and letters of each sequence."""
     check_is_file(path)
     name, parts = None, []
-    try:
-        with gzip.open(path) if path.suffix.lower() == ".gz" else path.open("rb") as file:
-            for line in map(bytes.strip, file):
-                if line.startswith(b">"):
-                    if name is not None:
-                        yield name, b"".join(parts)
-                    name, parts = line[1:].decode("utf-8", "replace"), []
-                elif line and name is None:
-                    repair = "Write '>' and its name before each sequence."
-                    raise InvalidInputError(str(path), "must start with a line '>name'", "another", repair)
-                else:
-                    parts.append(line)
-    except (OSError, EOFError, zlib.error) as error:
-        received = getattr(error, "strerror", None) or str(error)
-        rule = "must be a readable FASTA file"
-        raise InvalidInputError(str(path), rule, received, "Copy it again.") from None
+    is_packed = path.suffix.lower() == ".gz"
+    with reading_errors(str(path), "FASTA file"), gzip.open(path) if is_packed else path.open("rb") as file:
+        for line in map(bytes.strip, file):
+            if line.startswith(b">"):
+                if name is not None:
+                    yield name, b"".join(parts)
+                name, parts = line[1:].decode("utf-8", "replace"), []
+            elif line and name is None:
+                repair = "Write '>' and its name before each sequence."
+                raise InvalidInputError(str(path), "must start with a line '>name'", "another", repair)
+            else:
+                parts.append(line)
     if name is not None:
         yield name, b"".join(parts)
 

@@ -13,11 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from discrete_vae.checks import FINITE, Domain, ValueSummary
+from discrete_vae.checks import Domain, ValueSummary
 from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.schema import TableSchema
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.run_directory import RunDirectory
@@ -285,17 +285,11 @@ def _check_at_most(name: str, count: int | None, length: int) -> None:
 
 @dataclass(frozen=True)
 class DataMetadata:
-    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not.
+    """Facts of its data that a run keeps, so that its pictures are drawn where the data are not."""
 
-    Attributes:
-        event_shape: Shape of an example, as `DataSplits` has it.
-        low: The least value of the test part; 0 if none is observed.
-        high: The greatest; 1 if none is observed.
-    """
-
-    event_shape: tuple[int, ...]
-    low: float
-    high: float
+    event_shape: tuple[int, ...]  # shape of an example, as `DataSplits` has it
+    low: float  # the least value of the test part; 0 if none is observed
+    high: float  # the greatest; 1 if none is observed
 
     @classmethod
     def of(cls, dataset: DataSplits) -> Self:
@@ -385,8 +379,7 @@ def likelihood_for(kind: str, dataset: DataSplits) -> LikelihoodConfig:
     """The config of a likelihood for given data: its defaults, with what only the data can tell."""
     known = _likelihoods()
     if not isinstance(kind, str) or kind not in known:
-        rule = f"must be one of {', '.join(known)}"
-        raise InvalidInputError("--model.likelihood", rule, repr(kind), "Choose one of them.")
+        raise not_one_of("--model.likelihood", known, kind)
     config = known[kind].for_values(_all_values(dataset))
     for part in PARTS:
         _check_part(config, dataset, part, exact=False)
@@ -402,8 +395,7 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
     if likelihood.domain().holds(values):
         repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
     repairs.append(_others(likelihood, dataset))
-    repair = _scaling(values) if domain.high == 1 else domain.repair_of(values)
-    repairs += [repair] if repair else []
+    repairs.append(domain.repair_of(values))
     rule = f"{domain.rule} to be read by --model.likelihood {likelihood.kind}"
     raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
 
@@ -415,17 +407,6 @@ def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:
     can = [kind for kind, member in others.items() if member.for_values(values).domain().holds(values)]
     cannot = [f"{kind} needs {member.reads}" for kind, member in others.items() if kind not in can]
     return "; ".join([f"{' and '.join(can) or 'No likelihood'} can read them", *cannot]) + "."
-
-
-def _scaling(values: ValueSummary) -> str:
-    """Repair of values of some common kinds; empty for others."""
-    if math.isinf(values.low) or math.isinf(values.high):
-        return FINITE.repair(math.inf)
-    if values.low >= 0 and 1 < values.high <= 255 and values.whole:
-        return "Divide 0..255 intensities by 255."
-    if -1 <= values.low < 0 and values.high <= 1:
-        return "Map -1..1 to 0..1 by (x + 1) / 2."
-    return ""
 
 
 def _likelihoods() -> dict[str, Any]:

@@ -13,7 +13,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -31,19 +31,12 @@ from discrete_vae.errors import InvalidInputError, spreadsheet_cell, text_of_cel
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """The named columns of a file.
+    """The named columns of a file."""
 
-    Attributes:
-        columns: The features.
-        labels: (example,) numbers or words; None where no column was named as theirs.
-        num_rows: Examples.
-        besides: The columns that are no features, by name.
-    """
-
-    columns: tuple[RawColumn, ...]
-    labels: np.ndarray | None
-    num_rows: int
-    besides: Mapping[str, RawColumn] = field(default_factory=dict)
+    columns: tuple[RawColumn, ...]  # the features
+    labels: np.ndarray | None  # (example,) numbers or words; None where no column was named as theirs
+    num_rows: int  # examples
+    besides: Mapping[str, RawColumn] = field(default_factory=dict)  # columns that are no features, by name
 
     @classmethod
     def of(cls, columns: Sequence[RawColumn], roles: ColumnRoles, labels: Any, num_rows: int) -> Self:
@@ -58,14 +51,7 @@ class Table:
         return tuple(column.name for column in self.columns)
 
     def numbers(self, name: str) -> np.ndarray:
-        """Values of a table of numbers, (example, column) float64; true and false are 1 and 0, NaN is missing.
-
-        Args:
-            name: What messages call the table.
-
-        Raises:
-            InvalidInputError: If a cell is another word; names its column and line.
-        """
+        """Values, (example, column) float64: true and false are 1 and 0, NaN is missing; messages call it `name`."""
         columns = [_numbers(name, column) for column in self.columns]
         return np.stack(columns, axis=1) if columns else np.empty((self.num_rows, 0))
 
@@ -96,21 +82,13 @@ def _numbers(name: str, column: RawColumn) -> np.ndarray:
 
 @dataclass(frozen=True)
 class ColumnRoles:
-    """Columns of a table that are no features.
+    """Columns of a table that are no features."""
 
-    Attributes:
-        label: The column that holds labels, numbers or words; None means none does.
-        ignored: Columns that are not read, names or dates for example.
-        optional: Those of them that a file may lack.
-        besides: Columns that are read beside the features: weights of the examples, say.
-        label_units: Whether labels are classes of the model, see `label_words`.
-    """
-
-    label: str | None = None
-    ignored: tuple[str, ...] = ()
-    optional: frozenset[str] = frozenset()
-    besides: tuple[str, ...] = ()
-    label_units: bool = False
+    label: str | None = None  # the column that holds labels, numbers or words; None means none does
+    ignored: tuple[str, ...] = ()  # columns that are not read, names or dates for example
+    optional: frozenset[str] = frozenset()  # those of them that a file may lack
+    besides: tuple[str, ...] = ()  # columns that are read beside the features: weights of the examples, say
+    label_units: bool = False  # whether labels are classes of the model, see `label_words`
 
     def argument(self, name: str) -> str:
         """What messages call the setting that names a label or an ignored column."""
@@ -133,15 +111,16 @@ class ColumnRoles:
         return columns.index(self.label) if self.label in known else None, places
 
 
-def shown_names(columns: Sequence[str], most: int = 5) -> str:
+def shown_names(columns: Iterable[str], most: int = 5) -> str:
     """The first few names for messages.
 
     Examples:
         >>> shown_names(["a", "b", "c"], 2), shown_names([])
         ("'a', 'b', ...", 'nothing')
     """
-    shown = ", ".join(repr(name[:40]) for name in columns[:most]) or "nothing"
-    return shown + ", ..." * (len(columns) > most)
+    names = list(columns)
+    shown = ", ".join(repr(name[:40]) for name in names[:most]) or "nothing"
+    return shown + ", ..." * (len(names) > most)
 
 
 # A file into columns.
@@ -149,22 +128,14 @@ def shown_names(columns: Sequence[str], most: int = 5) -> str:
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How numbers and gaps are written in a table.
+    """How numbers and gaps are written in a table."""
 
-    Attributes:
-        delimiter: What stands between cells; None is a comma, a semicolon, a tab or |, whichever is most frequent in
-            the header.
-        decimal: What stands before decimals.
-        thousands: What groups the digits of a number; "" for nothing.
-        encoding: Encoding of the text.
-        missing: Cells that mean a missing value, besides `MISSING_WORDS`: words or numbers.
-    """
-
+    # what stands between cells; None is a comma, a semicolon, a tab or |, whichever is most frequent in the header
     delimiter: str | None = None
-    decimal: str = "."
-    thousands: str = ""
+    decimal: str = "."  # what stands before decimals
+    thousands: str = ""  # what groups the digits of a number; "" for nothing
     encoding: str = "utf-8"
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()  # words or numbers that mean a missing value, besides `MISSING_WORDS`
 
     def __post_init__(self) -> None:
         if self.delimiter is not None and len(self.delimiter) != 1:
@@ -222,10 +193,6 @@ class TextFormat:
                 return None
             word = f"{whole}.{rest}" if comma else whole
         return float(word) if "_" not in word and is_number(word) else None  # Python reads 1_000 as a number
-
-    def spelled(self, number: str) -> str:
-        """A number as Python writes it in the table's way."""
-        return number.replace(".", self.decimal)
 
 
 MISSING_WORDS = frozenset({"", "na", "n/a", "#n/a", "<na>", "nan", "null"})
@@ -536,24 +503,7 @@ def filled_text(
     words: np.ndarray,
     form: TextFormat | None = None,
 ) -> str:
-    r"""The text of a table that `read_table` reads, with new words in some cells; line ends stay.
-
-    Args:
-        path: The file.
-        columns: Names of the columns that the arrays speak of, in their order; others stay as they are.
-        replaced: (row, column) bool, which cells.
-        words: (row, column) text, what they hold then.
-        form: How the table is written; None means `TextFormat`'s defaults.
-
-    Examples:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     path = Path(folder, "x.csv")
-        ...     _ = path.write_text('width;"my height"\n1.50;\n\n;2\n')
-        ...     gaps = np.array([[False, True], [True, False]])
-        ...     filled_text(path, ["width", "my height"], gaps, np.array([["", "0.5"], ["7", ""]]))
-        'width;"my height"\n1.50;0.5\n\n7;2\n'
-    """
+    """The text of a table with `words` where cells are `replaced`, both (row, column) in the order of `columns`."""
     form = form or TextFormat()
     with path.open(encoding=form.encoding, newline="") as file:
         whole = file.read()

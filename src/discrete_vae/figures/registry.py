@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -24,8 +24,7 @@ class FigureEntry:
 
     def make(self, request: FigureRequest) -> Drawing:
         """Make the table and the picture."""
-        module, _, function = self.place.partition(":")
-        return getattr(importlib.import_module(f"discrete_vae.figures.{module}"), function)(request)
+        return resolve_name(f"discrete_vae.figures.{self.place}")(request)
 
 
 FIGURES = {

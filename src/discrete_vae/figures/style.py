@@ -388,7 +388,7 @@ class FigureRun:
     """A run that a figure is drawn of; model and data are loaded once, when a figure wants them."""
 
     def __init__(
-        self, directory: RunDirectory, load: Callable[[], LoadedRun], *, data_dir: str | None = None
+        self, directory: RunDirectory, load: Callable[[], LoadedRun], *, data_dir: str | Path | None = None
     ) -> None:
         self.directory = directory
         self._load, self._data_dir = load, data_dir

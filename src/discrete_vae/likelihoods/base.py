@@ -372,7 +372,7 @@ def check_values(x: Tensor, observed: Tensor | None, domain: Domain, *, name: st
     if value != value:
         repair = "Mark it as not observed, or fill it."
         raise InvalidInputError(name, "must hold no NaN where observed is True", "NaN", repair)
-    raise InvalidInputError(name, domain.rule, f"a value of {value:g}", domain.repair(value))
+    raise InvalidInputError(name, domain.rule, f"a value of {value:g}", domain.repair)
 
 
 def validate_batch(

@@ -18,7 +18,7 @@ from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution, feature_moments
 from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, project_
 from discrete_vae.records import ShowsShapes
-from discrete_vae.sparse import Examples, SparseRows, dense_if_gaps
+from discrete_vae.sparse import Examples, SparseRows
 
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6  # of r
 _LEAST_START, _LARGEST_START = 1e-2, 1e4  # of r as data give it
@@ -224,7 +224,8 @@ class NegativeBinomialLikelihood(Likelihood):
         if observed is not None:
             x = x.masked_fill(~observed, torch.nan)  # which marks a gap from here on
         if self.has_exposure:
-            x = dense_if_gaps(x)
+            if isinstance(x, SparseRows) and bool(x.sums(0).isnan().any()):
+                x = x[:]  # which has gaps
             shares, reference = fit_shares(x)
             self.shares.copy_(shares)
             self.reference.fill_(reference)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from difflib import get_close_matches
 from pathlib import Path
 
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproduction" / "models")
@@ -25,10 +24,8 @@ def shipped_folder(name: str, *, argument: str = "name") -> Path:
     """The folder of a model that comes with the library, a run in which nothing may be written."""
     names = pretrained_names()
     if name not in names:
-        rule = f"must be one of {', '.join(names) or 'the models of the library, of which there are none'}"
-        close = get_close_matches(str(name), names, n=1)
-        repair = f"Did you mean {close[0]}?" if close else "See dvae list."
-        raise InvalidInputError(argument, rule, f"{name!r}"[:80], repair)
+        known = names or ["the models of the library, of which there are none"]
+        raise not_one_of(argument, known, name, "See dvae list.")
     return next(each / name for each in FOLDERS if (each / name).is_dir())
 
 

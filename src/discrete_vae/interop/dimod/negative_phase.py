@@ -15,7 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
@@ -354,9 +354,8 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
             raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
     if isinstance(solver, str):
         if solver not in _SOLVERS:
-            known = ", ".join(map(repr, _SOLVERS))
             repair = "discrete_vae.interop.dimod.register_solver adds one of your own."
-            raise InvalidInputError("solver", f"must be one of {known}", repr(solver)[:80], repair)
+            raise not_one_of("solver", _SOLVERS, solver, repair)
         make, defaults = _SOLVERS[solver]
         with _refusing("solver", f"must open {solver}"):
             sampler = make()

@@ -27,7 +27,7 @@ from discrete_vae import checks
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states, check_unit_interval
-from discrete_vae.data.batches import batch_indices, binarize
+from discrete_vae.data.batches import binarize, epoch_order
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.sklearn.reading import check_readable, dense, dense_blocks, quantile, weighted_rows
@@ -412,14 +412,17 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
         rbm.bias[:num_features] = torch.logit(frequency)
         rbm.weight.normal_(0, _FIRST_SCALE, generator=keyed_generator(seed, _INIT_STREAM))
     batch_size = min(settings.batch_size, len(rows))
-    num_steps = settings.num_epochs * (len(rows) // batch_size)
+    per_epoch = len(rows) // batch_size
+    num_steps = settings.num_epochs * per_epoch
+    orders = (epoch_order(len(rows), seed, epoch, settings.weights) for epoch in range(settings.num_epochs))
+    batches = (batch for order in orders for batch in torch.from_numpy(order).split(batch_size)[:per_epoch])
     chains = BlockGibbs(rbm, settings.num_chains, seed=seed)
     optimizer = torch.optim.Adam(rbm.parameters(), lr=settings.learning_rate)
     draws = not bool(((rows == 0) | (rows == 1)).all())
     shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
     with yielding_threads(), torch.enable_grad(), shown or nullcontext():
-        for step in range(num_steps):
-            x = rows[batch_indices(len(rows), batch_size, seed, step, settings.weights)]
+        for step, batch in enumerate(batches):
+            x = rows[batch]
             if draws:
                 x = binarize(x, generator=keyed_generator(seed, _BITS_STREAM, step))
             for group in optimizer.param_groups:

@@ -37,7 +37,7 @@ from discrete_vae.config import (
 from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.rows import binarized
 from discrete_vae.data.splits import DatasetDescription, DataSplits
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.encode import most_probable
 from discrete_vae.interop.sklearn.boltzmann_density import PriorMixin, check_number, dtype_of, states_of
@@ -244,8 +244,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
     def _choice(self, name: str) -> str:
         value, words = getattr(self, name), _CHOICES[name]
         if not isinstance(value, str) or value not in words:
-            rule = f"must be one of {', '.join(words)}"
-            raise InvalidInputError(name, rule, repr(value)[:80], f"The default is {words[0]!r}.")
+            raise not_one_of(name, words, value, f"The default is {words[0]!r}.")
         return value
 
     def _rows_of_fit(self, X: Any) -> np.ndarray:  # noqa: N803
