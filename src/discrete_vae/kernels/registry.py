@@ -92,7 +92,7 @@ def compiled_by(
     """Let a kernel run in place of the decorated plain function, its reference, wherever it takes the arguments.
 
     These are arguments for which `are_plain` holds, of these dtypes, where `is_eager` does. The path is the kernel's
-    module in this package, imported when it is needed first, and its name there, such as ``"norm.project"``.
+    module in this package, imported when it is needed first, and its name there, such as ``"norm.project_norm"``.
     """
 
     def decorate(reference: FunctionT) -> FunctionT:
