@@ -46,7 +46,6 @@ from discrete_vae.kernels.codegen import (
     splat,
     store,
     times,
-    zeros,
 )
 from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.kernels.loops import INNER, ChunkLoop
@@ -362,7 +361,7 @@ def fill_rows(builder, table, place, weights, pair):
 
     bit, origin = 0, 0
     for width in SPLIT:
-        store(zeros(builder, TILE), row(origin), align=4)
+        store(numbers(builder, FLOAT32, [0.0] * TILE), row(origin), align=4)
         for k in range(width):
             weight = load(builder, builder.gep(weights, [constant(bit * TILE)]), FLOAT32, TILE, align=4)
             for known in range(origin, origin + (1 << k)):

@@ -24,9 +24,9 @@ from discrete_vae.kernels.codegen import (
     loop,
     magnitude,
     minimum,
+    numbers,
     splat,
     unpacked,
-    zeros,
 )
 from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_contiguous, are_plain, check_close, custom_op
@@ -339,7 +339,7 @@ def _number_access(bfloat16: bool) -> tuple[Any, Any]:
 
     @builder_intrinsic()
     def clear(builder, address, place):
-        Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
+        Numbers(builder, address, bfloat16=bfloat16).store(numbers(builder, FLOAT32, [0.0]), place)
 
     return number, clear
 
