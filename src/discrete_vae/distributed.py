@@ -62,9 +62,8 @@ def process_group() -> Iterator[None]:
     _join_group(own, number)
     try:
         yield
-        all_reduce_shards(
-            torch.zeros(1, device="cpu")
-        )  # the others meet in the first process, which must not leave before them
+        # the others meet in the first process, which must not leave before them
+        all_reduce_shards(torch.zeros(1, device="cpu"))
     except BaseException:
         # leaving waits for a message that is under way, which may never arrive
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
