@@ -72,16 +72,6 @@ def test_bounds_do_not_hide_what_is_not_finite(value):
     assert outside.tolist() == [-2.0, 1.0]
 
 
-def test_the_compiled_projection_is_the_plain_one():
-    start = torch.cat([torch.linspace(-3, 5, 70), torch.tensor([math.inf, -math.inf, math.nan])])
-    low, high = torch.tensor(0.01), torch.tensor(3.5)
-    for value in (start, start[3], start[-2], start[-1]):
-        mine, wide = value.clone(), value.double()
-        numerics.project_(mine, low, high)
-        numerics.project_(wide, low.double(), high.double())
-        torch.testing.assert_close(mine, wide.float(), rtol=0, atol=0, equal_nan=True)
-
-
 def test_tf32_is_off_inside_and_back_outside():
     products = torch.backends.mkldnn.matmul
     before = products.fp32_precision

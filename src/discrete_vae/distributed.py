@@ -62,9 +62,8 @@ def process_group() -> Iterator[None]:
     _join_group(own, number)
     try:
         yield
-        all_reduce_shards(
-            torch.zeros(1, device="cpu")
-        )  # the others meet in the first process, which must not leave before them
+        # the others meet in the first process, which must not leave before them
+        all_reduce_shards(torch.zeros(1, device="cpu"))
     except BaseException:
         # leaving waits for a message that is under way, which may never arrive
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
@@ -113,21 +112,17 @@ def broadcast(values: Tensor) -> Tensor:
     return received
 
 
-def average_(tensors: Sequence[Tensor], memory: Tensor) -> None:
+def average_(tensors: Sequence[Tensor], dtype: torch.dtype) -> None:
     """Replace tensors by their means over the processes, in one message; the same bits in every process.
 
-    The memory is a vector of as many entries as all of them have, whose dtype is what is added up in.
+    They are added up in the given dtype.
     """
     if not _active():
         return
-    sizes = [each.numel() for each in tensors]
-    parts = [part.view(each.shape) for part, each in zip(memory.split(sizes), tensors, strict=True)]
+    whole = torch.cat([each.detach().flatten().to(dtype) for each in tensors])
+    parts = all_reduce_shards(whole).div_(world_size()).split([each.numel() for each in tensors])
     for part, each in zip(parts, tensors, strict=True):
-        part.copy_(each)
-    all_reduce_shards(memory)
-    memory.div_(world_size())
-    for part, each in zip(parts, tensors, strict=True):
-        each.copy_(part)
+        each.copy_(part.view(each.shape))
 
 
 def agree_any(flag: bool) -> bool:

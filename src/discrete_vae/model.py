@@ -362,7 +362,6 @@ class DiscreteVAE(nn.Module):
     forward = elbo  # so that the module can be called
 
     def _trains_prior(self, log_partition_gradient: Tensor | None) -> bool:
-        """True if there is the gradient of log Z, or the prior's parameters want none."""
         wants_gradient = torch.is_grad_enabled() and any(p.requires_grad for p in self.prior.parameters())
         return log_partition_gradient is not None or not wants_gradient
 
@@ -856,7 +855,6 @@ class DiscreteVAE(nn.Module):
         return None if self.condition is None else self.condition.check(condition, num_rows)
 
     def _check_has_condition(self, condition: object) -> None:
-        """Refuse a condition that the model does not have, or one that is left out."""
         if condition is not None and self.condition is None:
             repair = "Leave it out, or build the model with ModelConfig.condition."
             raise InvalidInputError("condition", "must be left out for a model without one", "some", repair)
@@ -880,7 +878,6 @@ class DiscreteVAE(nn.Module):
         return check_labels(labels, num_rows, self.posterior.num_classes, like=self.prior.bias)
 
     def _refuse_classes(self, what: str) -> None:
-        """Refuse a model with classes for what does not know of labels."""
         if self.posterior.num_classes:
             rule, repair = f"must have no classes for {what}", "Take elbo, log_likelihood, predict or encode."
             raise InvalidInputError("model", rule, f"{self.posterior.num_classes} classes", repair)

@@ -148,7 +148,6 @@ def bounded(value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
 
 
 @torch.no_grad()
-@compiled_by("norm.project")
 def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
     """Bring a parameter between bounds in place; what is not finite stays, so that a diverged step is found."""
     inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]

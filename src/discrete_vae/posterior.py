@@ -545,5 +545,4 @@ class HierarchicalPosterior(Posterior):
         return PosteriorSample(z, zeta, logits, bits, self.group_of_unit, smoothing, parameters, paths)
 
     def _to_prior(self, joint: Tensor) -> Tensor:
-        """Bring units from the order of sampling to the prior's."""
         return joint if self._in_order else joint.index_select(-1, self._to_prior_order)

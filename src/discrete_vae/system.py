@@ -34,7 +34,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         >>> user_path("run_dir", "~no-such-user/a")
         Traceback (most recent call last):
         discrete_vae.errors.InvalidInputError: run_dir must name a user with a home directory after ~; received
-        '~no-such-user/a'. Write the path out, or ./~ for that name.
+        '~no-such-user/a'. Write the whole path out, from / on.
     """
     text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str) or not text or "\0" in text:
@@ -44,7 +44,7 @@ def user_path(argument: str, path: str | os.PathLike[str]) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         rule = "must name a user with a home directory after ~"
-        repair = "Write the path out, or ./~ for that name."
+        repair = "Write the whole path out, from / on."
         raise InvalidInputError(argument, rule, repr(text), repair) from None
 
 

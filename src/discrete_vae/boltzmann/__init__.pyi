@@ -3,6 +3,7 @@ from .base import FactorialBernoulli as FactorialBernoulli
 from .base import InverseTemperature as InverseTemperature
 from .base import IsingModel as IsingModel
 from .base import LogPartition as LogPartition
+from .base import PairMachine as PairMachine
 from .base import fit_inverse_temperature as fit_inverse_temperature
 from .graph import GraphBoltzmann as GraphBoltzmann
 from .graph import chimera_edges as chimera_edges

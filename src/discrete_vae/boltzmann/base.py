@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -381,29 +381,37 @@ class IsingModel(ShowsShapes):
     offset: float
 
 
-class HasPairs(Protocol):
-    """A machine with one weight per pair, and sums of such values, in the weight's shape, over each unit's pairs."""
+class PairMachine(BoltzmannMachine):
+    """A machine with one weight per pair, which is an Ising model of spins.
+
+    Attributes:
+        weight: One number per pair, in the machine's own shape.
+        bias: (unit,).
+    """
 
     weight: nn.Parameter
-    bias: nn.Parameter
 
-    def _pair_sums(self, values: Tensor) -> Tensor: ...
+    @abstractmethod
+    def _pair_sums(self, values: Tensor) -> Tensor:
+        """Sums over each unit's pairs, (unit,), of values in the weight's shape."""
 
+    def is_factorial(self) -> bool:
+        return not bool(self.weight.any())
 
-def to_ising(machine: HasPairs) -> IsingModel:
-    """J = W / 4 and h_i = b_i / 2 + sum_j W_ij / 4."""
-    couplings = machine.weight.detach().double() / 4
-    fields = machine.bias.detach().double() / 2 + machine._pair_sums(couplings)
-    return IsingModel(couplings, fields, float(couplings.sum() - fields.sum()))
+    def to_ising(self) -> IsingModel:
+        """The same law over spins, `IsingModel`: J = W / 4 and h_i = b_i / 2 + sum_j W_ij / 4."""
+        couplings = self.weight.detach().double() / 4
+        fields = self.bias.detach().double() / 2 + self._pair_sums(couplings)
+        return IsingModel(couplings, fields, float(couplings.sum() - fields.sum()))
 
-
-@torch.no_grad()
-def set_from_ising_(machine: HasPairs, couplings: Array, fields: Array) -> None:
-    """W = 4 J and b_i = 2 h_i - 2 sum_j J_ij, computed in float64 and rounded once."""
-    j = finite_numbers("couplings", couplings, machine.weight.shape).to(machine.weight.device)
-    h = finite_numbers("fields", fields, machine.bias.shape).to(machine.bias.device)
-    machine.weight.copy_(4 * j)
-    machine.bias.copy_(2 * h - 2 * machine._pair_sums(j))
+    @torch.no_grad()
+    def _set_from_ising_(self, couplings: Array, fields: Array) -> Self:
+        """W = 4 J and b_i = 2 h_i - 2 sum_j J_ij, computed in float64 and rounded once."""
+        j = finite_numbers("couplings", couplings, self.weight.shape).to(self.weight.device)
+        h = finite_numbers("fields", fields, self.bias.shape).to(self.bias.device)
+        self.weight.copy_(4 * j)
+        self.bias.copy_(2 * h - 2 * self._pair_sums(j))
+        return self
 
 
 def finite_numbers(name: str, value: Array, shape: Sequence[Axis]) -> Tensor:

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import Array, BoltzmannMachine, IsingModel, set_from_ising_, to_ising
+from discrete_vae.boltzmann.base import Array, PairMachine
 from discrete_vae.checks import check_positive_int, values_are_readable
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import custom_op
@@ -26,7 +26,7 @@ Pairs = Sequence[Sequence[int]] | np.ndarray | Tensor
 Edges = str | Pairs
 
 
-class GraphBoltzmann(BoltzmannMachine):
+class GraphBoltzmann(PairMachine):
     """Binary units with one weight per edge of a graph: E(z) = -(sum_{edges ij} W_ij z_i z_j + b^T z).
 
     The blocks are the colors of a greedy coloring, so neighbors are in different blocks and units of one block
@@ -150,6 +150,7 @@ class GraphBoltzmann(BoltzmannMachine):
 
         Units and edges are as in the constructor. The couplings J, (edge,), are in the order of the edges; they and the
         fields h, (unit,), are tensors, arrays or nested lists. ``dtype=None`` is torch's default.
+        `to_ising` gives both back.
 
         Examples:
             >>> ring = GraphBoltzmann.from_ising(3, [[0, 1], [1, 2], [2, 0]], [1, 1, -1], [0, 0, 0])
@@ -157,19 +158,11 @@ class GraphBoltzmann(BoltzmannMachine):
             ([4.0, 4.0, -4.0], [0.0, -4.0, 0.0])
         """
         machine = cls(num_units, edges).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine, couplings, fields)
-        return machine
-
-    def to_ising(self) -> IsingModel:
-        """The same law over spins: couplings (edge,), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self)
+        return machine._set_from_ising_(couplings, fields)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
         sums = values.new_zeros(self.num_units)
         return sums.index_add(0, self.edges[:, 0], values).index_add(0, self.edges[:, 1], values)
-
-    def is_factorial(self) -> bool:
-        return not bool(self.weight.any())
 
     def compute_energy(self, z: Tensor) -> Tensor:
         z = self._widen(z)
@@ -334,14 +327,9 @@ def _size(what: str, formula: str, num_units: int, count: Callable[[int], int]) 
     return size
 
 
-def complete_edges(num_units: int) -> Tensor:
-    """Every pair of units, (edge, 2): the general Boltzmann machine of eq. RBM-distribution."""
-    return torch.triu_indices(num_units, num_units, 1).T.contiguous()
-
-
 TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
     "chimera": chimera_edges,
-    "complete": complete_edges,
+    "complete": lambda num_units: torch.triu_indices(num_units, num_units, 1).T.contiguous(),
     "pegasus": pegasus_edges,
     "zephyr": zephyr_edges,
 }

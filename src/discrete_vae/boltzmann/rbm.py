@@ -7,22 +7,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import (
-    Array,
-    BoltzmannMachine,
-    IsingModel,
-    check_temperature,
-    finite_numbers,
-    set_from_ising_,
-    to_ising,
-)
+from discrete_vae.boltzmann.base import Array, PairMachine, check_temperature, finite_numbers
 from discrete_vae.checks import check_positive_int, check_states
 from discrete_vae.numerics import differentiable_once, full_precision, row_sum
 from discrete_vae.rng import open_uniform
 from discrete_vae.system import allocating
 
 
-class RBM(BoltzmannMachine):
+class RBM(PairMachine):
     """Two fully connected sides of binary units: E(z) = -(z_L^T W z_R + b_L^T z_L + b_R^T z_R).
 
     In the field's words the left side is visible and the right side hidden. Weights and biases start at zero, where
@@ -65,6 +57,7 @@ class RBM(BoltzmannMachine):
 
         p(s) ~ exp(-E_ising(s)) with E_ising(s) = -(s_L^T J s_R + h^T s), nats. The couplings J are (left, right), the
         fields h (unit,), the left side first; signs and all else are as in `GraphBoltzmann.from_ising`.
+        `to_ising` gives both back.
 
         Examples:
             >>> machine = RBM.from_ising([[0.5]], [0.0, 0.1])
@@ -73,18 +66,10 @@ class RBM(BoltzmannMachine):
         """
         couplings = finite_numbers("couplings", couplings, ("left", "right"))
         machine = cls(*couplings.shape).to(dtype or torch.get_default_dtype())
-        set_from_ising_(machine, couplings, fields)
-        return machine
-
-    def to_ising(self) -> IsingModel:
-        """The same law over spins: couplings (left, right), fields (unit,) and the offset; see `IsingModel`."""
-        return to_ising(self)
+        return machine._set_from_ising_(couplings, fields)
 
     def _pair_sums(self, values: Tensor) -> Tensor:
         return torch.cat([values.sum(1), values.sum(0)])
-
-    def is_factorial(self) -> bool:
-        return not bool(self.weight.any())
 
     def compute_energy(self, z: Tensor) -> Tensor:
         z = self._widen(z)

@@ -246,10 +246,8 @@ class NoSharing(AutoregressiveGaussianPrior):
 
     def layers(self, zeta: Tensor, h: Tensor) -> Gaussian:
         joint = self.decoder_input(zeta, h[..., :-1, :])
-        networks, ends = (
-            gaussian_networks(self.networks),
-            range(self.num_latents, self.decoder_size, self.num_units),
-        )
+        networks = gaussian_networks(self.networks)
+        ends = range(self.num_latents, self.decoder_size, self.num_units)
         outputs = [network.output(joint[..., :end]) for network, end in zip(networks, ends, strict=True)]
         return networks[0].gaussian(torch.stack(outputs, dim=-2))
 

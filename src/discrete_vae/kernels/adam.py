@@ -312,7 +312,10 @@ class Adam(torch.optim.Adam):
         for parameter, leaf in zip(parameters, leaves, strict=True):
             if leaf.grad is not None:
                 state = self.state[parameter]
-                state.update(_first_moments(parameter) if not state else _contiguous(state))
+                if state:  # loaded moments may lie in another order
+                    state.update({name: each.contiguous() for name, each in state.items()})
+                else:
+                    state.update(_first_moments(parameter))
         table = self._tables[index] = PointerTable(parameters, leaves, self._working, self.state)
         return table
 
@@ -326,11 +329,6 @@ class Adam(torch.optim.Adam):
         super().step()
         for each in self._working.values():
             each.current()
-
-
-def _contiguous(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The same moments, those loaded from a state in the order of their parameter."""
-    return {name: each.contiguous() for name, each in state.items()}
 
 
 def _first_moments(parameter: Tensor) -> dict[str, Tensor]:

@@ -161,7 +161,7 @@ def concatenate(vectors: list[Vector]) -> Vector:
     return vectors[0]
 
 
-def numbers(builder: Any, element: Any, values: list[int]) -> Vector:
+def numbers(builder: Any, element: Any, values: list[int] | list[float]) -> Vector:
     """A constant vector."""
     return Vector(builder, ir.Constant(ir.VectorType(element, len(values)), values))
 
@@ -474,22 +474,18 @@ def narrow(numbers: Vector) -> Vector:
     return Vector(bits.builder, bits.builder.trunc(upper.value, ir.VectorType(INT16, upper.value.type.count)))
 
 
-def zeros(builder: Any, count: int) -> Vector:
-    """A vector of float32 zeros."""
-    return Vector(builder, ir.Constant(ir.VectorType(FLOAT32, count), [0.0] * count))
-
-
 class Total:
     """A sum of vectors that a loop adds to; it stays in a register."""
 
+    _start = 0.0
+
     def __init__(self, builder: Any, count: int) -> None:
-        self._builder, self._count = builder, count
-        self._place = cgutils.alloca_once_value(builder, zeros(builder, count).value)
-        self.clear()
+        self._builder, self._first = builder, numbers(builder, FLOAT32, [self._start] * count).value
+        self._place = cgutils.alloca_once_value(builder, self._first)
 
     def clear(self) -> None:
-        """Make it 0 again."""
-        self._builder.store(zeros(self._builder, self._count).value, self._place)
+        """Make it again what it was at the start: 0, or 1 as a product."""
+        self._builder.store(self._first, self._place)
 
     def add(self, vector: Vector) -> None:
         """Add to it."""
@@ -503,9 +499,7 @@ class Total:
 class Product(Total):
     """A product of vectors, likewise."""
 
-    def clear(self) -> None:
-        """Make it 1 again."""
-        self._builder.store((zeros(self._builder, self._count) + 1.0).value, self._place)
+    _start = 1.0
 
     def multiply(self, vector: Vector) -> None:
         """Multiply it."""

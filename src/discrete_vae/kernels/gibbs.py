@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -223,30 +223,30 @@ def run_reference(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
 
 
 def _run_part(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
+    words = (
+        unit_words(*z.shape, key=call.key, sweep=sweep, first_chain=call.first_chain, device=z.device)
+        for sweep in range(call.first_sweep, call.first_sweep + call.num_sweeps)
+    )
+    return _swept(energy, z, map(uniforms, words), call)
+
+
+def _swept(energy: BoltzmannMachine, z: Tensor, noises: Iterable[Tensor], call: SweepCall) -> Tensor:
+    """The states after sweeps with given uniforms, (chain, unit) for each, which are made when they are needed."""
     z = z.clone()
     # latents stay in float32 or better even where the surroundings run in bfloat16
     with torch.autocast(z.device.type, enabled=False):
-        for sweep in range(call.first_sweep, call.first_sweep + call.num_sweeps):
-            words = unit_words(
-                *z.shape, key=call.key, sweep=sweep, first_chain=call.first_chain, device=z.device
-            )
-            draw_blocks(energy, z, uniforms(words), call)
+        for noise in noises:
+            for index in range(len(energy.blocks)):
+                place = energy.block_place(index)
+                logits = energy.compute_block_logits(z, index)
+                if call.inverse_temperature is not None:
+                    logits = logits * call.inverse_temperature[:, None]
+                drawn = noise[:, place] < torch.sigmoid(logits)
+                if call.clamped is not None:
+                    drawn = torch.where(call.clamped[:, place], z[:, place] != 0, drawn)
+                # a slice converts while it copies
+                z[:, place] = drawn if isinstance(place, slice) else drawn.to(z.dtype)
     return z
-
-
-def draw_blocks(energy: BoltzmannMachine, z: Tensor, noise: Tensor, call: SweepCall) -> None:
-    """One sweep with given uniforms, (chain, unit); changes z."""
-    for index in range(len(energy.blocks)):
-        place = energy.block_place(index)
-        logits = energy.compute_block_logits(z, index)
-        if call.inverse_temperature is not None:
-            logits = logits * call.inverse_temperature[:, None]
-        drawn = noise[:, place] < torch.sigmoid(logits)
-        if call.clamped is not None:
-            drawn = torch.where(call.clamped[:, place], z[:, place] != 0, drawn)
-        z[:, place] = (
-            drawn if isinstance(place, slice) else drawn.to(z.dtype)
-        )  # a slice converts while it copies
 
 
 _MIN_UNIFORM = 2.0**-25  # in place of 0, for which a unit of any probability would come on
@@ -261,13 +261,9 @@ def run_on_device(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
     Beside the states it needs their size again for the noise, and that of a block for its logits.
     """
     generator = keyed_generator(call.key, call.first_sweep, call.first_chain, device=z.device)
-    z, noise = z.clone(), torch.empty_like(z)
-    # latents stay in float32 or better even where the surroundings run in bfloat16
-    with torch.autocast(z.device.type, enabled=False):
-        for _ in range(call.num_sweeps):
-            noise.uniform_(generator=generator).clamp_min_(_MIN_UNIFORM)
-            draw_blocks(energy, z, noise, call)
-    return z
+    noise = torch.empty_like(z)
+    noises = (noise.uniform_(generator=generator).clamp_min_(_MIN_UNIFORM) for _ in range(call.num_sweeps))
+    return _swept(energy, z, noises, call)
 
 
 # Dispatch among the kernels.

@@ -98,24 +98,11 @@ def _graph(energy: GraphBoltzmann) -> tuple[np.ndarray, ...]:
 
 def _make(chunks: Any) -> Callable[..., Any]:
     def run_chunks(states, graph, options, call, chunk):
-        after, before, binary = states
-        clamped, inverse_temperature = options
-        num_sweeps, key, first_sweep, first_chain = call
-        num_chunks = (before.shape[0] + chunk - 1) // chunk
-        for n in chunks(num_chunks):
+        _, before, binary = states
+        num_chains = before.shape[0]
+        for n in chunks((num_chains + chunk - 1) // chunk):
             first = n * chunk
-            last = min(first + chunk, before.shape[0])
-            binary[n] = _run_chunk(
-                after[first:last],
-                before[first:last],
-                graph,
-                num_sweeps,
-                key,
-                first_sweep,
-                first_chain + np.uint64(first),
-                inverse_temperature[first:last],
-                clamped[first:last] if clamped.shape[0] > 1 else clamped,
-            )
+            binary[n] = _run_chunk(states, graph, options, call, first, min(first + chunk, num_chains))
         return 0
 
     return run_chunks
@@ -129,9 +116,14 @@ _TILE = 64  # units that a transposition moves together
 
 
 @njit(nogil=True)
-def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped):
-    """Run all sweeps of some chains; does nothing and answers False where a state is not binary."""
+def _run_chunk(states, graph, options, call, first, last):
+    """Run all sweeps of the chains from first to last; does nothing and answers False if one is not binary."""
+    after, before = states[0][first:last], states[1][first:last]
     order, start, neighbor, weight, bias = graph
+    clamped = options[0][first:last] if options[0].shape[0] > 1 else options[0]
+    inverse_temperature = options[1][first:last]
+    num_sweeps, key, first_sweep, first_chain = call
+    chain = first_chain + np.uint64(first)
     num_chains, num_units = before.shape
     lanes = (num_chains + LANES - 1) // LANES * LANES
     spins = np.zeros((num_units, lanes), np.uint8)
@@ -149,14 +141,13 @@ def _run_chunk(after, before, graph, num_sweeps, key, first_sweep, first_chain, 
             unit = order[row]
             if clamped.shape[0] == 1 and keep[unit, 0]:
                 continue
-            if (
-                unit // 4 != counter
-            ):  # units of a block ascend, so those that share a counter follow each other
+            # units of a block ascend, so those that share a counter follow each other
+            if unit // 4 != counter:
                 counter = unit // 4
                 for c in range(0, lanes, LANES):
-                    draw_words(words, lanes, c, np.uint64(counter), first_chain + np.uint64(c), sweep, key)
-            first, last = start[row], start[row + 1]
-            _sum_field(field, spins, bias[unit], neighbor[first:last], weight[first:last])
+                    draw_words(words, lanes, c, np.uint64(counter), chain + np.uint64(c), sweep, key)
+            begin, end = start[row], start[row + 1]
+            _sum_field(field, spins, bias[unit], neighbor[begin:end], weight[begin:end])
             if inverse_temperature.shape[0]:
                 for c in range(num_chains):
                     field[c] *= inverse_temperature[c]

@@ -46,7 +46,6 @@ from discrete_vae.kernels.codegen import (
     splat,
     store,
     times,
-    zeros,
 )
 from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.kernels.loops import INNER, ChunkLoop
@@ -171,16 +170,12 @@ def _run_chunk(
         return False
     num_chains = last - first
     padded = (num_chains + GROUP - 1) // GROUP * GROUP
-    spins = (
-        np.zeros((units[0].shape[0], padded), np.uint16),
-        np.zeros((units[1].shape[0], padded), np.uint16),
-    )
+    left, right = units[0].shape[0], units[1].shape[0]
+    spins = np.zeros((left, padded), np.uint16), np.zeros((right, padded), np.uint16)
     # one mask for all chains, or one per chain
     from_row, to_row = (0, clamped.shape[0]) if clamped.shape[0] < 2 else (first, last)
-    masks = (
-        np.zeros((units[0].shape[0], to_row - from_row), np.uint16),
-        np.zeros((units[1].shape[0], to_row - from_row), np.uint16),
-    )
+    rows = to_row - from_row
+    masks = np.zeros((left, rows), np.uint16), np.zeros((right, rows), np.uint16)
     for side in range(2):
         pack(spins[side], before, units[side], first, last)
         pack(masks[side], clamped, units[side], from_row, to_row)
@@ -285,11 +280,8 @@ def draw_side(
 @njit(**INNER)
 def _scratch_for(num_chains):
     """Memory of a chunk of so many chains, a multiple of 8: of the words of a group, and of rows and fields."""
-    lanes, words, before = (
-        np.empty((3, LANES), np.uint64),
-        np.empty((2, LANES), np.uint64),
-        np.empty(GROUP, np.uint16),
-    )
+    lanes, words = np.empty((3, LANES), np.uint64), np.empty((2, LANES), np.uint64)
+    before = np.empty(GROUP, np.uint16)
     rows = aligned(BLOCK * ROWS * TILE).reshape(BLOCK, ROWS, TILE)
     return lanes, words, before, rows, aligned(num_chains * TILE)
 
@@ -362,7 +354,7 @@ def fill_rows(builder, table, place, weights, pair):
 
     bit, origin = 0, 0
     for width in SPLIT:
-        store(zeros(builder, TILE), row(origin), align=4)
+        store(numbers(builder, FLOAT32, [0.0] * TILE), row(origin), align=4)
         for k in range(width):
             weight = load(builder, builder.gep(weights, [constant(bit * TILE)]), FLOAT32, TILE, align=4)
             for known in range(origin, origin + (1 << k)):

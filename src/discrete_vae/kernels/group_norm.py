@@ -95,13 +95,8 @@ class _Image:
     def __init__(
         self, builder: Any, sizes: Sequence[Any], first: Any, lanes: int, group: int, bfloat16: bool
     ) -> None:
-        self._builder, self._first, self._lanes, self._group, self._bfloat16 = (
-            builder,
-            first,
-            lanes,
-            group,
-            bfloat16,
-        )
+        self._builder, self._first = builder, first
+        self._lanes, self._group, self._bfloat16 = lanes, group, bfloat16
         self._example, self.num_pixels, self._num_channels = sizes
         count = builder.mul(self.num_pixels, constant(group))
         self._count = splat(builder, builder.sitofp(count, FLOAT32), lanes)

@@ -24,13 +24,13 @@ from discrete_vae.kernels.codegen import (
     loop,
     magnitude,
     minimum,
+    numbers,
     splat,
     unpacked,
-    zeros,
 )
 from discrete_vae.kernels.loops import ChunkLoop, available_threads
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_contiguous, are_plain, check_close, custom_op
-from discrete_vae.kernels.rows import Block, RowReduction
+from discrete_vae.kernels.rows import SMALLEST_SHARED, Block, RowReduction
 from discrete_vae.numerics import differentiable_once
 
 if TYPE_CHECKING:
@@ -43,9 +43,6 @@ if TYPE_CHECKING:
 
 SCALE_BOUNDS = (2.0, 3.0)
 """Of the scale of bounded norms (Rolfe 2017, appendix laplacian-batch-normalization)."""
-
-SMALLEST_SHARED = 30_000
-"""Activations from which a pass is divided among threads, where it takes longer than to wake a second one."""
 
 
 Form = tuple[Any, ...]
@@ -342,7 +339,7 @@ def _number_access(bfloat16: bool) -> tuple[Any, Any]:
 
     @builder_intrinsic()
     def clear(builder, address, place):
-        Numbers(builder, address, bfloat16=bfloat16).store(zeros(builder, 1), place)
+        Numbers(builder, address, bfloat16=bfloat16).store(numbers(builder, FLOAT32, [0.0]), place)
 
     return number, clear
 
@@ -475,34 +472,12 @@ def _moved(value: Vector, low: Vector | float, high: Vector | float) -> Vector:
     return value.where(magnitude(value).reaches(math.inf), value.between(low, high))
 
 
-@partial(RowReduction, "projection")
-def _projection(elements: list[Vector], per_row: list[Vector]) -> Block:
-    return Block([_moved(elements[0], *per_row)])
-
-
 @partial(RowReduction, "projection of a norm")
 def _projection_of_norm(elements: list[Vector], _per_row: list[Vector]) -> Block:
     scale = _moved(elements[0], *SCALE_BOUNDS)
     return Block([scale, _moved(elements[1], -scale, scale)])
 
 
-def _project(value: Tensor, low: Tensor, high: Tensor) -> None:
-    flat = value.view(-1)
-    _projection([flat], [low, high], [flat])
-
-
-project = Kernel(
-    "The compiled projection of a parameter",
-    _project,
-    agrees_on(
-        lambda: [(torch.tensor([1.0, 2.5, 4.0, math.inf, -math.inf]), torch.tensor(2.0), torch.tensor(3.0))],
-        tolerance=0,
-    ),
-    supports=lambda value, low, high: (
-        value.is_contiguous()
-        and all(isinstance(bound, Tensor) and bound.numel() == 1 for bound in (low, high))
-    ),
-)
 project_norm = Kernel(
     "The compiled projection of norms",
     lambda scale, offset: _projection_of_norm([scale, offset], outputs=[scale, offset]),

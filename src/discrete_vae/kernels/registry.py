@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, wraps
 from importlib import import_module
@@ -16,6 +16,7 @@ from torch.autograd import forward_ad
 from torch.nn.modules.module import _has_any_global_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import _disable_current_modes, _get_current_dispatch_mode_stack
+from torch.utils._pytree import tree_leaves, tree_map_only
 
 from discrete_vae.errors import KernelWarning
 
@@ -92,7 +93,7 @@ def compiled_by(
     """Let a kernel run in place of the decorated plain function, its reference, wherever it takes the arguments.
 
     These are arguments for which `are_plain` holds, of these dtypes, where `is_eager` does. The path is the kernel's
-    module in this package, imported when it is needed first, and its name there, such as ``"norm.project"``.
+    module in this package, imported when it is needed first, and its name there, such as ``"norm.project_norm"``.
     """
 
     def decorate(reference: FunctionT) -> FunctionT:
@@ -221,13 +222,7 @@ def custom_op(
 
 def tensors_in(value: Any) -> list[Tensor]:
     """The tensors among arguments or results, however nested in lists, tuples and dictionaries."""
-    if isinstance(value, Tensor):
-        return [value]
-    if isinstance(value, (list, tuple)):
-        return [tensor for part in value for tensor in tensors_in(part)]
-    if isinstance(value, Mapping):
-        return tensors_in(list(value.values()))
-    return []
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 # Self-tests.
@@ -252,7 +247,9 @@ def agrees_on(
 
 
 def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[Tensor]:
-    given = _copied(arguments)
+    given = tree_map_only(
+        Tensor, lambda each: each.detach().clone().requires_grad_(each.requires_grad), arguments
+    )
     leaves = [tensor for tensor in tensors_in(given) if tensor.requires_grad]
     with torch.set_grad_enabled(bool(leaves)):
         results = tensors_in(function(*given))
@@ -261,12 +258,6 @@ def _outcome(function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[T
             weights = [torch.arange(each.numel()).cos().view(each.shape) for each in results]
             gradients = torch.autograd.grad(results, leaves, weights)
     return [*results, *tensors_in(given), *gradients]
-
-
-def _copied(value: Any) -> Any:
-    if isinstance(value, Tensor):
-        return value.detach().clone().requires_grad_(value.requires_grad)
-    return tuple(map(_copied, value)) if type(value) is tuple else value
 
 
 def check_close(*pairs: tuple[Tensor, Tensor], tolerance: float = 1e-5) -> None:

@@ -205,7 +205,10 @@ class RowReduction:
             blocks = builder.sdiv(builder.add(num_columns, constant(LANES - 1)), constant(LANES))
 
             def work(block: Any) -> None:
-                first, mask = block_of(builder, block, num_columns)
+                first = builder.mul(block, constant(LANES))
+                left = splat(builder, builder.trunc(builder.sub(num_columns, first), INT32), LANES)
+                lanes = numbers(builder, INT32, list(range(LANES)))
+                mask = builder.icmp_signed("<", lanes.value, left.value)  # the columns that the row has
                 if self.prefetches:
                     for read, distance in zip(rows, ahead, strict=False):
                         read.prefetch(first, distance)
@@ -284,13 +287,7 @@ def _places_of_numbers(tensors: Sequence[Tensor]) -> list[int]:
     """Likewise of float32 tensors (...) or scalars, in which rows do not move."""
     found = []
     for value in tensors:
-        if value.numel() == 1:
-            found += (value.data_ptr(), 0, 0)
-            continue
-        if value.dim() > 2:
-            value = value.view(-1, value.shape[-1])
-        first = value.stride(0) * 4
-        found += (value.data_ptr(), first, value.stride(1) * 4 if value.dim() > 1 else first)
+        found += (value.data_ptr(), 0, 0) if value.numel() == 1 else _places([value.unsqueeze(-1)])[0]
     return found
 
 
@@ -303,13 +300,6 @@ def as_rows(value: Tensor) -> Tensor:
 def as_numbers(value: Tensor) -> Tensor:
     """The tensor (...) itself if a reduction can read it where it is, else a contiguous copy."""
     return value if value.dim() <= 2 else value.contiguous()
-
-
-def block_of(builder: Any, block: Any, num_columns: Any) -> tuple[Any, Any]:
-    """The first column of a block, and one bit for each of its columns: whether the row has it."""
-    first = builder.mul(block, constant(LANES))
-    left = splat(builder, builder.trunc(builder.sub(num_columns, first), INT32), LANES)
-    return first, builder.icmp_signed("<", numbers(builder, INT32, list(range(LANES))).value, left.value)
 
 
 def total_of(vector: Vector, width: int = LANES) -> Vector:

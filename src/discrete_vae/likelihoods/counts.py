@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import torch
@@ -17,7 +16,6 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
 from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution, feature_moments
 from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, project_
-from discrete_vae.records import ShowsShapes
 from discrete_vae.sparse import Examples, SparseRows
 
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6  # of r
@@ -246,11 +244,11 @@ class NegativeBinomialLikelihood(Likelihood):
             self.log_size.copy_(size.log())
             return torch.zeros_like(self.log_start)
         scale = torch.ones(len(x)) if scale is None else scale
-        found = count_moments(x, scale, zero_inflated=self.zero_inflated)
-        self.log_start.copy_(found.mean.log())
-        self.log_size.copy_(found.size.clamp(_LEAST_START, _LARGEST_START).log())
+        mean, size, zeros = count_moments(x, scale, zero_inflated=self.zero_inflated)
+        self.log_start.copy_(mean.log())
+        self.log_size.copy_(size.clamp(_LEAST_START, _LARGEST_START).log())
         start = torch.zeros_like(self.log_start)
-        return torch.cat([start, found.zeros.logit().to(start)]) if self.zero_inflated else start
+        return torch.cat([start, zeros.logit().to(start)]) if self.zero_inflated else start
 
     def network_input(self, x: Tensor, observed: Tensor | None = None, scale: Tensor | None = None) -> Tensor:
         """log(1 + x), standardized, (batch, *event); unobserved entries read as 0, the training mean.
@@ -341,22 +339,9 @@ class NegativeBinomialLikelihood(Likelihood):
 # Shares, exposures and moments, fitted to data.
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class CountMoments(ShowsShapes):
-    """Moment estimates of counts, (*event) each, float64, on the CPU; 1, 1 and 1/2 where nothing was observed.
-
-    Attributes:
-        mean: mu at scale 1.
-        size: r, infinity where the data spread no more than Poisson's.
-        zeros: pi, the share of added zeros.
-    """
-
-    mean: Tensor
-    size: Tensor
-    zeros: Tensor
-
-
-def count_moments(x: Examples, scale: Tensor, *, zero_inflated: bool = False) -> CountMoments:
+def count_moments(
+    x: Examples, scale: Tensor, *, zero_inflated: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
     """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
 
     Given which zeros are added ones, mu = sum x / sum e and mu^2 / r = sum((x - e mu)^2 - e mu) / sum e^2 over the
@@ -364,6 +349,10 @@ def count_moments(x: Examples, scale: Tensor, *, zero_inflated: bool = False) ->
     are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
     1/2, and no added zeros. Of x, (row, *event), NaN marks an unobserved entry; e is the scale, (row,). Where no zeros
     are added pi counts for nothing.
+
+    Returns:
+        mu, r, infinite where the data spread no more than Poisson's, and pi; (*event), float64, on the CPU; 1, 1 and
+        1/2 where nothing was observed.
     """
     scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
     x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
@@ -372,7 +361,8 @@ def count_moments(x: Examples, scale: Tensor, *, zero_inflated: bool = False) ->
         places = slice(first, first + _COLUMNS)
         rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, places]
         parts.append(_count_moments(rows.to("cpu", torch.float64), scale, _ROUNDS if zero_inflated else 0))
-    return CountMoments(*(torch.cat(part).reshape(event) for part in zip(*parts, strict=True)))
+    mean, size, zeros = (torch.cat(part).reshape(event) for part in zip(*parts, strict=True))
+    return mean, size, zeros
 
 
 def _count_moments(x: Tensor, scale: Tensor, rounds: int) -> tuple[Tensor, Tensor, Tensor]:

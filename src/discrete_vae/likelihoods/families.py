@@ -291,7 +291,6 @@ class CategoricalLikelihood(CodesLikelihood):
         return self._scores(parameters).softmax(self._axis)
 
     def _scores(self, parameters: Tensor) -> Tensor:
-        """The logits, -inf for codes that a feature does not have."""
         logits = self.unfold(parameters)
         return logits if self._all_alike else logits.masked_fill(~self.has_code, -torch.inf)
 

@@ -413,7 +413,6 @@ class TableLikelihood(Likelihood):
         return self._join([call(*each) for each in zip(self.kinds, self._cut(parameters), strict=True)])
 
     def _cut(self, parameters: Tensor) -> tuple[Tensor, ...]:
-        """The slice of each kind."""
         return parameters.split(self._sizes, -1)
 
     def _of(self, x: Tensor, observed: Tensor | None) -> list[tuple[Likelihood, Tensor, Tensor | None]]:

@@ -470,10 +470,8 @@ class _FusedMLP(torch.autograd.Function):
                     kernel.clear_constant(out, by_weight)
             place = len(weights) + 2 * index
             gradient = torch.mm(gradient, weights[index + 1])
-            own, form = (
-                parameters[place : place + 2],
-                plan.norms[index].form(rectify=True, of_batch=plan.training),
-            )
+            own = parameters[place : place + 2]
+            form = plan.norms[index].form(rectify=True, of_batch=plan.training)
             by_own = [torch.empty_like(each) for each in own]
             kernel.normalize_backward(hidden, out, gradient, own, statistics, by_own, form)
             found[place : place + 2] = by_own

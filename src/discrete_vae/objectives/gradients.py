@@ -256,7 +256,6 @@ class DiscreteDraws(ShowsShapes):
 
 
 def _gradient_of(surrogate: Tensor) -> Tensor:
-    """Zeros with the gradient of a surrogate."""
     return replace_gradient(torch.zeros_like(surrogate), surrogate)
 
 

@@ -472,7 +472,6 @@ def path_weights(weights: Tensor, weight: Tensor | float) -> Tensor:
 
 
 def _log_mean_exp(log_weights: Tensor) -> Tensor:
-    """log (1/k) sum_j w_j over the first axis."""
     return torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
 
 

@@ -347,10 +347,7 @@ def start_ladder() -> Tensor:
 def check_ladder(inverse_temperatures: object) -> Tensor:
     """Return a ladder as (replica,) float64 if it rises strictly, within [0, 1], and ends at 1."""
     try:
-        device = inverse_temperatures.device if isinstance(inverse_temperatures, Tensor) else "cpu"
-        ladder = (
-            torch.as_tensor(inverse_temperatures, dtype=torch.float64, device=device).detach().cpu().clone()
-        )
+        ladder = torch.as_tensor(inverse_temperatures, dtype=torch.float64, device="cpu").detach().clone()
     except (TypeError, ValueError, RuntimeError):  # no numbers, or rows of several lengths
         ladder = torch.empty(0, dtype=torch.float64, device="cpu")
     if ladder.ndim == 1 and not values_are_known(ladder):

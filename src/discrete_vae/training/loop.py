@@ -263,13 +263,13 @@ def training_step(
         _check_weights_finite(state, store)
         raise
     state.times.begin("networks")
-    weights = schedules.kl_weights(settings.warm_up, time)
+    discrete, continuous = schedules.kl_weights(settings.warm_up, time)
     num_samples = schedules.num_importance_samples(settings, progress)
     terms, means = state.recorded.take_gradients(
         x,
         negative_phase,
-        discrete=weights.discrete,
-        continuous=weights.continuous,
+        discrete=discrete,
+        continuous=continuous,
         num_importance_samples=num_samples,
         noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
         condition=condition,

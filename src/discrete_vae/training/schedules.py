@@ -6,7 +6,6 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from discrete_vae.config import BetaBoundConfig, OptimizerConfig, TrainingConfig, WarmUpConfig, instantiate
 
@@ -56,22 +55,15 @@ class StepRate:
         return self.factor ** sum(progress >= share for share in self.at)
 
 
-class KLWeights(NamedTuple):
-    """Weights in the training loss of the KL of the binary latents and of that of the Gaussian layers."""
-
-    discrete: float
-    continuous: float
-
-
-def kl_weights(config: WarmUpConfig, epoch: float) -> KLWeights:
-    """The weights at a time.
+def kl_weights(config: WarmUpConfig, epoch: float) -> tuple[float, float]:
+    """Weights at a time, in the training loss, of the KL of the binary latents and of that of the Gaussian layers.
 
     Every KL's weight rises linearly from 1 / strength to 1; the discrete KL's carries a further such factor.
 
     Source: Rolfe 2017, section architecture, which names strengths and epochs; the linear rise is ours.
     """
     common = _rise(1 / config.strength, config.epochs, epoch)
-    return KLWeights(common * _rise(1 / config.prior_strength, config.prior_epochs, epoch), common)
+    return common * _rise(1 / config.prior_strength, config.prior_epochs, epoch), common
 
 
 def max_beta(config: BetaBoundConfig, epoch: float) -> float:

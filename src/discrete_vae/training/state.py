@@ -267,13 +267,6 @@ def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
     return instantiate(own, energy=energy, seed=config.seed, first_chain=share.start)
 
 
-def whole_state(chains: Sampler) -> dict[str, Any]:
-    """The state of the chains of all processes, as one sampler would have it; every process must ask."""
-    state = chains.state_dict()
-    divided = {name: value for name, value in state.items() if isinstance(value, Tensor) and value.ndim > 0}
-    return state | {name: gather_shares(value) for name, value in divided.items()}
-
-
 def noise_key(*key: int) -> tuple[int, ...]:
     """A key of the posterior's noise, for this process's rows."""
     return key if world_size() == 1 else (*key, rank())
@@ -284,7 +277,6 @@ class Replicas:
 
     def __init__(self, optimizer: Adam, *modules: nn.Module) -> None:
         self._optimizer, self._modules = optimizer, modules
-        self._memory: dict[torch.dtype, Tensor] = {}
 
     @torch.no_grad()
     def start(self) -> None:
@@ -299,20 +291,13 @@ class Replicas:
         if world_size() == 1:
             return means
         gradients = [leaf.grad for leaf in self._optimizer.gradient_leaves() if leaf.grad is not None]
-        self._average(gradients, torch.float32)
+        average_(gradients, torch.float32)
         buffers = [each for module in self._modules for each in module.buffers() if each.is_floating_point()]
         device = buffers[0].device if buffers else torch.device("cpu")
         of_batch = torch.tensor(means, dtype=torch.float64, device=device)
         # in float64 the average of equal numbers is that number: constants stay
-        self._average([of_batch, *buffers], torch.float64)
+        average_([of_batch, *buffers], torch.float64)
         return tuple(of_batch.tolist())
-
-    def _average(self, tensors: list[Any], dtype: torch.dtype) -> None:
-        size = sum(each.numel() for each in tensors)
-        memory = self._memory.get(dtype)
-        if memory is None or len(memory) != size or memory.device != tensors[0].device:
-            memory = self._memory[dtype] = torch.empty(size, dtype=dtype, device=tensors[0].device)
-        average_(tensors, memory)
 
 
 # The state itself.
@@ -444,7 +429,9 @@ class TrainingState:
             for moment in _MOMENTS:
                 if moment in self.optimizer.state[parameter]:
                     tensors[f"optimizer/{name}/{moment}"] = self.optimizer.state[parameter][moment]
-        tensors |= {f"{CHAINS_PREFIX}{name}": value for name, value in whole_state(self.chains).items()}
+        for name, value in self.chains.state_dict().items():
+            is_divided = isinstance(value, Tensor) and value.ndim > 0
+            tensors[f"{CHAINS_PREFIX}{name}"] = gather_shares(value) if is_divided else value
         return tensors, {
             "step": self.step,
             "log_partition": self.log_partition,
