@@ -210,7 +210,7 @@ class _NumberColumnConfig(BaseColumnConfig):
         seen, domain = np.flatnonzero(~np.isnan(column.numbers)), self.domain
         wrong = seen[~domain.contains(column.numbers[seen])]
         if len(wrong):
-            received = f"{word_of(column.numbers[wrong[0]])} in {column.where(int(wrong[0]))}"
+            received = f"{word_of(float(column.numbers[wrong[0]]))} in {column.where(int(wrong[0]))}"
             raise self._refuse(domain.rule, received, self.repair or domain.repair)
         return column.numbers
 

@@ -126,7 +126,7 @@ def set_precision(module: nn.Module, dtype: torch.dtype) -> list[MixedPrecisionW
     found: dict[Tensor, MixedPrecisionWeight] = {}  # layers that share a weight share its copy
     for part in module.modules():
         if isinstance(part, MixedPrecisionLayer) and type(part) in _LAYERS:
-            weight: Tensor = part.weight  # pyright: ignore[reportAssignmentType]
+            weight: nn.Parameter = part.weight  # pyright: ignore[reportAssignmentType]
             if weight not in found:
                 found[weight] = MixedPrecisionWeight(weight, dtype)
             part.mixed_precision = found[weight]

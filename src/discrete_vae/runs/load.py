@@ -134,7 +134,7 @@ def load_run(
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
         with allocating("training.sampler.num_chains", "Use fewer chains."):
-            chains = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+            chains: Any = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
         if isinstance(chains, UsesSolver):  # a refit of such a run has written local chains
             local = chains.local_chains()
             if local.state_dict().keys() == without_prefix(saved.tensors, CHAINS_PREFIX).keys():
