@@ -456,7 +456,7 @@ def _make_figure_10(options: Options, sweep: Sweep) -> Result:
                 Value(float(table.value.mean()), deviation / count**0.5),
                 count,
                 deviation,
-                float(np.sqrt(np.square(table.std_error).mean())),
+                table.stated,
                 float(np.ptp(table.value)),
                 paper.LOG_PARTITION_SPREAD,
             )
@@ -490,7 +490,7 @@ def draw_repeats(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
     for row, table in enumerate(tables.values()):
         pile = np.round((table.value - table.value.mean()) / cell).astype(int)
         rank = np.array([np.count_nonzero(pile[:i] == pile[i]) for i in range(len(pile))])
-        error = 2 * float(np.sqrt(np.square(table.std_error).mean()))
+        error = 2 * table.stated
         axes.barh(
             row - 0.05, 2 * error, 0.75, -error, color="0.9", label="\N{PLUS-MINUS SIGN}2 stated errors"
         )

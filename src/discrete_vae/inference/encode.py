@@ -425,12 +425,7 @@ def nearest_codes(
         ([[0, 2, 1]], [[0, 1, 3]])
     """
     for name, codes in (("queries", queries), ("among", among)):
-        if (
-            codes.ndim != 2
-            or codes.dtype != np.uint8
-            or codes.shape[1:] != among.shape[-1:]
-            or not codes.size
-        ):
+        if (codes.ndim, codes.dtype, codes.shape[-1:]) != (2, np.uint8, among.shape[-1:]) or not codes.size:
             rule = f"must hold packed codes, (row, {among.shape[-1]} bytes) uint8"
             received = f"shape {codes.shape} of {codes.dtype}"
             raise InvalidInputError(name, rule, received, "Take `packed` of the encoding.")
