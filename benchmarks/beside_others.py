@@ -31,12 +31,7 @@ to the time."""
 
 
 class Training:
-    """A training in a process that stands still unless it is asked for steps.
-
-    Args:
-        experiment: Its name, size short.
-        kind: A value of KINDS.
-    """
+    """A training in size short, of a value of KINDS, in a process that stands still unless it is asked for steps."""
 
     def __init__(self, experiment: str, kind: str | None) -> None:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}

@@ -128,13 +128,9 @@ def draw(
     sizes: Sequence[int],
     curves: Mapping[str, Mapping[int, Sequence[float]]],
 ) -> None:
-    """A dot per contender above, speed against size below.
+    """A dot per contender above, updates per second; below them these at each size, by name and number of threads.
 
-    Args:
-        path: The file.
-        speeds: Updates per second of each contender, by name.
-        sizes: Units on each side.
-        curves: Updates per second at each size, by name and number of threads.
+    Sizes are units on each side.
     """
     figure = Picture((7.2, 6.0), layout="constrained")
     dots, lines = figure.subplots(2, 1, height_ratios=[1, 1.1])

@@ -37,27 +37,16 @@ class Case:
 
 @dataclass
 class Result:
-    """What a contender reached in a case.
+    """What a contender reached in a case."""
 
-    Attributes:
-        name: The contender.
-        version: Of its package.
-        failure: Why there are no figures, or None.
-        num_sweeps: Sweeps of one run.
-        seconds: Of each run.
-        updates: Spin updates of one run.
-        memory: Growth of the process's peak memory, MiB.
-        mean: Mean of each unit after the last run.
-    """
-
-    name: str
-    version: str = ""
-    failure: str | None = None
-    num_sweeps: int = 0
-    updates: int = 0
-    seconds: list[float] = field(default_factory=list)
-    memory: float = 0.0
-    mean: list[float] = field(default_factory=list)
+    name: str  # of the contender
+    version: str = ""  # of its package
+    failure: str | None = None  # why there are no figures
+    num_sweeps: int = 0  # of one run
+    updates: int = 0  # of spins in one run
+    seconds: list[float] = field(default_factory=list)  # of each run
+    memory: float = 0.0  # growth of the process's peak memory, MiB
+    mean: list[float] = field(default_factory=list)  # of each unit after the last run
 
     @property
     def best(self) -> float:
@@ -75,13 +64,7 @@ class ContenderError(Exception):
 
 
 class Worker:
-    """A contender's process.
-
-    Args:
-        module: Name of a file in ``contenders``.
-        python: The interpreter to use.
-        num_threads: Threads that it may use.
-    """
+    """A contender's process, of a file in ``contenders`` and the interpreter to use."""
 
     def __init__(self, module: str, python: Path, num_threads: int) -> None:
         if not python.exists():

@@ -82,11 +82,7 @@ def ask(
 
 
 def likelihood_table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) -> str:
-    """The table of the page.
-
-    Args:
-        found: What `measure` returned in each process, by experiment, samples and precision.
-    """
+    """The table of the page, of what `measure` returned in each process, by experiment, samples and precision."""
     rows = []
     for (experiment, num_samples, precision), each in found.items():
         best = {name: min(one[f"{name}_ms"] for one in each) for name in ("likelihood", "products")}

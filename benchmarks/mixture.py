@@ -31,33 +31,16 @@ SIZES = np.geomspace(0.01, 1e4, 61)  # of counts
 
 @dataclass
 class Rows:
-    """Rows of a table as the mixture reads them.
+    """Rows of a table as the mixture reads them."""
 
-    Attributes:
-        hot: Which value of a column of words or counts a cell has, (row, value), 0 in gaps.
-        y: Standard units of real columns, (row, column), 0 in gaps.
-        seen: Where y is observed, likewise.
-        slopes: Sum of log dy/dx over observed cells, (row,).
-    """
-
-    hot: np.ndarray
-    y: np.ndarray
-    seen: np.ndarray
-    slopes: np.ndarray
+    hot: np.ndarray  # which value of a column of words or counts a cell has, (row, value), 0 in gaps
+    y: np.ndarray  # standard units of real columns, (row, column), 0 in gaps
+    seen: np.ndarray  # where y is observed, (row, column)
+    slopes: np.ndarray  # sum of log dy/dx over observed cells, (row,)
 
 
 class Columns:
-    """The columns of a likelihood: of values, each of which has a probability, and of real numbers.
-
-    Attributes:
-        of: Column of the table of each value, (value,).
-        values: The values, one column after the other.
-        counted: Whether they are counts.
-        blocks: The values of each column.
-        column: Number of the block of each value.
-        numbers: Whether a column of the table holds real numbers or counts.
-        floor: Least deviation of each real column, standard units.
-    """
+    """The columns of a likelihood: of values, each of which has a probability, and of real numbers."""
 
     def __init__(self, likelihood: Likelihood, data: DataSplits) -> None:
         kinds = [(likelihood, np.arange(likelihood.num_features))]
@@ -67,7 +50,7 @@ class Columns:
         self.likelihood = likelihood
         self.reals = [pair for pair in kinds if isinstance(pair[0], GaussianLikelihood)]
         every = torch.cat([data.train, data.valid, data.test]).double().numpy()
-        self.numbers = np.zeros(every.shape[1], bool)
+        self.numbers = np.zeros(every.shape[1], bool)  # whether a column holds real numbers or counts
         of, found, counted = [], [], []
         for kind, places in kinds:
             is_count = isinstance(kind, NegativeBinomialLikelihood)
@@ -80,6 +63,7 @@ class Columns:
                 of += [place] * len(values)
                 found += values.tolist()
                 counted += [is_count] * len(values)
+        # of each value, one column after the other, (value,): its column of the table, itself, whether it is a count
         self.of, self.values, self.counted = (
             np.array(of, int),
             np.array(found, float),
@@ -87,12 +71,14 @@ class Columns:
         )
         self.starts = np.flatnonzero(np.diff(self.of, prepend=-1))
         widths = np.diff(self.starts, append=len(of)) if of else self.starts
-        self.column = np.repeat(np.arange(len(self.starts)), widths)
+        self.column = np.repeat(np.arange(len(self.starts)), widths)  # number of the block of each value
+        # the values of each column
         self.blocks = [slice(first, first + width) for first, width in zip(self.starts, widths, strict=True)]
         floors = [
             getattr(kind, "floor", torch.full((len(own),), kind.min_scale)).numpy()
             for kind, own in self.reals
         ]
+        # least deviation of each real column, standard units
         self.floor = np.concatenate([*floors, np.empty(0)])
         self.rising = gammaln(self.values[:, None] + SIZES) - gammaln(SIZES)
 
@@ -137,21 +123,13 @@ class Columns:
 
 @dataclass
 class Mixture:
-    """Parameters of the parts, (part, ...).
+    """Parameters of the parts, (part, ...)."""
 
-    Attributes:
-        log_weights: (part,).
-        log_probs: Of each value.
-        count_means: Of each column of values.
-        means: Of each real column, standard units.
-        variances: Likewise.
-    """
-
-    log_weights: np.ndarray
-    log_probs: np.ndarray
-    count_means: np.ndarray
-    means: np.ndarray
-    variances: np.ndarray
+    log_weights: np.ndarray  # (part,)
+    log_probs: np.ndarray  # of each value
+    count_means: np.ndarray  # of each column of values
+    means: np.ndarray  # of each real column, standard units
+    variances: np.ndarray  # likewise
 
     @classmethod
     def of(cls, columns: Columns, rows: Rows, share: np.ndarray, strength: float) -> Mixture:

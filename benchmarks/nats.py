@@ -91,12 +91,8 @@ def budgeted_steps(
 ) -> dict[str, int]:
     """Steps of each measure, all timed before the first run: the times of all are taken under one load.
 
-    Args:
-        path: Where they are kept, so that a later call gives every seed the same.
-        base: The experiment.
-        measures: Options of each; one that does not fit the experiment says so.
-        dataset: What it trains on.
-        minutes: For each run.
+    They are kept in ``path``, so that a later call gives every seed the same. Measures are options by name; one that
+    does not fit the experiment says so. The minutes are those of each run.
     """
     steps: dict[str, int] = json.loads(path.read_text()) if path.exists() else {}
     for name, options in measures.items():

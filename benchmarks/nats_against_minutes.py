@@ -37,30 +37,15 @@ _NO_VALIDATION, _TIMED_STEPS = 10**6, 500
 
 @dataclass(frozen=True, eq=False)
 class TimedRun:
-    """A finished run with its nats and minutes.
+    """A finished run with its nats and minutes."""
 
-    Attributes:
-        name: Its folder.
-        config: The experiment.
-        pace: Seconds per step before and after importance samples begin.
-        minutes: Of training at each validation.
-        num_steps: Steps of the whole run.
-        elbo: The validation ELBO then, nats.
-        evaluation: What `dvae evaluate` has found.
-    """
-
-    name: str
+    name: str  # of its folder
     config: ExperimentConfig
-    pace: tuple[float, float]
-    minutes: np.ndarray
-    num_steps: int
-    elbo: np.ndarray
-    evaluation: dict[str, Any]
-
-    @property
-    def kind(self) -> str:
-        """What runs that differ in their seeds alone are called, the seed at the end of their names left out."""
-        return self.name.removesuffix(f"-{self.seed}")
+    pace: tuple[float, float]  # seconds per step before and after importance samples begin
+    minutes: np.ndarray  # of training at each validation
+    num_steps: int  # of the whole run
+    elbo: np.ndarray  # of each validation, nats
+    evaluation: dict[str, Any]  # what `dvae evaluate` has found
 
     @property
     def seed(self) -> int:

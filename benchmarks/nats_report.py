@@ -17,31 +17,19 @@ from discrete_vae.figures.style import BLUE, Picture, save_figure, tidy
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """One run on validation examples.
+    """One run on validation examples."""
 
-    Attributes:
-        num_samples: Importance samples per example.
-        index: Numbers of the examples.
-        log_likelihood: Of each, nats.
-        log_partition_std_error: Of log Z, which shifts them all, nats.
-        elbo: Mean, nats.
-        sharp_limit: Mean log p(x) in the limit of infinitely sharp smoothing, nats; NaN where there is none.
-        measure: Name of the measure.
-        seed: Seed of the run.
-        num_steps: Its steps.
-        sums: Of the checkpoint's files.
-    """
-
-    num_samples: int
-    index: tuple[int, ...]
-    log_likelihood: np.ndarray
-    log_partition_std_error: float
-    elbo: float
+    num_samples: int  # importance samples per example
+    index: tuple[int, ...]  # numbers of the examples
+    log_likelihood: np.ndarray  # of each, nats
+    log_partition_std_error: float  # of log Z, which shifts them all, nats
+    elbo: float  # mean, nats
+    # mean log p(x) in the limit of infinitely sharp smoothing, nats; NaN where there is none
     sharp_limit: float = math.nan
     measure: str = ""
     seed: int = 0
     num_steps: int = 0
-    sums: tuple[str, ...] = ()
+    sums: tuple[str, ...] = ()  # of the checkpoint's files
 
     @classmethod
     def read(cls, path: Path) -> Self | None:
@@ -66,30 +54,17 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Gain:
-    """What a measure brought, nats, over the seeds that both have.
+    """What a measure brought, nats, over the seeds that both have."""
 
-    Attributes:
-        value: Mean over seeds and examples of log p(x) with it less that without.
-        seed_error: Standard error over seeds; NaN with one.
-        example_error: Standard error over examples, of the means over seeds.
-        log_partition_error: Standard error from those of log Z.
-        num_seeds: Seeds.
-    """
-
-    value: float
-    seed_error: float
-    example_error: float
-    log_partition_error: float
+    value: float  # mean over seeds and examples of log p(x) with it less that without
+    seed_error: float  # standard error over seeds; NaN with one
+    example_error: float  # standard error over examples, of the means over seeds
+    log_partition_error: float  # standard error from those of log Z
     num_seeds: int
 
 
 def gain(measured: Mapping[int, Outcome], plain: Mapping[int, Outcome]) -> Gain:
-    """Compare runs pair by pair: seed with seed, example with example.
-
-    Args:
-        measured: Runs with the measure, by seed.
-        plain: Runs without.
-    """
+    """Compare runs with a measure and without, by seed, pair by pair: seed with seed, example with example."""
     seeds = sorted(measured.keys() & plain.keys())
     for seed in seeds:
         if measured[seed].index != plain[seed].index:
@@ -165,14 +140,7 @@ def _or_none(value: float) -> str:
 
 
 def draw(gains: Mapping[str, Gain], plain: str, title: str, path: Path) -> None:
-    """Draw what each measure gained, a dot with its error each, the best on top.
-
-    Args:
-        gains: The gains, by measure.
-        plain: What the runs without a measure are called.
-        title: Of the picture.
-        path: Its file.
-    """
+    """Draw what each measure gained over runs called ``plain``, a dot with its error each, the best on top."""
     figure = Picture((7.2, 1.2 + 0.27 * len(gains)), layout="constrained")
     axes = figure.subplots()
     order = sorted(gains, key=lambda name: gains[name].value)

@@ -9,13 +9,7 @@ from products import DTYPES
 
 
 def experiment_parser(description: str | None, *, rounds: str, threads: str) -> argparse.ArgumentParser:
-    """The arguments that all of them have.
-
-    Args:
-        description: The benchmark's.
-        rounds: What its --rounds counts.
-        threads: What it takes without --threads.
-    """
+    """The arguments that all of them have, with what --rounds counts and what is taken without --threads."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -17,23 +16,12 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 @dataclass(frozen=True)
 class Product:
-    """A product of two matrices, (rows, inner) times (inner, columns).
+    """A product of two matrices, (rows, inner) times (inner, columns)."""
 
-    Attributes:
-        shape: rows, inner, columns.
-        left_transposed: Whether the left matrix lies in memory as its transpose.
-        right_transposed: Likewise of the right one.
-        energy: Whether it belongs to an energy, which is computed in float32.
-    """
-
-    shape: tuple[int, int, int]
-    left_transposed: bool = False
+    shape: tuple[int, int, int]  # rows, inner, columns
+    left_transposed: bool = False  # whether the left matrix lies in memory as its transpose
     right_transposed: bool = False
-    energy: bool = False
-
-    @property
-    def flops(self) -> int:
-        return 2 * math.prod(self.shape)
+    energy: bool = False  # whether it belongs to an energy, which is computed in float32
 
     def call(self, precision: str) -> Callable[[], object]:
         """The product on random matrices."""
@@ -58,12 +46,9 @@ def watched(
     products_of: Callable[[MLP | nn.Linear, tuple[torch.Tensor, ...]], Iterable[Product]],
     call: Callable[[], object],
 ) -> list[Product]:
-    """The products of a model's fully connected networks during a call.
+    """The products of a model's fully connected networks during a call that runs them.
 
-    Args:
-        model: Whose networks are watched.
-        products_of: The products of a network, or of a linear map outside all networks, at the inputs that it is given.
-        call: Runs the networks.
+    ``products_of`` gives those of a network, or of a linear map outside all networks, at the inputs that it is given.
     """
     found: list[Product] = []
     inside = {m for network in model.modules() if isinstance(network, MLP) for m in network.modules()}

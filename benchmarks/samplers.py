@@ -57,38 +57,23 @@ HEAD = (
 
 @dataclass(frozen=True)
 class LoggedLogZ:
-    """What the log would say of log Z at one checkpoint, and how far off it is.
+    """What the log would say of log Z at one checkpoint, and how far off it is."""
 
-    Attributes:
-        step: Step of the checkpoint.
-        error: The value less the reference, nats.
-        std_error: The error that it states, with that of the reference, nats.
-        seconds: Time that it took.
-    """
-
-    step: int
-    error: float
-    std_error: float
-    seconds: float
+    step: int  # of the checkpoint
+    error: float  # the value less the reference, nats
+    std_error: float  # the error that it states, with that of the reference, nats
+    seconds: float  # that it took
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One run.
+    """One run."""
 
-    Attributes:
-        elbo: Validation ELBO of the best checkpoint with the reference log Z, nats.
-        num_chains: Chains of its sampler.
-        logged: log Z at each checkpoint that the run keeps.
-        step_ms: Median over the log's lines of the time of a step, ms.
-        chains_ms: Likewise of the chains in it.
-    """
-
-    elbo: float
-    num_chains: int
-    logged: tuple[LoggedLogZ, ...]
-    step_ms: float
-    chains_ms: float
+    elbo: float  # of validation, of the best checkpoint with the reference log Z, nats
+    num_chains: int  # of its sampler
+    logged: tuple[LoggedLogZ, ...]  # at each checkpoint that the run keeps
+    step_ms: float  # median over the log's lines of the time of a step, ms
+    chains_ms: float  # likewise of the chains in it
 
     @classmethod
     def read(cls, path: Path) -> Outcome | None:

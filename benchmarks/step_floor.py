@@ -49,9 +49,7 @@ def _of_energy(energy: RBM, rows: int, chains: int) -> Iterator[Product]:
 def products_of(state: TrainingState, step: Callable[[], object]) -> list[Product]:
     """The products of a step of fully connected networks over a bipartite prior.
 
-    Args:
-        state: Whose model it is; its steps are not recorded from now on.
-        step: Takes the step; the networks are watched meanwhile.
+    ``step`` takes it while the networks are watched; steps of the state are not recorded from now on.
     """
     prior = state.model.prior
     if not isinstance(prior, RBM):

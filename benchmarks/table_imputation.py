@@ -167,19 +167,12 @@ def write_table(path: Path, x: Tensor, gaps: Tensor, kind: Tensor) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Scaled:
-    """Rows on the scale that other densities are fitted on.
+    """Rows on the scale that other densities are fitted on."""
 
-    Attributes:
-        y: (row, column), standardized by the training rows.
-        slopes: log dy/dx, (row, column).
-        seen: What is observed.
-        gaps: What is to be found.
-    """
-
-    y: Tensor
-    slopes: Tensor
-    seen: Tensor
-    gaps: Tensor
+    y: Tensor  # (row, column), standardized by the training rows
+    slopes: Tensor  # log dy/dx, (row, column)
+    seen: Tensor  # what is observed
+    gaps: Tensor  # what is to be found
 
     def in_units(self, nats: Tensor) -> Tensor:
         """Log-densities of y in the gaps, (row,), as those of x."""
@@ -284,11 +277,7 @@ def model_nats(
 
 @torch.no_grad()
 def check_units(likelihood: GaussianLikelihood) -> float:
-    """By how much the densities of the columns, in the table's units, miss an integral of 1 at most.
-
-    Args:
-        likelihood: The model's, in float64.
-    """
+    """By how much the densities of the columns, in the table's units and in float64, miss an integral of 1 at most."""
     worst = 0.0
     for mean in (-2.0, 0.0, 2.0):
         parameters = torch.full((1, *likelihood.event_shape), mean, dtype=torch.float64)

@@ -29,12 +29,6 @@ def with_epochs(
 
     A warm-up that would take more than a quarter of a shorter run is shortened to that.
 
-    Args:
-        config: The experiment.
-        epochs: Passes over the training part.
-        validate_every: Steps between two validations.
-        log_every: Steps between two lines of the log.
-
     Examples:
         >>> from discrete_vae import load_experiment
         >>> shorter = with_epochs(load_experiment("digits"), 100, 50, 10).training
@@ -67,11 +61,7 @@ def with_length(
 ) -> ExperimentConfig:
     """The config with about so many steps, at least an epoch; the bound of beta ends where it did.
 
-    Args:
-        config: The experiment.
-        dataset: What it trains on.
-        num_steps: Steps, which are rounded to whole epochs.
-        validations: How often the run is to validate; it writes a line of its log at least as often.
+    Steps are rounded to whole epochs. The run writes a line of its log at least as often as it validates.
     """
     steps_per_epoch = _batches(config, dataset).steps_per_epoch
     epochs = max(1, round(num_steps / steps_per_epoch))
@@ -80,19 +70,12 @@ def with_length(
 
 
 class Costs(NamedTuple):
-    """Times of the parts of a run, in seconds.
+    """Times of the parts of a run, in seconds."""
 
-    Attributes:
-        step: A step before importance samples are taken.
-        late_step: A step that takes them; step where training has none.
-        line: A line of the log, which is the estimate of log Z in it.
-        validation: The estimate of log Z, the ELBO of the validation part and, where training takes importance samples,
-            their bound.
-    """
-
-    step: float
-    late_step: float
-    line: float
+    step: float  # before importance samples are taken
+    late_step: float  # that takes them; `step` where training has none
+    line: float  # of the log, which is the estimate of log Z in it
+    # log Z, the ELBO of the validation part and, where training takes importance samples, their bound
     validation: float
 
     def mean_step(self, settings: TrainingConfig) -> float:
@@ -110,11 +93,6 @@ def time_parts(config: ExperimentConfig, dataset: DataSplits, *, device: torch.d
 
     Threads stay torch's. log Z of a prior after a few steps is estimated faster than after many: a validation of a long
     run takes a second or two more than this one.
-
-    Args:
-        config: The experiment.
-        dataset: What it trains on.
-        device: Where to compute.
     """
     state = TrainingState.initial(config, dataset.train, device=device)
     valid = training_subset(dataset, config.training).valid.to(device)
@@ -165,12 +143,7 @@ def with_minutes(
 ) -> ExperimentConfig:
     """The config with as many steps as fit the time beside the lines of the log and the validations.
 
-    Args:
-        config: The experiment.
-        dataset: What it trains on.
-        minutes: Of training.
-        validations: How often the run is to validate; less often where that would take more than a tenth of the time.
-        device: Where to compute.
+    There are fewer validations than asked for where those would take more than a tenth of the time.
     """
     costs, total = time_parts(config, dataset, device=device), 60 * minutes
     validations = max(1, min(validations, int(_VALIDATIONS * total / costs.validation)))

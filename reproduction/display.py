@@ -38,21 +38,13 @@ MINUS = "\N{MINUS SIGN}"
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a table or a figure.
+    """Options of a table or a figure."""
 
-    Attributes:
-        size: Of the experiments.
-        num_seeds: Runs of each kind, with seeds from 0.
-        budget: Minutes of training per run; None is the experiments' lengths.
-        seed: Of the noise of a study.
-        only: Names of the parts that are asked for; of a kind of which none is named, all.
-    """
-
-    size: Size
-    num_seeds: int = 1
-    budget: float | None = None
-    seed: int = 0
-    only: tuple[str, ...] = ()
+    size: Size  # of the experiments
+    num_seeds: int = 1  # runs of each kind, with seeds from 0
+    budget: float | None = None  # minutes of training per run; None is the experiments' lengths
+    seed: int = 0  # of the noise of a study
+    only: tuple[str, ...] = ()  # names of the parts that are asked for; of a kind of which none is named, all
 
     def run(
         self,
@@ -81,23 +73,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Result:
-    """A table, a picture, or both.
-
-    Attributes:
-        title: What it shows.
-        notes: Paragraphs below it: how it was made, what it cost, where it is smaller than the paper's.
-        table: A table to read.
-        picture: The picture.
-        numbers: What a picture without a table shows.
-        ending: Of the picture's file; charts are .svg, what has images in it is .png.
-    """
+    """A table, a picture, or both."""
 
     title: str
+    # paragraphs below it: how it was made, what it cost, where it is smaller than the paper's
     notes: Sequence[str] = ()
     table: Table | None = None
     picture: Figure | None = None
-    numbers: pd.DataFrame | None = None
-    ending: str = ".png"
+    numbers: pd.DataFrame | None = None  # what a picture without a table shows
+    ending: str = ".png"  # of the picture's file; charts are .svg, what has images in it is .png
 
     def write(self, stem: Path) -> list[Path]:
         """Write it to STEM.md, with .csv and picture beside it; returns the files."""
@@ -124,31 +108,20 @@ def no_runs(options: Options) -> list[PlannedRun]:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A table or a figure.
+    """A table or a figure."""
 
-    Attributes:
-        about: What it shows, one line.
-        make: Makes it of a complete sweep.
-        plan: The runs that it needs, in the order in which they are made.
-        trains: What is trained for it, in words; empty where nothing is.
-        num_seeds: Seeds of each run unless others are asked for; None where it is made of one seed.
-        needs_model: Whether a run's record is not enough for it.
-        may_diverge: Whether it is made without runs whose loss is not finite.
-        sizes: Sizes that it has, the default first; empty where size changes nothing.
-        has_noise: Whether it has noise of its own.
-        parts: Names of what may be asked for alone, by kind.
-    """
-
-    about: str
-    make: Callable[[Options, Sweep], Result]
-    plan: Callable[[Options], list[PlannedRun]] = no_runs
-    trains: str = ""
-    num_seeds: int | None = None
+    about: str  # what it shows, one line
+    make: Callable[[Options, Sweep], Result]  # of a complete sweep
+    plan: Callable[[Options], list[PlannedRun]] = no_runs  # in the order in which they are made
+    trains: str = ""  # what is trained for it, in words; empty where nothing is
+    num_seeds: int | None = None  # of each run unless others are asked for; None where it is made of one seed
+    # whether a run's record is not enough for it
     needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False
-    may_diverge: bool = False
+    may_diverge: bool = False  # whether it is made without runs whose loss is not finite
+    # the default first; empty where size changes nothing
     sizes: tuple[Size, ...] = ("cpu", "smoke", "short", "paper")
-    has_noise: bool = False
-    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    has_noise: bool = False  # of its own
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)  # what may be asked for alone, by kind
 
 
 # Tables.
@@ -158,20 +131,13 @@ Cell = str | int | float | Value | None
 
 
 class Column(NamedTuple):
-    """A column of a table.
+    """A column of a table."""
 
-    Attributes:
-        title: Its head in words.
-        name: Its head in a .csv file.
-        digits: Digits after the point, of numbers.
-        signed: Whether positive numbers have a plus, as differences have.
-        form: Of numbers; with "g" digits are significant ones, for numbers of many orders of magnitude.
-    """
-
-    title: str
-    name: str
-    digits: int = 2
-    signed: bool = False
+    title: str  # its head in words
+    name: str  # its head in a .csv file
+    digits: int = 2  # after the point, of numbers
+    signed: bool = False  # whether positive numbers have a plus, as differences have
+    # of numbers; with "g" digits are significant ones, for numbers of many orders of magnitude
     form: Literal["f", "g"] = "f"
 
     def text(self, cell: Cell) -> str:
@@ -194,15 +160,10 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of a result.
+    """Rows of a result."""
 
-    Attributes:
-        columns: The columns; the first one says what the row is about.
-        rows: A cell per column each.
-    """
-
-    columns: Sequence[Column]
-    rows: Sequence[Sequence[Cell]]
+    columns: Sequence[Column]  # the first one says what the row is about
+    rows: Sequence[Sequence[Cell]]  # a cell per column each
 
     def numbers(self) -> pd.DataFrame:
         """The table with all digits; a standard error has a column of its own where any row has one."""
@@ -239,17 +200,11 @@ _LONG_NAME = 32  # characters, of which the legend has room for two beside each 
 
 
 class Series(NamedTuple):
-    """Points of one origin.
+    """Points of one origin."""
 
-    Attributes:
-        name: For the legend.
-        look: Color and marker.
-        values: At each place; those with a standard error have bars.
-    """
-
-    name: str
-    look: tuple[str, str]
-    values: Sequence[float | Value]
+    name: str  # for the legend
+    look: tuple[str, str]  # color and marker
+    values: Sequence[float | Value]  # at each place; those with a standard error have bars
 
     def draw(self, axes: Axes, places: np.ndarray, *, horizontal: bool) -> None:
         """Draw the points, in rows or over an axis of places."""
@@ -268,14 +223,7 @@ class Series(NamedTuple):
 
 
 def draw_rows(labels: Sequence[str], series: Sequence[Series], *, title: str, xlabel: str) -> Picture:
-    """A row per label, a point per series in it.
-
-    Args:
-        labels: Of the rows, from the top.
-        series: Their points, a value per row each.
-        title: Of the picture.
-        xlabel: What the points are, with its unit.
-    """
+    """A row per label, from the top, with a point per series in it; ``xlabel`` is what they are, with its unit."""
     figure = Picture((7.2, _FRAME_HEIGHT + _ROW_HEIGHT * len(labels)), layout="constrained")
     axes = figure.subplots()
     reach = 0.14 if len(series) < 4 else 0.3
@@ -297,13 +245,7 @@ Panel = tuple[str, Sequence[tuple[Series, Sequence[float]]]]
 
 
 def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
-    """Points joined by lines over a logarithmic axis of what was varied.
-
-    Args:
-        panels: The panels, which share the scale of their points.
-        title: Of the picture.
-        xlabel: What was varied.
-    """
+    """Points joined by lines over a logarithmic axis of what was varied; panels share the scale of their points."""
     figure = Picture((7.2, 2.8), layout="constrained")
     for axes, (ylabel, series) in zip(
         figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
@@ -353,10 +295,8 @@ def notes_of(
 ) -> list[str]:
     """Paragraphs about runs: evaluation, cost, data, and what is smaller than in size paper.
 
-    Args:
-        runs: The runs.
-        paper_scale: What size paper has of its own for their table or figure.
-        varied: Settings that the figure varies, by their paths in the config; they are no difference from size paper.
+    ``paper_scale`` is what size paper has of its own for their table or figure. Settings that the figure varies, by
+    their paths in the config, are no difference from size paper.
     """
     records = [run.record for run in runs]
     sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)

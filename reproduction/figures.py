@@ -208,29 +208,17 @@ def _samples(number: int, experiment: str, about: str) -> Reproduction:
 
 @dataclass(frozen=True)
 class Variation:
-    """One setting at several values.
+    """One setting at several values."""
 
-    Attributes:
-        title: Of the figure.
-        experiment: What is trained.
-        short: What is varied, in a word or two.
-        setting: The same for the axis.
-        points: Its values by size; those for all other sizes stand under "".
-        reference: The value that all others are compared with, by size likewise.
-        changes: Settings of a point.
-        scale: By size, what makes all runs smaller than the experiment.
-        curve: The paper's points, for the decoder that the experiment has.
-    """
-
-    title: str
+    title: str  # of the figure
     experiment: str
-    short: str
-    setting: str
-    points: Mapping[str, Sequence[int]]
-    reference: Mapping[str, int]
-    changes: Callable[[int], dict[str, Sequence[object]]]
-    scale: Mapping[str, Scale]
-    curve: Callable[[Options], paper.Curve]
+    short: str  # what is varied, in a word or two
+    setting: str  # the same for the axis
+    points: Mapping[str, Sequence[int]]  # its values by size; those for all other sizes stand under ""
+    reference: Mapping[str, int]  # the value that all others are compared with, by size likewise
+    changes: Callable[[int], dict[str, Sequence[object]]]  # settings of a point
+    scale: Mapping[str, Scale]  # by size, what makes all runs smaller than the experiment
+    curve: Callable[[Options], paper.Curve]  # the paper's points, for the decoder that the experiment has
 
     def points_of(self, options: Options) -> Sequence[int]:
         """The values in a size."""
@@ -385,11 +373,7 @@ def _std_error(planned: PlannedRun) -> float:
 
 
 def _known_estimates(planned: PlannedRun, sweep: Sweep, record: RunRecord) -> list[LogPartition]:
-    """The estimates that are there, if they are of the recorded run and to the error that today's would have.
-
-    Raises:
-        InvalidInputError: If the file is damaged.
-    """
+    """The estimates that are there, if they are of the recorded run and to the error that today's would have."""
     path = _estimates_path(planned, sweep)
     if not path.exists():
         return []
@@ -456,7 +440,7 @@ def _make_figure_10(options: Options, sweep: Sweep) -> Result:
                 Value(float(table.value.mean()), deviation / count**0.5),
                 count,
                 deviation,
-                float(np.sqrt(np.square(table.std_error).mean())),
+                table.stated,
                 float(np.ptp(table.value)),
                 paper.LOG_PARTITION_SPREAD,
             )
@@ -490,7 +474,7 @@ def draw_repeats(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
     for row, table in enumerate(tables.values()):
         pile = np.round((table.value - table.value.mean()) / cell).astype(int)
         rank = np.array([np.count_nonzero(pile[:i] == pile[i]) for i in range(len(pile))])
-        error = 2 * float(np.sqrt(np.square(table.std_error).mean()))
+        error = 2 * table.stated
         axes.barh(
             row - 0.05, 2 * error, 0.75, -error, color="0.9", label="\N{PLUS-MINUS SIGN}2 stated errors"
         )

@@ -6,7 +6,6 @@ The models, on 8x8 digits, come first, then what is measured on them, then the s
 from __future__ import annotations
 
 import math
-import tempfile
 import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,11 +43,9 @@ from discrete_vae.config import (
     ReinforceConfig,
     ReparameterizedConfig,
     RunningMeanConfig,
-    SmoothingConfig,
     TrainingConfig,
     WarmUpConfig,
     instantiate,
-    members,
 )
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.errors import InvalidInputError
@@ -63,6 +60,7 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.results import digest
 from discrete_vae.system import in_words
 from reproduction.gradient_variance import GradientVariance, gradient_variance
+from reproduction.transformations import SMOOTHINGS
 
 # Sizes and methods.
 
@@ -78,31 +76,18 @@ _LEARNING_RATE = 3e-3
 
 
 class StudySettings(Record):
-    """Extent of the gradient study.
+    """Extent of the gradient study."""
 
-    Attributes:
-        num_units: Units of the prior, at `unit_beta`.
-        betas: beta of the smoothing, at `beta_units` units.
-        unit_beta: See there.
-        beta_units: See there.
-        num_repeats: Models per case, each with initial weights, training and noise of its own.
-        num_draws: Draws of each gradient.
-        num_epochs: Passes of the training of a trained model.
-        num_baseline_steps: Batches that a baseline learns from, while the model stays as it is.
-        batch_size: Test examples that a gradient is of.
-        hidden: Widths of the hidden layers of posterior and decoder.
-    """
-
-    num_units: tuple[int, ...]
-    betas: tuple[float, ...]
+    num_units: tuple[int, ...]  # of the prior, at `unit_beta`
+    betas: tuple[float, ...]  # of the smoothing, at `beta_units` units
     unit_beta: float = 3.0
     beta_units: int = 32
-    num_repeats: int = 3
-    num_draws: int = 100
-    num_epochs: int = 20
-    num_baseline_steps: int = 200
-    batch_size: int = 100
-    hidden: tuple[int, ...] = (200,)
+    num_repeats: int = 3  # models per case, each with initial weights, training and noise of its own
+    num_draws: int = 100  # of each gradient
+    num_epochs: int = 20  # of a trained model
+    num_baseline_steps: int = 200  # batches that a baseline learns from, while the model stays as it is
+    batch_size: int = 100  # test examples that a gradient is of
+    hidden: tuple[int, ...] = (200,)  # widths of the hidden layers of posterior and decoder
 
 
 SIZES = {
@@ -132,14 +117,9 @@ _OWN = ReparameterizedConfig()
 
 @dataclass(frozen=True)
 class Method:
-    """One way to train.
+    """One way to train."""
 
-    Attributes:
-        smoothing: The transformation's config class.
-        gradient: The estimator's config.
-    """
-
-    smoothing: type[ComponentConfig]
+    smoothing: type[ComponentConfig]  # of `SMOOTHINGS`, since a biased gradient has no cost at equal error
     gradient: GradientConfig = _OWN
 
     @property
@@ -162,11 +142,6 @@ class Method:
         return self.smoothing(beta=beta, trainable=False) if self.has_beta else self.smoothing()  # pyright: ignore[reportCallIssue]
 
 
-_KINDS = {  # a biased gradient has no cost at equal error
-    config.model_fields["kind"].default: config
-    for config in members(SmoothingConfig)
-    if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
-}
 OURS = "spike-exponential"
 _SCORES: dict[str, GradientConfig] = {
     "naive KL": NaiveKLConfig(),
@@ -176,8 +151,8 @@ _SCORES: dict[str, GradientConfig] = {
     "leave-one-out": LeaveOneOutConfig(),
     "DisARM": DisARMConfig(),
 }
-METHODS = {kind: Method(config) for kind, config in _KINDS.items()}
-METHODS |= {name: Method(_KINDS[OURS], gradient) for name, gradient in _SCORES.items()}
+METHODS = {kind: Method(config) for kind, config in SMOOTHINGS.items()}
+METHODS |= {name: Method(SMOOTHINGS[OURS], gradient) for name, gradient in _SCORES.items()}
 """All methods by name: each transformation by its own gradient, then others for the spike-and-exponential model."""
 
 
@@ -216,16 +191,9 @@ def study_config(
 
 
 def study_model(config: ExperimentConfig, state: StateName, dataset: DataSplits, folder: Path) -> DiscreteVAE:
-    """The model at the first step, its norms' running statistics settled, or after training.
+    """The model at the first step, its norms' running statistics settled, or after training; in evaluation mode.
 
-    Args:
-        config: Its experiment.
-        state: Which of the two.
-        dataset: The data.
-        folder: Where runs are kept; a run that is there is not trained again, one that was stopped goes on.
-
-    Returns:
-        The model, in evaluation mode.
+    A run that is in the folder is not trained again, one that was stopped goes on.
     """
     if state == "trained":
         path = (
@@ -247,15 +215,7 @@ def study_estimator(
 ) -> GradientEstimator:
     """An estimator for a model, which stays as it is while a baseline learns from batches of training examples.
 
-    Args:
-        model: The model.
-        gradient: The estimator's config.
-        dataset: The data.
-        num_steps: Batches to learn from.
-        seed: Seed of the noise.
-
-    Returns:
-        The estimator, in evaluation mode.
+    The baseline takes ``num_steps`` of them. The estimator is in evaluation mode.
     """
     posterior = model.posterior
     sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
@@ -359,14 +319,7 @@ def study_cases(settings: StudySettings) -> Iterator[StudyCase]:
 
 
 def measure_case(case: StudyCase, settings: StudySettings, seed: int, folder: Path) -> list[dict[str, Any]]:
-    """Measure all methods of a model; returns a row each.
-
-    Args:
-        case: The model and its methods.
-        settings: How much is computed.
-        seed: Of the study.
-        folder: Where runs of trained models are kept.
-    """
+    """Measure all methods of a model; returns a row each. Runs of trained models are kept in the folder."""
     own_seed = key_to_seed(seed, _CASE_STREAM, case.repeat)
     smoothing = METHODS[case.smoothing].smoothing_config(case.beta)
     config = study_config(case.prior, case.num_units, smoothing, settings, own_seed)
@@ -406,15 +359,10 @@ def measure_case(case: StudyCase, settings: StudySettings, seed: int, folder: Pa
 
 @dataclass(frozen=True, eq=False)
 class GradientStudy:
-    """The study.
+    """The study."""
 
-    Attributes:
-        rows: Its measurements.
-        settings: What was asked for.
-    """
-
-    rows: pd.DataFrame
-    settings: StudySettings
+    rows: pd.DataFrame  # its measurements
+    settings: StudySettings  # what was asked for
 
     def costs(
         self, prior: str, state: str, method: str, num_units: int, beta: float, unit: CostUnit = "evaluations"
@@ -472,8 +420,8 @@ def gradient_study_table(
     settings: StudySettings,
     *,
     seed: int = 0,
-    path: Path | None = None,
-    runs: Path | None = None,
+    path: Path,
+    runs: Path,
     report: Callable[[str], None] = lambda text: None,
     check: Callable[[], None] = lambda: None,
 ) -> GradientStudy:
@@ -485,32 +433,21 @@ def gradient_study_table(
     KL, are for the model with the spike-and-exponential transformation, whose own gradient has the same expectation;
     every other transformation is a model of its own.
 
-    Args:
-        settings: How much is computed.
-        seed: Seed of the models and of all noise.
-        path: A .csv file, written after every model; rows that it has of the same settings are not measured again.
-            None keeps nothing.
-        runs: Folder of the trained models' runs, so that one that was stopped goes on; None keeps none.
-        report: Takes a line per model.
-        check: Called before each model; what it raises stops the study.
-
-    Raises:
-        InvalidInputError: If the file holds another table.
+    ``path`` is a .csv file, written after every model; rows that it has of the same settings are not measured again.
+    ``runs`` is the folder of the trained models' runs, so that one that was stopped goes on. ``report`` takes a line
+    per model; ``check`` is called before each, and what it raises stops the study.
     """
-    kept = {} if path is None else _read_rows(path)
+    kept = _read_rows(path)
     cases = list(study_cases(settings))
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) if runs is None else runs
-        for number, case in enumerate(cases, 1):
-            if all(_key(case.row(name, settings, seed)) in kept for name in case.methods):
-                continue
-            check()
-            start = time.monotonic()
-            kept |= {_key(row): row for row in measure_case(case, settings, seed, folder)}
-            if path is not None:
-                path.parent.mkdir(parents=True, exist_ok=True)
-                write_text(path, pd.DataFrame(kept.values()).to_csv(index=False))
-            report(f"{number}/{len(cases)}  {case}: {in_words(time.monotonic() - start)}")
+    for number, case in enumerate(cases, 1):
+        if all(_key(case.row(name, settings, seed)) in kept for name in case.methods):
+            continue
+        check()
+        start = time.monotonic()
+        kept |= {_key(row): row for row in measure_case(case, settings, seed, runs)}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_text(path, pd.DataFrame(kept.values()).to_csv(index=False))
+        report(f"{number}/{len(cases)}  {case}: {in_words(time.monotonic() - start)}")
     rows = [kept[_key(case.row(name, settings, seed))] for case in cases for name in case.methods]
     return GradientStudy(pd.DataFrame(rows), settings)
 
@@ -552,14 +489,6 @@ _TITLES = {
 _HIGHLIGHTS = {"leave-one-out": VERMILION, "DisARM": GREEN, "naive KL": "black"}
 _GRAY, _MARKERS = "0.5", "os^vD"
 _FAMILIES = ("other estimators", "other smoothings")
-
-
-def relative_cost(
-    study: GradientStudy, prior: str, state: str, method: str, num_units: int, beta: float
-) -> tuple[float, float]:
-    """Cost of a method in units of the default's, a geometric mean over repeats, and its logarithm's standard error."""
-    ours = study.costs(prior, state, OURS, num_units, beta)
-    return mean_and_error(study.costs(prior, state, method, num_units, beta) / ours)
 
 
 def draw_gradient_study(study: GradientStudy) -> Picture:
@@ -611,9 +540,9 @@ def _draw_line(
     places: Sequence[float],
     look: Mapping[str, Any],
 ) -> float:
-    """The line of a method over the places of its points; returns its right end."""
-    found = [relative_cost(study, *case, units, beta) for units, beta in points]
-    value, error = (np.array(each) for each in zip(*found, strict=True))
+    """The line of a method's cost in units of the default's over the places of its points; returns its right end."""
+    ratios = [study.costs(*case, *point) / study.costs(*case[:2], OURS, *point) for point in points]
+    value, error = (np.array(each) for each in zip(*map(mean_and_error, ratios), strict=True))
     bars = [value * (1 - np.exp(-error)), value * (np.exp(error) - 1)]
     axes.errorbar(places, value, bars, label=case[-1], markersize=3.5, capsize=1.5, linewidth=1.2, **look)
     return float(value[-1])

@@ -20,32 +20,20 @@ _STREAM = 0x67726164
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GradientVariance(ShowsShapes):
-    """The variance and the mean of a stochastic gradient, from repeated draws.
+    """The variance and the mean of a stochastic gradient, from repeated draws."""
 
-    Attributes:
-        variance: Trace of the covariance of one draw, unbiased.
-        std_error: Its standard error.
-        mean: Mean of the draws, (parameter,) float64.
-        squared_norm: Squared norm of the expectation, unbiased, so that it may be negative.
-        num_draws: Draws.
-        seconds: Time of the processor per draw, gradient included.
-    """
-
-    variance: float
-    std_error: float
-    mean: Tensor
-    squared_norm: float
+    variance: float  # trace of the covariance of one draw, unbiased
+    std_error: float  # of the variance
+    mean: Tensor  # of the draws, (parameter,) float64
+    squared_norm: float  # of the expectation, unbiased, so that it may be negative
     num_draws: int
-    seconds: float
+    seconds: float  # of the processor per draw, gradient included
 
     def distance(self, other: GradientVariance) -> float:
         """Squared distance of the two means, in units of what it is on average if both expectations are one.
 
         Near 1, above it only by chance, for two unbiased estimators of one gradient from independent draws; it grows
         with the number of draws where one is biased.
-
-        Args:
-            other: The draws of another estimator, of the same parameters.
         """
         chance = self.variance / self.num_draws + other.variance / other.num_draws
         apart = float((self.mean - other.mean).square().sum())
@@ -62,16 +50,10 @@ def gradient_variance(
     """Estimate tr Cov[g] and |E g|^2 of the gradient g of a stochastic loss.
 
     Draws are taken in pairs: |g - g'|^2 / 2 has the expectation tr Cov[g], and pairs are independent, so their spread
-    is the error. Only sums are kept, whatever the number of draws.
+    is the error; there is an even number of at least 4. Only sums are kept, whatever the number of draws.
 
-    Args:
-        loss: Draws the loss, a scalar whose gradient is g, with the noise of a generator.
-        parameters: Tensors that g is the gradient by; those that a loss does not reach count as zeros.
-        num_draws: Draws, an even number of at least 4.
-        seed: Seed of the noise; a draw's own is keyed by its number.
-
-    Returns:
-        The estimates.
+    ``loss`` draws a scalar whose gradient by the parameters is g, with the noise of a generator, which is keyed by the
+    draw's number. Parameters that a loss does not reach count as zeros.
     """
     if check_positive_int("num_draws", num_draws) < 4 or num_draws % 2:
         repair = "Draws come in pairs, whose spread is the error: give 100, say."

@@ -6,55 +6,32 @@ from typing import NamedTuple
 
 
 class MainResult(NamedTuple):
-    """One data set of table 1.
+    """One data set of table 1."""
 
-    Attributes:
-        log_likelihood: Of the discrete VAE, mean of 16 runs.
-        spread: Standard deviation of the 16 runs.
-        elbo: Of the discrete VAE; None where it is not given.
-        next_best: Name and log-likelihood of the best other model that is listed.
-        without_rbm: How much lower the log-likelihood is without the RBM.
-    """
-
-    log_likelihood: float
-    spread: float
-    elbo: float | None
-    next_best: tuple[str, float]
-    without_rbm: float
+    log_likelihood: float  # of the discrete VAE, mean of 16 runs
+    spread: float  # standard deviation of the 16 runs
+    elbo: float | None  # of the discrete VAE; None where it is not given
+    next_best: tuple[str, float]  # name and log-likelihood of the best other model that is listed
+    without_rbm: float  # how much lower the log-likelihood is without the RBM
 
 
 class Architecture(NamedTuple):
-    """One row of table 2.
+    """One row of table 2."""
 
-    Attributes:
-        num_layers: Layers of continuous latents.
-        num_units: Continuous latents per layer.
-        prior_hidden: Hidden units per layer of the prior.
-        sharing: Of parameters in the prior, as the config names it: none, groups or complete.
-        num_groups: Groups that share; None without groups.
-    """
-
-    num_layers: int
-    num_units: int
-    prior_hidden: int
-    sharing: str
-    num_groups: int | None = None
+    num_layers: int  # of continuous latents
+    num_units: int  # continuous latents per layer
+    prior_hidden: int  # hidden units per layer of the prior
+    sharing: str  # of parameters in the prior, as the config names it: none, groups or complete
+    num_groups: int | None = None  # that share; None without groups
 
 
 class Curve(NamedTuple):
-    """Points of one line of a figure.
+    """Points of one line of a figure."""
 
-    Attributes:
-        label: Of the figure in the source.
-        about: Which line it is.
-        x: What was varied.
-        log_likelihood: At each.
-    """
-
-    label: str
-    about: str
-    x: tuple[float, ...]
-    log_likelihood: tuple[float, ...]
+    label: str  # of the figure in the source
+    about: str  # which line it is
+    x: tuple[float, ...]  # what was varied
+    log_likelihood: tuple[float, ...]  # at each
 
 
 TABLE_1 = "tab:mnist-omniglot-caltech"

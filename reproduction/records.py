@@ -43,27 +43,17 @@ class Scale(NamedTuple):
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run that a table or a figure needs; `plan_run` makes one.
-
-    Attributes:
-        experiment: Name of the experiment.
-        size: Its size.
-        seed: Its seed.
-        changes: Settings that differ from the experiment's.
-        budget: Minutes of training that set its length; None is the experiment's length.
-        scale: What makes it smaller or larger besides.
-        refit_steps: Steps by which the posterior is fitted anew before the evaluation.
-        like: A run by whose record a budget sets the length: equal budgets mean equal steps, others equal speed, and
-            validations as far apart. Without one, or its record, the steps are timed before the first.
-    """
+    """A run that a table or a figure needs; `plan_run` makes one."""
 
     experiment: str
     size: Size
     seed: int = 0
-    changes: Changes = ()
-    budget: float | None = None
-    scale: Scale | None = None
-    refit_steps: int = 0
+    changes: Changes = ()  # settings that differ from the experiment's
+    budget: float | None = None  # minutes of training that set its length; None is the experiment's length
+    scale: Scale | None = None  # what makes it smaller or larger besides
+    refit_steps: int = 0  # by which the posterior is fitted anew before the evaluation
+    # a run by whose record a budget sets the length: equal budgets mean equal steps, others equal speed, and
+    # validations as far apart; without one, or its record, the steps are timed before the first
     like: PlannedRun | None = field(default=None, compare=False)
 
     @cached_property
@@ -90,13 +80,7 @@ class PlannedRun:
     def check_same(self, config: ExperimentConfig, source: str, repair: str) -> None:
         """Check that a config is that of this run; how it is evaluated, and a length set by a budget, do not matter.
 
-        Args:
-            config: The config.
-            source: The file that it is from.
-            repair: What to do if it is another.
-
-        Raises:
-            InvalidInputError: If it is that of another run; names the first setting that differs.
+        The error names the file that it is from, ``source``, and the first setting that differs.
         """
         expected, settings = self.config, config.training
         if self.budget is not None:
@@ -125,13 +109,7 @@ def plan_run(
 ) -> PlannedRun:
     """A run; changes that change nothing are left out, so that equal runs are equal.
 
-    Args:
-        experiment: Name of the experiment.
-        size: Its size.
-        seed: Its seed.
-        changes: Values by setting, such as {"training.num-sweeps": [10]}.
-        budget: Minutes of training; None is the experiment's length.
-        scale: What makes it smaller or larger besides; of a setting in both, that of changes counts.
+    Changes are values by setting, such as {"training.num-sweeps": [10]}, and count before those of the scale.
 
     Examples:
         >>> plan_run("mnist-static", "cpu", changes={"model.prior": ["factorial"]}).name
@@ -231,25 +209,15 @@ class RunRecord(Record):
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A record with the files beside it.
-
-    Attributes:
-        planned: The run.
-        record: Its record.
-        path: Of the record.
-    """
+    """A record with the files beside it."""
 
     planned: PlannedRun
     record: RunRecord
-    path: Path
+    path: Path  # of the record
 
     @cached_property
     def examples(self) -> pd.Series:
-        """Log-likelihood of each test example by its number, nats.
-
-        Raises:
-            InvalidInputError: If the file is missing or damaged.
-        """
+        """Log-likelihood of each test example by its number, nats."""
         path, count = self.path.with_suffix(".npz"), self.record.num_examples
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
@@ -263,11 +231,7 @@ class StoredRun:
 
     @cached_property
     def history(self) -> pd.DataFrame:
-        """Rows of `thin_history`.
-
-        Raises:
-            InvalidInputError: If the file is missing or damaged.
-        """
+        """Rows of `thin_history`."""
         path = self.path.with_suffix(".csv")
         try:
             found = pd.read_csv(path, dtype=np.float64)
@@ -278,11 +242,7 @@ class StoredRun:
 
 
 def read_record(folder: Path, planned: PlannedRun) -> StoredRun | None:
-    """Read the record of a run; None without one, or where it was refitted or evaluated otherwise.
-
-    Raises:
-        InvalidInputError: If it is damaged, or that of another run.
-    """
+    """Read the record of a run; None without one, or where it was refitted or evaluated otherwise."""
     path = folder / f"{planned.name}.json"
     if not path.exists():
         return None
@@ -298,15 +258,7 @@ def read_record(folder: Path, planned: PlannedRun) -> StoredRun | None:
 def write_record(
     folder: Path, planned: PlannedRun, record: RunRecord, *, history: pd.DataFrame, examples: pd.Series
 ) -> StoredRun:
-    """Write a record and what is kept beside it.
-
-    Args:
-        folder: Where to.
-        planned: The run.
-        record: Its record.
-        history: The course of training, as `thin_history` gives it.
-        examples: Log-likelihood of each test example by its number, nats; kept in float32.
-    """
+    """Write a record, and beside it rows of `thin_history` and the examples as in `StoredRun`, in float32."""
     stored = StoredRun(planned, record, folder / f"{planned.name}.json")
     folder.mkdir(parents=True, exist_ok=True)
     write_text(
@@ -331,11 +283,9 @@ _QUANTITIES = (
 
 
 def thin_history(lines: Sequence[Mapping[str, Any]], max_rows: int = 200) -> pd.DataFrame:
-    """At most so many steps of a run's log, the last one and validations before others.
+    """At most so many steps, at least 2, of a run's log, the last one and validations before others.
 
-    Args:
-        lines: Lines of ``metrics.jsonl``; a step may have several.
-        max_rows: Rows, at least 2.
+    Lines are those of ``metrics.jsonl``, where a step may have several.
 
     Returns:
         Step, epoch, seconds, and the quantities that the run logged, NaN where a step has none.
@@ -394,7 +344,7 @@ def mean_limit(runs: Sequence[StoredRun]) -> Value | None:
 def _mean_likelihood(
     runs: Sequence[StoredRun], values: Sequence[float], errors: Sequence[float | None]
 ) -> Value:
-    over_examples = fmean(_or_nan(error) for error in errors)
+    over_examples = fmean(math.nan if error is None else error for error in errors)
     return Value(fmean(values), math.hypot(over_examples, _error_of_log_partition(runs) / len(runs)))
 
 
@@ -411,17 +361,10 @@ def spread(runs: Sequence[StoredRun]) -> float:
 
 
 def paired_difference(first: Sequence[StoredRun], second: Sequence[StoredRun]) -> Value:
-    """Mean over seeds and test examples of log p(x) of the second runs less that of the first.
+    """Mean over seeds and test examples of log p(x) of the second runs less that of the first, of the same seeds.
 
     The error is over examples and, in quadrature, over seeds, in whose spread that of log Z is contained; with one seed
     it is over examples and of log Z.
-
-    Args:
-        first: Runs, a seed each.
-        second: Other runs, of the same seeds.
-
-    Raises:
-        InvalidInputError: If examples are missing, or differ.
     """
     differences = []
     for one, other in zip(first, second, strict=True):
@@ -443,7 +386,3 @@ def _error_of_mean(values: np.ndarray) -> float:
 def _error_of_log_partition(runs: Sequence[StoredRun]) -> float:
     """Standard error of the sum of log Z over runs."""
     return math.hypot(*(run.record.log_partition.std_error or 0.0 for run in runs))
-
-
-def _or_nan(error: float | None) -> float:
-    return math.nan if error is None else error

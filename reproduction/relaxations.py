@@ -146,17 +146,11 @@ _MARKERS = dict(zip(_WIDTHS, "os", strict=True))
 
 @dataclass(frozen=True)
 class Case:
-    """What all ways share.
+    """What all ways share."""
 
-    Attributes:
-        data: Name of the data set.
-        prior: rbm or independent, 200 units.
-        width: Of the hidden layers of posterior and decoder.
-    """
-
-    data: str
-    prior: str
-    width: str
+    data: str  # name of the data set
+    prior: str  # rbm or independent, 200 units
+    width: str  # of the hidden layers of posterior and decoder
 
     def __str__(self) -> str:
         return f"{self.data}, {self.prior}, {self.width}"

@@ -78,11 +78,7 @@ REFIT_STEPS = {"omniglot": 4000, "caltech101-silhouettes": 4000}
 
 
 def load_sized(experiment: str, size: Size) -> ExperimentConfig:
-    """The config of a ready experiment in a size.
-
-    Raises:
-        InvalidInputError: If the experiment does not have the size.
-    """
+    """The config of a ready experiment in a size."""
     if size != "large":
         return load_experiment(experiment, size)
     if experiment not in LARGE:

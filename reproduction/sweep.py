@@ -56,48 +56,32 @@ class StoppedError(Exception):
 
 @dataclass(frozen=True)
 class Places:
-    """Folders and device.
+    """Folders and device."""
 
-    Attributes:
-        runs: Folder of the runs' folders.
-        out: Folder of records, tables and pictures.
-        data_dir: Folder of the data sets; None is the user's.
-        device: Where to compute.
-    """
-
-    runs: Path
-    out: Path
-    data_dir: str | None = None
+    runs: Path  # folder of the runs' folders
+    out: Path  # folder of records, tables and pictures
+    data_dir: str | None = None  # folder of the data sets; None is the user's
     device: torch.device | str = "cpu"
 
 
 class Sweep:
-    """The runs of a table or a figure.
-
-    Attributes:
-        stored: The runs with their records, once the sweep is complete.
-
-    Args:
-        planned: The runs, in the order in which they are made.
-        places: Folders and device.
-        stop: Asked before each step of training and between examples of an evaluation.
-        say: Takes the lines about how far it is.
-        needs_model: Whether a run's record is not enough, and its folder must be there.
-        may_diverge: Whether a run whose loss is not finite counts as done, without a record, so that others go on.
-    """
+    """The runs of a table or a figure."""
 
     def __init__(
         self,
-        planned: Sequence[PlannedRun],
+        planned: Sequence[PlannedRun],  # in the order in which they are made
         places: Places,
         *,
+        # asked before each step of training and between examples of an evaluation
         stop: Callable[[], bool] = lambda: False,
-        say: Callable[[str], None] = print,
+        say: Callable[[str], None] = print,  # takes the lines about how far it is
+        # whether a run's record is not enough, and its folder must be there
         needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
+        # whether a run whose loss is not finite counts as done, without a record, so that others go on
         may_diverge: bool = False,
     ) -> None:
         self.planned, self.places, self.say = tuple(planned), places, say
-        self.stored: dict[PlannedRun, StoredRun] = {}
+        self.stored: dict[PlannedRun, StoredRun] = {}  # with their records, once the sweep is complete
         self._stop, self._needs_model, self._may_diverge = stop, needs_model, may_diverge
         self._num_steps: dict[PlannedRun, int] = {}
         self._data: tuple[object, DataSplits] | None = None
@@ -116,22 +100,12 @@ class Sweep:
         return [self.stored[each] for each in planned]
 
     def check(self) -> None:
-        """Stop between two parts of longer work.
-
-        Raises:
-            StoppedError: If the user asked to.
-        """
+        """Stop between two parts of longer work if the user asked to."""
         if self._stop():
             raise StoppedError
 
     def complete(self) -> None:
-        """Train, evaluate and record what is missing.
-
-        Raises:
-            StoppedError: If the user asked to stop.
-            InvalidInputError: If data are missing, or a record or a folder is damaged or another run's; names it.
-            FailedRunError: If a run fails in training, other than by a loss that may be not finite.
-        """
+        """Train, evaluate and record what is missing."""
         missing = [planned for planned in self.planned if not self._is_done(planned)]
         self._check(missing)
         for planned in missing:
@@ -158,7 +132,7 @@ class Sweep:
         needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
         may_diverge: bool = False,
     ) -> None:
-        """Complete more runs, such as those that follow from the first ones; arguments and errors as before."""
+        """Complete more runs, such as those that follow from the first ones; arguments as before."""
         more = Sweep(
             planned,
             self.places,
@@ -171,7 +145,7 @@ class Sweep:
         self.stored |= more.stored
 
     def find(self, planned: Sequence[PlannedRun]) -> bool:
-        """Read the records of more runs if all of them are done; trains nothing, errors as before."""
+        """Read the records of more runs if all of them are done; trains nothing."""
         found = {each: read_record(self.records, each) for each in planned}
         known = {each: stored for each, stored in found.items() if stored is not None}
         if is_complete := all(each in known or self._has_diverged(each) for each in planned):
@@ -204,11 +178,7 @@ class Sweep:
         )
 
     def _config_of(self, planned: PlannedRun) -> ExperimentConfig | None:
-        """The config of the run in a run's folder; None if the folder holds none yet.
-
-        Raises:
-            InvalidInputError: If it is another run, or cannot be read.
-        """
+        """The config in a run's folder, checked to be that of the run; None if the folder holds none yet."""
         folder = self.folder(planned)
         if not folder.config_path.exists():
             return None
@@ -369,11 +339,7 @@ class Sweep:
             found.parts.discard()
 
     def _refit(self, planned: PlannedRun) -> RunDirectory:
-        """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it.
-
-        Raises:
-            InvalidInputError: If the folder has a refit of other steps.
-        """
+        """The run to evaluate: the run itself, or the one with its posterior fitted anew, a folder beside it."""
         folder = self.folder(planned)
         if (done := refit_steps(folder)) == planned.refit_steps:
             return folder
@@ -407,12 +373,7 @@ def seconds_left(status: pd.DataFrame) -> float:
 
 @contextmanager
 def _naming_run(planned: PlannedRun) -> Iterator[None]:
-    """Let errors name the run that they are of.
-
-    Raises:
-        InvalidInputError: That of the block, with the run's name.
-        FailedRunError: For another error of the library.
-    """
+    """Let errors name the run that they are of; the library's but `InvalidInputError` become a `FailedRunError`."""
     try:
         with naming(str(planned)):
             yield

@@ -45,25 +45,24 @@ _DROPOUT, _NOISE = 0.5, 0.3
 _COLUMNS, _WIDTH, _HEIGHT = 3, 2.55, 2.3
 
 
+SMOOTHINGS: dict[str, type[ComponentConfig]] = {
+    config.model_fields["kind"].default: config
+    for config in members(SmoothingConfig)
+    if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
+}
+"""The transformations that train by a gradient without bias, by kind."""
+
+
 @dataclass(frozen=True, eq=False)
 class TransferCurve:
-    """The output for each input, at one value of the noise.
+    """The output for each input, at one value of the noise."""
 
-    Attributes:
-        panel: Name of the transformation, or of the rectifier.
-        parameter: Its parameter in words, or the kind of a rectifier's noise; empty where it has none.
-        noise: Value of the noise in words; "rho = ..." for an inverse CDF.
-        input: (point,) float64: q(z = 1 | x), or what the rectifier reads.
-        output: (point,) float64: zeta, or what the rectifier gives.
-        style: Of the curve's line, one for each parameter.
-    """
-
-    panel: str
-    parameter: str
-    noise: str
-    input: np.ndarray
-    output: np.ndarray
-    style: Style = "solid"
+    panel: str  # name of the transformation, or of the rectifier
+    parameter: str  # in words, or the kind of a rectifier's noise; empty where there is none
+    noise: str  # its value in words; "rho = ..." for an inverse CDF
+    input: np.ndarray  # (point,) float64: q(z = 1 | x), or what the rectifier reads
+    output: np.ndarray  # (point,) float64: zeta, or what the rectifier gives
+    style: Style = "solid"  # of the curve's line, one for each parameter
 
 
 def inverse_cdfs(
@@ -75,13 +74,8 @@ def inverse_cdfs(
     and 0.8, beta 1 (dotted), 3 (solid) and 5 (dashed); a rectifier with dropout of rate 0.5, and one behind the noise
     of batch normalization, a shift (dashed) or a scale (dotted) by 0.3 and -0.3, or none.
 
-    Args:
-        transformations: Kinds as ``--model.smoothing`` takes them; None means all, those with a spike first.
-        rectifiers: Whether to add the two rectifiers.
-        num_points: Points of a curve.
-
-    Returns:
-        The curves; those of a panel stand together.
+    The transformations are of `SMOOTHINGS`; None means all, those with a spike first. The curves of a panel stand
+    together.
 
     Examples:
         >>> curves = inverse_cdfs(["spike-slab"], rectifiers=False, num_points=11)
@@ -90,15 +84,10 @@ def inverse_cdfs(
         >>> curves[2].output.round(3)[[1, 5, 9]]
         array([0.  , 0.6 , 0.76])
     """
-    kinds: dict[str, type[ComponentConfig]] = {
-        config.model_fields["kind"].default: config
-        for config in members(SmoothingConfig)
-        if config.trains and config.unbiased  # pyright: ignore[reportAttributeAccessIssue]
-    }
     curves: list[TransferCurve] = []
-    everything = sorted(kinds, key=lambda kind: not kind.startswith("spike"))
+    everything = sorted(SMOOTHINGS, key=lambda kind: not kind.startswith("spike"))
     for kind in everything if transformations is None else transformations:
-        curves += _curves_of(kind, kinds[kind], num_points)
+        curves += _curves_of(kind, SMOOTHINGS[kind], num_points)
     if rectifiers:
         curves += _rectifier_curves(num_points)
     return curves
@@ -251,14 +240,10 @@ def shifted_spike_gaussian_table(
 
     Source: Rolfe 2017, section spike-and-gaussian, where the spike is moved to the front by a permutation of rho.
 
-    Args:
-        probabilities: q(z = 1 | x) of the first unit.
-        num_draws: Draws of each gradient.
-        seed: Seed of the noise.
-
     Returns:
-        A row per probability, form and term: the exact gradient by quadrature, the mean of the draws, its standard
-        error, nats, and how many standard errors lie between the two.
+        A row per probability q(z = 1 | x) of the first unit, form and term: the exact gradient by quadrature, the mean
+        of the draws, of which each gradient has ``num_draws``, its standard error, nats, and how many standard errors
+        lie between the two.
 
     Examples:
         >>> table = shifted_spike_gaussian_table([0.5], num_draws=20_000)

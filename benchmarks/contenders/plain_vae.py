@@ -146,12 +146,7 @@ class PlainVAE(nn.Module):
 
 
 class PlainTraining:
-    """Steps of it.
-
-    Args:
-        config: The experiment.
-        precision: "float32", or "bfloat16" by autocast.
-    """
+    """Steps of it in "float32", or "bfloat16" by autocast."""
 
     def __init__(self, config: ExperimentConfig, precision: str) -> None:
         self.model = PlainVAE(config)

@@ -45,9 +45,11 @@ def few_methods():
 
 @pytest.fixture(scope="module")
 def measured_once(tmp_path_factory):
-    path, notes = tmp_path_factory.mktemp("study") / "new" / "study.csv", []
+    folder, notes = tmp_path_factory.mktemp("study"), []
+    path = folder / "new" / "study.csv"
     with few_methods():
-        return gradient_study_table(TINY, path=path, report=notes.append), path, notes
+        study = gradient_study_table(TINY, path=path, runs=folder / "runs", report=notes.append)
+    return study, path, notes
 
 
 @pytest.fixture
@@ -122,13 +124,14 @@ def test_every_case_has_a_row_of_numbers(measured):
 
 def test_a_study_that_was_stopped_goes_on_and_a_finished_one_is_read(measured, tmp_path):
     study, whole, _ = measured
-    path, lines = tmp_path / "study.csv", whole.read_text().splitlines(keepends=True)
+    path, runs = tmp_path / "study.csv", tmp_path / "runs"
+    lines = whole.read_text().splitlines(keepends=True)
 
     def stop(note):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gradient_study_table(TINY, path=path, report=stop)
+        gradient_study_table(TINY, path=path, runs=runs, report=stop)
     first = path.read_text().splitlines()
     assert lines[0].strip() == first[0]
     assert len(first) == 1 + len(next(iter(study_cases(TINY))).methods)
@@ -136,19 +139,19 @@ def test_a_study_that_was_stopped_goes_on_and_a_finished_one_is_read(measured, t
     path.write_text("".join(lines[:-last]))
     for file, left in ((path, 1), (whole, 0)):
         notes = []
-        again = gradient_study_table(TINY, path=file, report=notes.append)
+        again = gradient_study_table(TINY, path=file, runs=runs, report=notes.append)
         assert [note.partition(" ")[0] for note in notes] == ["12/12"] * left
         assert without_times(again) == without_times(study)
     assert again.rows.seconds.tolist() == study.rows.seconds.tolist()
     assert whole.read_text().count("\n") == 1 + len(study.rows)
 
 
-def test_other_settings_are_measured_anew(measured, monkeypatch):
+def test_other_settings_are_measured_anew(measured, tmp_path, monkeypatch):
     _, path, _ = measured
     counted = []
     monkeypatch.setattr("reproduction.gradient_study.measure_case", lambda *_: counted.append(1) or [])
     with pytest.raises(KeyError):  # since this measures nothing
-        gradient_study_table(TINY.model_copy(update={"num_draws": 6}), path=path)
+        gradient_study_table(TINY.model_copy(update={"num_draws": 6}), path=path, runs=tmp_path)
     assert len(counted) == 12
 
 
@@ -161,7 +164,7 @@ def test_another_file_is_left_alone(measured, tmp_path, content, received):
     path.write_text(content.format(header=measured[1].read_text().splitlines()[0]))
     before = path.read_text()
     with pytest.raises(InvalidInputError, match=f"other.csv .*{received}"):
-        gradient_study_table(TINY, path=path)
+        gradient_study_table(TINY, path=path, runs=tmp_path)
     assert path.read_text() == before
 
 

@@ -65,9 +65,8 @@ def test_products_are_those_of_the_model():
     energies += [(CHAINS, LEFT, RIGHT), (LEFT, CHAINS, RIGHT)]
     assert sorted(product.shape for product in products if product.energy) == sorted(energies)
     for product in products:
-        rows, inner, columns = product.shape
-        found = product.call("float32")()
-        assert (found.shape, product.flops) == ((rows, columns), 2 * rows * inner * columns)
+        rows, _, columns = product.shape
+        assert product.call("float32")().shape == (rows, columns)
 
 
 def test_plain_contender_has_the_same_weights_and_trains():

@@ -119,6 +119,7 @@ def test_few_estimates_are_dots_and_many_are_bars(repeats, error, label, tmp_pat
     assert read_picture(tmp_path / "histogram.png").shape == (540, 960, 3)
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
     assert "exact value" in [text.get_text() for text in legend.get_texts()]
+    assert log_partition_histogram_table([1.0, 2.0], [0.3, 0.4]).stated == pytest.approx(0.125**0.5)
 
 
 @pytest.mark.parametrize(

@@ -177,8 +177,6 @@ REFUSED = [
     (of_grid(images=torch.zeros(0, 2, 1, 6)), "images"),
     (of_grid(images=torch.full((1, 1, 1, 6), 1.5)), "images"),
     (of_grid(image_shape=(4, 4)), "image_shape"),
-    (of_grid(text=GridText("", row_labels=["one", "two"])), "text.row_labels"),
-    (of_grid(text=GridText("", group_labels=["one"])), "text.group_labels"),
 ]
 
 

@@ -260,24 +260,23 @@ def run_log_partition(
 
     chains = run.loaded.chains
     found = evaluate_prior(chains, settings, repeats=repeats, health_sweeps=health_sweeps, report=report)
-    repeated = found.repeated
-    last = repeated.estimates[-1]
+    last = found.estimates[-1]
     rates, ladder = last.swap_rates or (), last.inverse_temperatures or ()
     exchanged = f"{len(ladder)} replicas, exchange rates {min(rates):.2f} to {max(rates):.2f}"
     effective = f"{last.effective_samples:.0f} effective samples per replica in {last.num_sweeps} sweeps"
     words = f"{exchanged}, {last.round_trips:.0f} round trips per chain, {effective}"
     print(wrapped(words, "tempering: "))
     print(wrapped(str(found.chains), "training chains: ", indent=11))
+    table = histogram_of_result(found.to_json())
     if repeats > 1:
-        spread = f"spread {repeated.std:.4f} nats over {repeats} repeats"
-        print(f"mean {repeated.mean:.4f}, {spread} (stated errors {repeated.rms_std_error:.4f})")
+        spread = f"spread {table.value.std(ddof=1):.4f} nats over {repeats} repeats"
+        print(f"mean {table.value.mean():.4f}, {spread} (stated errors {table.stated:.4f})")
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:
         record = run.keep(results, {"config": config | {"health_sweeps": health_sweeps}} | found.to_json())
     finally:  # one file that cannot be written leaves the other
         if picture is not None:
-            table = histogram_of_result(found.to_json())
             run.save_picture(draw_log_partition_histogram(table, name=run.loaded.config.name), picture)
     return record
 

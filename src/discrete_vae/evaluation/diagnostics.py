@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
@@ -63,8 +61,15 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
     if check_positive_int("num_sweeps", num_sweeps) < 20:
         raise InvalidInputError("num_sweeps", "must be at least 20", num_sweeps, "Look at some hundred.")
     with torch.no_grad():
-        series = torch.stack([sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)], 1)
-    r_hat, effective = _r_hat_and_effective_samples(series.cpu())
+        energies = [sampler.energy.energy(sampler.step(1)).double() for _ in range(num_sweeps)]
+    series = torch.stack(energies, 1).cpu()
+    r_hat, effective = 1.0, float(series.numel())  # where all energies are one
+    if bool((series != series[0, 0]).any()):
+        # R-hat compares chains; the halves of one are two
+        chains = series if len(series) > 1 else series[:, : num_sweeps // 2 * 2].view(2, -1)
+        measures = (array_stats.rhat, array_stats.ess)
+        found = (measure(chains.numpy(), chain_axis=0, draw_axis=1) for measure in measures)
+        r_hat, effective = (np.asarray(value).item() for value in found)
     if r_hat > _HIGH_R_HAT:
         warnings.warn(
             f"R-hat of the chains' energies is {r_hat:.3f}, above {_HIGH_R_HAT}: the chains visit "
@@ -74,17 +79,6 @@ def chain_health(sampler: Sampler, *, num_sweeps: int = 500) -> ChainHealth:
             stacklevel=2,
         )
     return ChainHealth(r_hat, series.numel() / effective, effective, len(series), num_sweeps)
-
-
-def _r_hat_and_effective_samples(series: Tensor) -> tuple[float, float]:
-    if bool((series == series[0, 0]).all()):
-        return 1.0, float(series.numel())
-    if len(series) == 1:  # R-hat compares chains; the halves of one are two
-        series = series[:, : series.shape[1] // 2 * 2].view(2, -1)
-    measures = (array_stats.rhat, array_stats.ess)
-    found = (measure(series.numpy(), chain_axis=0, draw_axis=1) for measure in measures)
-    r_hat, effective = (np.asarray(value).item() for value in found)
-    return r_hat, effective
 
 
 # The modes of a prior.
@@ -253,17 +247,13 @@ def communities(counts: np.ndarray) -> tuple[np.ndarray, float]:
 class PriorEvaluation(ShowsTable):
     """Independent estimates of log Z, the exact value where there are few units, and the health of the chains."""
 
-    repeated: RepeatedLogPartition
+    estimates: tuple[LogPartition, ...]
     exact: LogPartition | None
     chains: ChainHealth
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for log_partition.json."""
-        return {
-            "estimates": [asdict(found) for found in self.repeated.estimates],
-            "exact": None if self.exact is None else self.exact.value,
-            "chains": asdict(self.chains),
-        }
+        return asdict(self) | {"exact": None if self.exact is None else self.exact.value}
 
 
 def evaluate_prior(
@@ -293,36 +283,11 @@ def evaluate_prior(
             prior, std_error=std_error, max_sweeps=config.max_tempered_sweeps, start=start, seed=seed
         )
 
-    repeated = repeat_log_partition(estimate, repeats, seed=config.seed, report=report)
-    return PriorEvaluation(repeated, exact, chain_health(chains, num_sweeps=health_sweeps))
+    estimates = repeat_log_partition(estimate, repeats, seed=config.seed, report=report)
+    return PriorEvaluation(estimates, exact, chain_health(chains, num_sweeps=health_sweeps))
 
 
 _STREAM = 0x726570
-
-
-@dataclass(frozen=True)
-class RepeatedLogPartition:
-    """Independent estimates of one log Z.
-
-    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
-    """
-
-    estimates: tuple[LogPartition, ...]
-
-    @property
-    def mean(self) -> float:
-        """Mean of the values, nats."""
-        return fmean(estimate.value for estimate in self.estimates)
-
-    @property
-    def std(self) -> float:
-        """Standard deviation of the values, nats; NaN for one estimate."""
-        return stdev(each.value for each in self.estimates) if len(self.estimates) > 1 else math.nan
-
-    @property
-    def rms_std_error(self) -> float:
-        """Root mean square of the standard errors of the estimates, nats: what `std` should be."""
-        return math.sqrt(fmean(estimate.std_error**2 for estimate in self.estimates))
 
 
 def repeat_log_partition(
@@ -332,10 +297,12 @@ def repeat_log_partition(
     done: Sequence[LogPartition] = (),
     seed: int = 0,
     report: Callable[[int, LogPartition], None] | None = None,
-) -> RepeatedLogPartition:
+) -> tuple[LogPartition, ...]:
     """Estimate log Z several times with unrelated seeds, tuning included.
 
     The first of them may be done, where an earlier call was stopped; ``report`` gets the number of each other, from 1.
+
+    Source: Rolfe 2017, section log-partition-function (repeats of one model, a histogram of them).
     """
     check_positive_int("repeats", repeats)
     found = list(done[:repeats])
@@ -343,4 +310,4 @@ def repeat_log_partition(
         found.append(estimate(key_to_seed(seed, _STREAM, number)))
         if report is not None:
             report(number, found[-1])
-    return RepeatedLogPartition(tuple(found))
+    return tuple(found)

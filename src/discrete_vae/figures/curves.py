@@ -125,7 +125,9 @@ def draw_training_curves(
             _mark_importance(axes, *importance, named=axes is panels[0])
     panels[-1].set(xlabel="epoch (passes over the training examples)", xlim=_epochs_shown(epochs))
     if single:
-        _write_numbers(panels[0], curves)
+        text = f"training ELBO {_nats(curves.elbo.value[-1])}\nOne point is no curve:\n"
+        text += "--training.log-every and\n--training.validate-every\nmake more of them."
+        panels[0].annotate(text, (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
     return figure
 
 
@@ -171,12 +173,6 @@ def _draw_kl(axes: Axes, curves: TrainingCurves) -> None:
 def _draw_beta(axes: Axes, curves: TrainingCurves) -> None:
     _line(axes, curves.beta, color=BLUE)
     axes.set(ylabel="β", ylim=_limits([curves.beta]))
-
-
-def _write_numbers(axes: Axes, curves: TrainingCurves) -> None:
-    text = f"training ELBO {_nats(curves.elbo.value[-1])}\nOne point is no curve:\n"
-    text += "--training.log-every and\n--training.validate-every\nmake more of them."
-    axes.annotate(text, (0.03, 0.95), xycoords="axes fraction", va="top", fontsize=8)
 
 
 def _line(axes: Axes, curve: Curve, **style: Any) -> None:

@@ -49,9 +49,13 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
         shown = means[:, units]
         title = f"How often a unit is on, by label: the {len(units)} units that tell most about a label"
     else:
+        from scipy.cluster.hierarchy import leaves_list, linkage  # here, since it takes a while
+
         count = min(_MOST_ROWS, len(codes.probabilities))
         some = codes.probabilities[np.arange(count) * len(codes.probabilities) // count]
-        shown, units = some[_alike(some)], np.zeros(0, int)
+        # neighbors are alike in the order of the leaves of a tree of clusters
+        shown = some[leaves_list(linkage(some, "average"))] if count > 1 else some
+        units = np.zeros(0, int)
         title = f"Probability that a unit is on: {count} examples, similar ones side by side"
     height = min(6.0, 1.4 + 0.24 * len(shown)) if by_label else 4.2
     figure = Picture((7.6, height), dpi=150, layout="constrained")
@@ -83,13 +87,6 @@ def _telling_units(means: np.ndarray) -> np.ndarray:
     strongest = np.argsort(-told, kind="stable")
     room = max(1, _MOST_UNITS // count)
     return np.concatenate([strongest[owner[strongest] == label][:room] for label in range(count)])
-
-
-def _alike(rows: np.ndarray) -> np.ndarray:
-    """An order in which neighbors are alike: that of the leaves of a tree of clusters."""
-    from scipy.cluster.hierarchy import leaves_list, linkage  # here, since it takes a while
-
-    return leaves_list(linkage(rows, "average")) if len(rows) > 1 else np.arange(len(rows))
 
 
 _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20

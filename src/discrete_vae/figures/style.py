@@ -227,13 +227,7 @@ def draw_image_grid(
     check_unit_interval("images", images.nan_to_num(0.0))
     rows, groups, members, features = images.shape
     check_grid((rows, groups, members, features), image_shape, stacked=stacked)
-    grid = paint(images, image_shape, stacked=stacked)
-    of_rows, of_groups = {len(grid.rows), len(grid.lines)}, {len(grid.groups)}
-    for name, counts in (("row_labels", of_rows), ("group_labels", of_groups)):
-        if (given := len(getattr(text, name))) not in {0, *counts}:
-            rule = f"must be empty or {' or '.join(map(str, sorted(counts)))} labels"
-            raise InvalidInputError(f"text.{name}", rule, given, "Give one per row, line or group.")
-    return _with_text(grid, text)
+    return _with_text(paint(images, image_shape, stacked=stacked), text)
 
 
 def _with_text(grid: RasterGrid, text: GridText) -> Picture:

@@ -36,25 +36,16 @@ _DENOISE_STREAM, _FLIP_STREAM = 0x64656E6F, 0x666C6970
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Latents(ShowsShapes):
-    """Latents of a batch.
+    """Latents of a batch."""
 
-    Attributes:
-        z: (batch, unit), in {0,1}.
-        zeta: (batch, unit).
-        logits: Log-odds of each unit given x and the earlier groups, (batch, unit).
-        h: The continuous layers, (batch, layer, unit).
-        decoder_input: What the decoder reads of them, (batch, decoder_size).
-        layers_given_zeta: p(h_m | h_<m, zeta) at h, (batch, layer, unit).
-        log_ratio: log p(h | zeta) - log q(z, h | zeta, x), (batch,), nats: with log p(z) and log p(x | zeta, h) the
-            importance weight of a draw.
-    """
-
-    z: Tensor
-    zeta: Tensor
-    logits: Tensor
-    h: Tensor
-    decoder_input: Tensor
-    layers_given_zeta: Gaussian
+    z: Tensor  # (batch, unit), in {0,1}
+    zeta: Tensor  # (batch, unit)
+    logits: Tensor  # log-odds of each unit given x and the earlier groups, (batch, unit)
+    h: Tensor  # the continuous layers, (batch, layer, unit)
+    decoder_input: Tensor  # what the decoder reads of them, (batch, decoder_size)
+    layers_given_zeta: Gaussian  # p(h_m | h_<m, zeta) at h, (batch, layer, unit)
+    # log p(h | zeta) - log q(z, h | zeta, x), (batch,), nats: with log p(z) and log p(x | zeta, h) the importance
+    # weight of a draw
     log_ratio: Tensor
 
 
@@ -318,18 +309,8 @@ def denoise_rows(
     p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
     E[x_i | y_i, zeta, h].
 
-    Codes and binary columns of tables are the most probable ones, as in `reconstruct_rows`.
-
-    Args:
-        model: The model.
-        x: Noisy examples, (row, feature) or (row, *event), in the likelihood's domain; NaN marks missing values.
-        condition: As in `encode_rows`.
-        noise: Probability f that a bit is flipped, above 0 and at most 1/2, for models of bits; None does not know it.
-        num_draws: Draws of the latents per example.
-        seed: Seed of the draws.
-        numbers: As in `discrete_vae.inference.rows.in_batches`.
-        batch_size: Likewise.
-        report: Likewise.
+    Codes and binary columns of tables are the most probable ones, as in `reconstruct_rows`, whose arguments these are
+    for noisy examples x. ``noise`` is f, above 0 and at most 1/2, for models of bits; None does not know it.
 
     Returns:
         (row, *event) float32.
@@ -425,12 +406,7 @@ def nearest_codes(
         ([[0, 2, 1]], [[0, 1, 3]])
     """
     for name, codes in (("queries", queries), ("among", among)):
-        if (
-            codes.ndim != 2
-            or codes.dtype != np.uint8
-            or codes.shape[1:] != among.shape[-1:]
-            or not codes.size
-        ):
+        if (codes.ndim, codes.dtype, codes.shape[-1:]) != (2, np.uint8, among.shape[-1:]) or not codes.size:
             rule = f"must hold packed codes, (row, {among.shape[-1]} bytes) uint8"
             received = f"shape {codes.shape} of {codes.dtype}"
             raise InvalidInputError(name, rule, received, "Take `packed` of the encoding.")

@@ -67,23 +67,15 @@ class Evaluation(ShowsTable):
 
     The standard errors of log_likelihood and elbo are over examples, given log Z. The error of log Z shifts both as a
     whole and stands beside them, in their log_partition_std_error.
-
-    Attributes:
-        log_likelihood: Importance-weighted estimate, zeta sampled: the model as trained.
-        log_likelihood_limit: The same in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has
-            none, or where the config leaves it out.
-        elbo: The bound and its parts.
-        log_partition: log Z with the method and the error of its estimate.
-        seconds: Time it took.
-        independent_features: Log-likelihood of independent features, fitted to the training examples, on the same ones;
-            None without those.
     """
 
-    log_likelihood: MeanLogLikelihood
+    log_likelihood: MeanLogLikelihood  # importance-weighted estimate, zeta sampled: the model as trained
+    # in the limit zeta = z (`DiscreteVAE.discretized`); None where smoothing has none, or the config leaves it out
     log_likelihood_limit: MeanLogLikelihood | None
     elbo: MeanElbo
     log_partition: CheckedLogPartition
-    seconds: float
+    seconds: float  # that it took
+    # log-likelihood of independent features, fitted to the training examples, on the same ones; None without those
     independent_features: IndependentFeatures | None = None
 
     def to_json(self) -> dict[str, Any]:
@@ -130,28 +122,19 @@ def evaluate_model(
     config: EvaluationConfig,
     *,
     condition: Tensor | None = None,
+    # (chain, unit), states of the prior in the modes that are known; None leaves out what needs them
     chains: Tensor | None = None,
-    train: Examples | None = None,
+    train: Examples | None = None,  # for the baseline of independent features; None leaves it out
     indices: Sequence[int] | None = None,
-    weights: np.ndarray | None = None,
+    weights: np.ndarray | None = None,  # (example,), above 0, of the means; None counts all examples alike
     train_weights: np.ndarray | None = None,
+    # gets the number of examples done, those of a second mode after the first, and the running mean
     report: Report | None = None,
-    parts: KeptParts | None = None,
+    parts: KeptParts | None = None,  # not under torchrun; None keeps nothing
 ) -> Evaluation:
     """Estimate log Z, the log-likelihood and the ELBO; for runs see `evaluate_run`.
 
-    Args:
-        model: The model.
-        x: (example, feature) or in the event's shape, draws of the likelihood; NaN marks missing values.
-        config: Numbers of samples, chains and temperatures, and the seed.
-        condition: c of p(x | c), (example, column), or (1, column) for all, of a model that has one.
-        chains: (chain, unit), states of the prior in the modes that are known; None leaves out what needs them.
-        train: Training examples, for the baseline of independent features; None leaves it out.
-        indices: Numbers of the examples in their data set, which key the noise; None means from 0.
-        weights: (example,), above 0, of the means; None counts all examples alike.
-        train_weights: Those of the training examples.
-        report: Called with the number of examples done, those of a second mode after the first, and the running mean.
-        parts: Store of finished parts, not under torchrun; None keeps nothing.
+    Examples x, condition and indices are those of `evaluate_log_likelihood`.
 
     Warns:
         UnevenWeightsWarning: If few importance samples carry the log-likelihood.
@@ -247,19 +230,16 @@ class KeptParts:
 
     A part holds every digit. It counts only if it has the SHA-256 of its own content and names this evaluation and
     its own place in it; any other is computed anew.
-
-    Args:
-        folder: Folder of the parts of evaluations, those of each in a folder of its own. Made when needed.
-        key: All that the digits of this evaluation depend on, in words.
-
-    Attributes:
-        seconds: Time that it took to compute what was found there.
     """
 
-    def __init__(self, folder: Path, key: str) -> None:
+    def __init__(
+        self,
+        folder: Path,  # of the parts of evaluations, those of each in a folder of its own; made when needed
+        key: str,  # all that the digits of this evaluation depend on, in words
+    ) -> None:
         self._folder, self._key = folder / sha256_bytes(key.encode())[:16], key
         self._warned = False
-        self.seconds = 0.0
+        self.seconds = 0.0  # that it took to compute what was found there
 
     def log_partition(self, compute: Callable[[], CheckedLogPartition]) -> CheckedLogPartition:
         """log Z, computed unless it is there; the warnings of then are given again."""

@@ -188,14 +188,8 @@ def fit_classes(
 ) -> ClassModel:
     """Fit classes to the latents of labeled examples, a draw of each from its posterior.
 
-    Args:
-        model: The model.
-        x: As in `discrete_vae.encode_rows`.
-        labels: (row,) numbers or words.
-        condition: As in `discrete_vae.encode_rows`.
-        seed: Seed of the draws, and of the examples that are held out.
-        numbers: As in `discrete_vae.inference.rows.in_batches`.
-        report: Likewise.
+    The arguments are those of `discrete_vae.encode_rows`, and labels, (row,) numbers or words. The seed is that of the
+    draws, and of the examples that are held out.
     """
     codes = encode_rows(model, x, condition=condition, draw=True, seed=seed, numbers=numbers, report=report)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
@@ -332,17 +326,9 @@ def generate_of_labels(
 
     That is exact given chains in equilibrium, see the comment on labels in `discrete_vae.objectives.elbo`.
 
-    Args:
-        model: A model with classes.
-        pool: States of its prior to start from, as in `PriorStates`.
-        count: Examples of each class.
-        wanted: Numbers of the classes.
-        clamped: Other units that are set, as in `PriorStates`.
-        field: As in `PriorStates`.
-        num_chains: Likewise.
-        seed: Seed of the noise.
-        report: Called after each round with the number of examples so far.
-        settings: Keywords of `generate`: condition, statistic, num_sweeps.
+    The classes are ``wanted`` by their numbers, and each gets ``count`` examples. Pool, field, number of chains and
+    other units that are set (``clamped``) are those of `PriorStates`, seed, report and the settings those of
+    `generate`: condition, statistic, num_sweeps.
 
     Returns:
         The examples, those of the first class first; `places` are the classes' numbers.

@@ -281,21 +281,13 @@ def _warn_if_few(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GappedRow(ShowsShapes):
-    """A row with gaps, as the estimators take it.
+    """A row with gaps, as the estimators take it."""
 
-    Attributes:
-        x: (1, *event), checked.
-        observed: (1, *event), bool.
-        seed: Key of all noise of the row, from `discrete_vae.rng.key_to_seed`.
-        condition: (1, column), checked; None for a model without one.
-        label: The class that all latents are of, of a model with classes, (1,); None for a model without.
-    """
-
-    x: Tensor
-    observed: Tensor
-    seed: int
-    condition: Tensor | None = None
-    label: Tensor | None = None
+    x: Tensor  # (1, *event), checked
+    observed: Tensor  # (1, *event), bool
+    seed: int  # key of all noise of the row, from `discrete_vae.rng.key_to_seed`
+    condition: Tensor | None = None  # (1, column), checked; None for a model without one
+    label: Tensor | None = None  # the class that all latents are of, (1,); None for a model without classes
 
     def of_class(self, y: int) -> GappedRow:
         """The row as one of a class, with noise of its own."""
@@ -420,35 +412,23 @@ class Proposals:
     but the first are pooled, with the weights of `Partition`: these are right whatever fills the gaps.
 
     Source: Rubin 1987 (importance resampling); Cappe, Guillin, Marin & Robert 2004 (population Monte Carlo).
-
-    Args:
-        model: The model.
-        sampler: Of that model, open.
-        row: The row.
-        prior: Of `prior_draws`.
-        settings: Draws, rounds and fills of a later round; in the second there are more.
-        chunk_size: Draws that the networks compute at a time.
-
-    Attributes:
-        row: The row.
-        likelihood: The model's.
-        features: What the posterior reads, (proposal, feature), of all proposals but the first.
-        partition: Of these proposals, after `draw`; None where the first is the only one.
     """
 
     def __init__(
         self,
         model: DiscreteVAE,
-        sampler: ImportanceSampler,
+        sampler: ImportanceSampler,  # of that model, open
         row: GappedRow,
         prior: PriorDraws,
-        settings: ImputationSettings,
-        chunk_size: int,
+        settings: ImputationSettings,  # the fills are those of a later round; in the second there are more
+        chunk_size: int,  # draws that the networks compute at a time
     ) -> None:
         self._model, self._sampler, self._prior = model, sampler, prior
         self.row, self.likelihood = row, model.likelihood
         self._settings, self._chunk_size = settings, chunk_size
+        # after `draw`, of all proposals but the first; None where that is the only one
         self.partition: Partition | None = None
+        # what the posterior reads, (proposal, feature), likewise of all proposals but the first
         self.features = self._read(row.x, row.observed)
 
     def _read(self, x: Tensor, observed: Tensor | None) -> Tensor:
@@ -536,18 +516,15 @@ class IteratedResampling:
 
     Source: Tjelmeland 2004 ("Using all Metropolis-Hastings proposals to estimate mean values"); Andrieu, Lee & Vihola
     2018, "Uniform ergodicity of the iterated conditional SMC"; here the proposals differ from draw to draw.
-
-    Args:
-        proposals: Of the row, after its rounds (`Proposals.draw`).
-        num_chains: Chains. The first step picks their first states among K draws.
-        num_candidates: K.
-
-    Attributes:
-        num_steps: Steps so far.
-        num_moves: How often a chain has left its state, of all chains and steps.
     """
 
-    def __init__(self, proposals: Proposals, *, num_chains: int, num_candidates: int) -> None:
+    def __init__(
+        self,
+        proposals: Proposals,  # of the row, after its rounds (`Proposals.draw`)
+        *,
+        num_chains: int,  # the first step picks their first states among K draws
+        num_candidates: int,  # K
+    ) -> None:
         self._proposals, self._num_chains = proposals, num_chains
         # of all rounds, since later ones read modes as often as they are likely
         every = torch.arange(num_candidates, device=proposals.row.x.device) * len(proposals.features)
@@ -555,7 +532,7 @@ class IteratedResampling:
         self._features = proposals.features[self._chosen]
         self._noise = proposals.row.generator(_NOISE)
         self._kept: tuple[Tensor, ...] | None = None
-        self.num_steps = self.num_moves = 0
+        self.num_steps = self.num_moves = 0  # of steps; how often a chain has left its state, of all chains
 
     @property
     def parameters(self) -> Tensor:

@@ -63,15 +63,8 @@ def predict_rows(
 
     An example's prediction depends on the seed and its number, not on the other examples.
 
-    Args:
-        model: A model with classes.
-        x: (row, feature) or (row, *event), draws of the likelihood; NaN marks missing values.
-        condition: c of p(x | c), (row, column), or (1, column) for all rows, of a model that has one.
-        num_samples: Importance samples per example and class.
-        seed: Seed of the noise.
-        numbers: As in `discrete_vae.inference.rows.in_batches`.
-        batch_size: Likewise.
-        report: Likewise.
+    The arguments are those of `score_rows`, with ``num_samples`` importance samples per example and class, and the
+    batches of `discrete_vae.inference.rows.in_batches`.
 
     Raises:
         InvalidInputError: If the model has no classes, or an argument breaks its rule.

@@ -132,16 +132,8 @@ def elbo_rows(
 ) -> Scores:
     """The ELBO of each example, which lies below log p(x) and costs few draws; labels are left unknown.
 
-    Args:
-        model: The model.
-        x: As in `score_rows`.
-        log_partition: Likewise.
-        condition: Likewise.
-        num_samples: Draws per example, which are averaged.
-        seed: Seed of the draws.
-        numbers: As in `discrete_vae.inference.rows.in_batches`.
-        batch_size: Likewise.
-        report: Likewise.
+    The arguments are those of `score_rows`, with ``num_samples`` draws per example, which are averaged, and the batches
+    of `discrete_vae.inference.rows.in_batches`.
     """
     check_positive_int("num_samples", num_samples)
     check_number("log_partition", log_partition, repair=_REPAIR)
@@ -189,15 +181,8 @@ def score_features(
 
     Source: Geisser 1980; Gelfand & Dey 1994, "Bayesian model choice", section 2.
 
-    Args:
-        model: The model.
-        x: As in `score_rows`.
-        condition: Likewise.
-        num_samples: Importance samples per example; few of them flatter a strange value.
-        seed: Seed of the noise.
-        numbers: As in `discrete_vae.inference.rows.in_batches`.
-        batch_size: Likewise.
-        report: Likewise.
+    The arguments are those of `score_rows`, with the batches of `discrete_vae.inference.rows.in_batches`. Few
+    importance samples flatter a strange value.
 
     Returns:
         (row, *event), nats; NaN where a value is missing.

@@ -133,7 +133,10 @@ def remap(
     pairs = energy.edges.cpu().numpy()
     alive = np.isin(codes_of(place[pairs]), _couplers(edge_list)) & np.isin(pairs, kept).all(1)
     lost = LostUnits(energy, kept, ~alive)
-    machine = _cut(energy, kept, place, alive)
+    machine = GraphBoltzmann(len(kept), np.searchsorted(kept, pairs[alive]), nodes=place[kept].tolist())
+    machine = machine.to(energy.bias.dtype)  # with the remaining terms, as they were
+    machine.weight.copy_(energy.weight[torch.from_numpy(alive)])
+    machine.bias.copy_(energy.bias[torch.from_numpy(kept)])
     dropped = divergence = Divergence(0.0, 0.0, 0.0)
     if not alive.all() or len(kept) < energy.num_units:
         if z is None:
@@ -161,15 +164,6 @@ def remap(
         dropped,
         lost,
     )
-
-
-def _cut(energy: GraphBoltzmann, kept: np.ndarray, place: np.ndarray, alive: np.ndarray) -> GraphBoltzmann:
-    """The machine on the remaining units with the remaining terms, as they were."""
-    edges = np.searchsorted(kept, energy.edges.cpu().numpy()[alive])
-    machine = GraphBoltzmann(len(kept), edges, nodes=place[kept].tolist()).to(energy.bias.dtype)
-    machine.weight.copy_(energy.weight[torch.from_numpy(alive)])
-    machine.bias.copy_(energy.bias[torch.from_numpy(kept)])
-    return machine
 
 
 def _states(machine: GraphBoltzmann, kept: np.ndarray, like: Tensor, seed: int) -> Tensor:
