@@ -134,11 +134,11 @@ def load_run(
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
         model.to(device)
         with allocating("training.sampler.num_chains", "Use fewer chains."):
-            chains: Any = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
-        if isinstance(chains, UsesSolver):  # a refit of such a run has written local chains
-            local = chains.local_chains()
-            if local.state_dict().keys() == without_prefix(saved.tensors, CHAINS_PREFIX).keys():
-                chains = local
+            chains: Sampler = instantiate(config.training.sampler, energy=model.prior, seed=config.seed)
+        held = without_prefix(saved.tensors, CHAINS_PREFIX).keys()
+        local = chains.local_chains() if isinstance(chains, UsesSolver) else chains
+        if local.state_dict().keys() == held:
+            chains = local  # which a refit of a run with a solver has written
         load_chains(chains, saved.tensors)
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
