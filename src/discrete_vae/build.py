@@ -128,10 +128,23 @@ _UNCOUNTABLE = 2**63
 
 def count_weights(config: ModelConfig) -> int:
     """Trained numbers of the model of a config, which is not built for it."""
-    return sum(map(_size, _modules_on_meta(config).values()))
+    try:
+        return sum(map(_size, _modules_on_meta(config).values()))
+    except RuntimeError as error:
+        if not is_allocation_failure(error):
+            raise
+        return _UNCOUNTABLE
 
 
 def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
+    """The networks and tensors of a model without their numbers, once what is made of units and groups fits."""
+    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
+    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
+    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
+    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
+    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
+    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
     with torch.device("meta"):
         parts = build_parts(config)
     return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
@@ -148,13 +161,6 @@ def check_model_memory(
 
     Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
     """
-    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
-    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
-    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
-    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
-    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
-    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
-    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
     part, needed = "model", _UNCOUNTABLE
     try:
         modules = _modules_on_meta(config)

@@ -45,7 +45,11 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkey
     evaluation, card = json.loads(run.evaluation_path.read_text()), hub.ModelCard(text)
     assert (card.data.license, card.data.library_name) == ("apache-2.0", "discrete-vae")
     found = {result.metric_type: result for result in card.data.eval_results}
-    assert found.keys() == {"log_likelihood", "log_likelihood_limit", "elbo"}  # a baseline is no result of the model
+    assert found.keys() == {
+        "log_likelihood",
+        "log_likelihood_limit",
+        "elbo",
+    }  # a baseline is no result of the model
     for kind, value, error in (
         ("log_likelihood", "value", "std_error"),
         ("elbo", "elbo", "elbo_std_error"),

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import load_experiment
 from discrete_vae.training.run import training_threads
 
@@ -29,6 +30,15 @@ def test_a_small_model_trains_on_one_thread_and_a_large_one_on_all(capsys):
     assert number(load_experiment("digits", "short")) == 1
     assert number(load_experiment("mnist-static", "short")) == 2
     assert capsys.readouterr().err == ""
+
+
+def test_a_model_that_cannot_be_made_is_refused_before_its_weights_are_counted():
+    config = load_experiment("digits", "short")
+    for slot, settings in (("prior", {"num_left": 10**10}), ("posterior", {"groups": 10**9})):
+        part = getattr(config.model, slot).model_copy(update=settings)
+        large = config.model_copy(update={"model": config.model.model_copy(update={slot: part})})
+        with pytest.raises(InvalidInputError, match="memory"):
+            number(large)
 
 
 def test_a_resumed_run_keeps_its_number(capsys):
