@@ -85,7 +85,7 @@ class Domain:
         return self.low <= values.low and values.high <= self.high
 
 
-_INTO_UNIT = "Divide 0..255 intensities by 255, map -1..1 to 0..1 by (x + 1) / 2, or remove NaN."
+_INTO_UNIT = "Divide 0..255 intensities by 255, or map -1..1 to 0..1 by (x + 1) / 2."
 _INTO_BITS = "Binarize it, by torch.bernoulli say; -1 and 1 become 0 and 1 by (x + 1) / 2."
 _NO_INFINITY = "Remove infinite entries; NaN marks those that were not observed."
 _RAW = "Give raw counts, neither scaled nor logarithms."
@@ -257,7 +257,8 @@ def check_binary(name: str, value: Tensor) -> Tensor:
 def _refuse_outside(name: str, value: Tensor, domain: Domain, repair: str | None = None) -> NoReturn:
     """Refuse a tensor with elements outside a domain; names the first."""
     first = value[~domain.contains(value)].flatten()[0].item()
-    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair or domain.repair)
+    repair = repair or (domain.repair if first == first else "Remove NaN.")
+    raise InvalidInputError(name, domain.rule, f"a value of {first:g}", repair)
 
 
 def check_states(name: str, value: object, shape: Sequence[Axis | EllipsisType]) -> Tensor:

@@ -52,10 +52,12 @@ def own_experiment(
         path: The file, see `discrete_vae.data.rows.load_file`.
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial". None reads each
             column of a table by its kind, see `discrete_vae.data.infer_schema`, unless all are bits; whole numbers of
-            a .h5ad or .mtx file as counts given their total, "negative-binomial"; and arrays as bits.
+            a .h5ad or .mtx file as "negative-binomial"; and arrays as bits. Counts of such files are given their row's
+            total unless the settings say another exposure.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
-        settings: Values that differ from this size's, by the names that ``dvae train --settings`` lists.
+        settings: Values that differ from this size's, by the names that ``dvae train --settings`` lists. Where they
+            change the epochs, the steps between validations and between lines of the log change in proportion.
         reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
             on.
 
@@ -118,8 +120,7 @@ def _read(
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
-    is_counted = likelihood in (None, "negative-binomial") and path.name.lower().endswith(_COUNTED)
-    if is_counted and _holds_counts(dataset):
+    if takes_total(dataset, path, likelihood):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
     config = own_experiment_of(
         dataset, file.path, likelihood="bernoulli" if likelihood is None else likelihood, size=size
@@ -145,6 +146,12 @@ def _read(
     if config.data.binarize and not file.binarize:
         dataset = binarized(dataset, seed=file.binarization_seed)
     return config, dataset
+
+
+def takes_total(dataset: DataSplits, path: Path, likelihood: str | None) -> bool:
+    """Whether a file's values are counts that are given their row's total unless something else is asked for."""
+    is_counted = likelihood in (None, "negative-binomial") and path.name.lower().endswith(_COUNTED)
+    return is_counted and _holds_counts(dataset)
 
 
 _MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2

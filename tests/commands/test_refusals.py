@@ -174,7 +174,7 @@ model: --model.posterior.hidden 3000000000 3000000000
 --model.prior: --model.prior graph --model.prior.num-units 9999999 --model.prior.edges complete
 --model.event-shape: --model.event-shape 65
 num_groups: --model.posterior.groups 100
-data set digits: --data.num-valid 5000
+num_valid + num_test: --data.num-valid 5000
 ExperimentConfig.training.num_importance_samples: --training.gradient disarm --training.num-importance-samples 4
 --training.gradient.num-samples: --training.gradient leave-one-out --training.gradient.num-samples 1
 --training.gradient: --training.gradient reinforce {BASELINE}

@@ -44,7 +44,7 @@ def test_unknown_names_and_settings_are_refused():
         ("DigitsConfig.num_vald", "digits", {"num_vald": 3}),
         ("DigitsConfig.split_seed", "digits", {"split_seed": -1}),
         ("FileDataConfig.path", "file", {}),
-        ("data set digits", "digits", {"num_valid": 1000, "num_test": 797}),
+        ("num_valid + num_test", "digits", {"num_valid": 1000, "num_test": 797}),
         ("DigitsConfig.num_valid", "digits", {"num_valid": 0}),
     ):
         assert refused_argument(load_dataset, name, **settings) == argument

@@ -222,7 +222,7 @@ class RealColumnConfig(_NumberColumnConfig):
     """Real values, with a learned scale."""
 
     target = "discrete_vae.likelihoods.table:RealLikelihood"
-    shared, repair = ("scale",), "Train with real:asinh, or leave the value out."
+    shared, repair = ("scale",), "That is for log1p: train with real:asinh, or leave the value out."
     kind: Literal["real"] = "real"
     scale: Literal["plain", "log1p", "asinh"] = Field(
         default="plain", description="Scale on which the values have a Gaussian law."

@@ -84,6 +84,10 @@ def load_digits(
     package = metadata.distribution("scikit-learn")
     table = np.loadtxt(str(package.locate_file("sklearn/datasets/data/digits.csv.gz")), delimiter=",")
     intensities, kinds = table[:, :-1], table[:, -1].astype(np.int64)
+    if num_valid + num_test >= len(intensities):
+        received = f"{num_valid + num_test} held out of {len(intensities)}"
+        rule, repair = "must leave examples to train on", "Hold out fewer."
+        raise InvalidInputError("num_valid + num_test", rule, received, repair)
     order = shuffled_rows(len(intensities), num_test, num_valid, split_seed)
     rows = dict(zip(("test", "valid", "train"), order, strict=True))
     return _dataset(

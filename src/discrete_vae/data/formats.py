@@ -111,7 +111,7 @@ def read_h5ad(
     values = data.X if layer is None else data.layers[layer]
     name = f"{path}, X," if layer is None else f"{path}, layer {layer!r},"
     if values is None:
-        repair = f"Name one: --data.layer, of {shown_names(data.layers)}."
+        repair = f"Name one: --data.layer, of {shown_names(data.layers)}." if len(data.layers) else "Write X."
         raise InvalidInputError(name, "must hold a matrix", "none", repair)
     columns = tuple(map(str, data.var_names))
     if issparse(values):

@@ -391,11 +391,11 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
     domain = likelihood.domain(exact=exact and part != "train")
     if domain.holds(values):
         return
-    repairs = []
+    others, repairs = _others(likelihood, dataset), []
     if likelihood.domain().holds(values):
-        repairs.append("If the values are probabilities of bits, draw these: --data.binarize true.")
-    repairs.append(_others(likelihood, dataset))
-    repairs.append(domain.repair_of(values))
+        repairs = ["If the values are probabilities of bits, draw these: --data.binarize true.", others]
+    else:
+        repairs = [others, domain.repair_of(values)]
     rule = f"{domain.rule} to be read by --model.likelihood {likelihood.kind}"
     raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
 

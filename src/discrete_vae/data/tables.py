@@ -503,7 +503,10 @@ def filled_text(
     words: np.ndarray,
     form: TextFormat | None = None,
 ) -> str:
-    """The text of a table with `words` where cells are `replaced`, both (row, column) in the order of `columns`."""
+    """The text of a table with `words` where cells are `replaced` (bool), both (row, column) in the order of `columns`.
+
+    Other cells and the ends of lines stay. A form of None is `TextFormat`'s defaults.
+    """
     form = form or TextFormat()
     with path.open(encoding=form.encoding, newline="") as file:
         whole = file.read()

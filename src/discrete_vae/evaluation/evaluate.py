@@ -293,8 +293,8 @@ def evaluate_elbo(
     from the spread over examples, which contains that over draws.
 
     The arguments are those of `evaluate_log_likelihood`, with ``num_samples`` draws of the posterior per example. More
-    than one importance sample give a bound between the ELBO and log p(x). Every model has the same noise of a seed.
-    Weights, (example,) above 0, make the means weighted ones.
+    than one importance sample give a bound between the ELBO and log p(x). Every model of which 500 examples fit the
+    memory has the same noise of a seed. Weights, (example,) above 0, make the means weighted ones.
     """
     counts = {"num_samples": num_samples, "num_importance_samples": num_importance_samples, "seed": seed}
     parts = elbo_parts(model, x, condition=condition, log_partition=log_partition, **counts)

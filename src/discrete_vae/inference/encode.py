@@ -309,8 +309,10 @@ def denoise_rows(
     p(y | zeta, h) p(z, h | zeta) / q(z, h | zeta, y), where p(y_i | zeta, h) has the flips in it, and each gives
     E[x_i | y_i, zeta, h].
 
-    Codes and binary columns of tables are the most probable ones, as in `reconstruct_rows`, whose arguments these are
-    for noisy examples x. ``noise`` is f, above 0 and at most 1/2, for models of bits; None does not know it.
+    Codes and binary columns of tables are the most probable ones, as in `reconstruct_rows`.
+
+    The arguments are those of `reconstruct_rows`: x are the noisy examples, and ``num_draws`` the draws of the latents
+    per example. ``noise`` is f, above 0 and at most 1/2, for models of bits; None does not know it.
 
     Returns:
         (row, *event) float32.

@@ -238,7 +238,7 @@ def _by_chains(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
         log_weights, values, fresh = chains.step()
         drawn = log_weights.masked_fill(~fresh, -math.inf)
         counts, totals = counts + fresh.sum(0), torch.logaddexp(totals, drawn.logsumexp(0))
-        shares = (drawn - totals).exp().nan_to_num(0)  # of a proposal that has not drawn yet in all chains
+        shares = (drawn - totals).exp()  # 0 where a chain has kept its state
         new = torch.einsum("nk,nk...->k...", shares, values.double())
         kept = (1 - shares.sum(0)).reshape(-1, *[1] * (new.dim() - 1))
         candidates = kept * candidates + new

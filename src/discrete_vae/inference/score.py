@@ -182,7 +182,8 @@ def score_features(
     Source: Geisser 1980; Gelfand & Dey 1994, "Bayesian model choice", section 2.
 
     The arguments are those of `score_rows`, with the batches of `discrete_vae.inference.rows.in_batches`. Few
-    importance samples flatter a strange value.
+    importance samples flatter a strange value. Where modules draw the latents, a batch so large that fewer than 10
+    draws of it fit the memory changes the noise.
 
     Returns:
         (row, *event), nats; NaN where a value is missing.

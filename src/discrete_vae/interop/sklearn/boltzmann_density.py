@@ -89,7 +89,7 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         found = {name: check_number(name, getattr(self, name), **rule) for name, rule in rules}
         if self.contamination is not None:
             check_number("contamination", self.contamination, whole=False, above=0, at_most=0.5)
-        for name in (*_FITTED, "offset_"):
+        for name in (*_FITTED, "offset_", "elbo_", "likelihood_", "schema_", "_log_partition"):
             vars(self).pop(name, None)
         return SimpleNamespace(**found, seed=draw_seed(self.random_state))
 
