@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -140,7 +141,8 @@ def page(folder: Path, tables: Mapping[str, Sequence[Any]]) -> str:
         fills.append([name, *(text(each, ".3f") for each in numbers), *(text(each, ".1%") for each in wrong)])
         if own := found.get("classes"):
             classes.append([name, *(text(own.get(each), ".2f") for each in POINTS)])
-        machines.add(found["seconds"].get("machine", ""))
+        machine = found["seconds"].get("machine", "The machine of some times is not known.")
+        machines.add(re.sub(r", load [\d.]+ at the start|; \d{4}-\d\d-\d\d", "", machine))
         spent = [found["seconds"].get(verb) for verb in VERBS]
         spent += [sum(each or 0 for each in spent), found["seconds"]["mixture"], *found["fill"]["seconds"]]
         seconds.append([name, *(text(each, ".1f") for each in spent)])

@@ -281,6 +281,14 @@ def test_what_a_part_does_for_evaluation_is_taken_back():
     assert not model.encoder.training
 
 
+def test_a_saved_model_is_within_its_bounds_and_the_one_that_is_saved_stays(model, tmp_path):
+    model.smoothing.bound_sharpness_(2.0)
+    zeta = torch.rand(3, 7)
+    saved = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "m"))
+    assert (model.smoothing.beta.item(), saved.smoothing.beta.item()) == (3.0, 2.0)
+    assert torch.equal(saved.eval().decode(zeta), model.eval().decode(zeta))
+
+
 def test_an_exchanged_posterior_brings_its_order_of_pairs():
     groups = ((0, 1, 2, 3), (4, 5, 6)), ((4, 5, 6), (0, 1, 2, 3))
     first, second = (

@@ -184,7 +184,9 @@ class DiscreteVAE(nn.Module):
 
     def __setattr__(self, name: str, value: Any) -> None:
         super().__setattr__(name, value)
-        if name in ("prior", "posterior") and "pair_order" in self._modules:  # which is of these two
+        if name not in ("prior", "posterior") or "pair_order" not in self._modules:
+            return
+        if self.prior.num_units == self.posterior.num_units:  # else the other one follows
             order = self.prior.pair_order(self.posterior.group_of_unit)
             super().__setattr__("pair_order", order.to(self.prior.bias.device))
 
@@ -773,10 +775,11 @@ class DiscreteVAE(nn.Module):
             raise InvalidInputError("model.config", "must be known to save the model", "None", repair)
         check_parts(self, self.config, self._own)
         check_finite_weights(self)
-        self.project_()  # bounds are not saved
         from discrete_vae.runs.load import write_model
 
-        return write_model(path, self.config, self.state_dict(), dtype=self.dtype, own=self._own)
+        within = deepcopy(self)
+        within.project_()  # bounds are not saved
+        return write_model(path, self.config, within.state_dict(), dtype=self.dtype, own=self._own)
 
     @classmethod
     def from_pretrained(

@@ -128,6 +128,14 @@ def test_the_noise_is_keyed():
     assert torch.equal(z, torch.zeros(200, 5))
 
 
+def test_a_uniform_of_zero_turns_no_unit_on(monkeypatch):
+    machine = FactorialBernoulli(5)
+    with torch.no_grad():
+        machine.bias.fill_(-30.0)
+    monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **_: self.zero_())
+    assert not bool(sweep(machine)(torch.zeros(20, 5)).any())
+
+
 def test_a_sweep_of_an_rbm_is_twelve_launches():
     rbm, z = RBM(64, 64), torch.zeros(50, 128)
 

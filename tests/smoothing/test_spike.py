@@ -120,7 +120,7 @@ def test_project_brings_beta_back_and_a_fixed_one_is_no_parameter():
         assert smoothing.beta.item() == pytest.approx(projected)
     smoothing = SpikeExponential(beta=5.0, max_beta=4.0)
     drawn = smoothing.icdf(torch.tensor([0.9]), torch.zeros(1))
-    smoothing.requires_grad_(False)  # frozen, it is the same transformation
+    smoothing.requires_grad_(False)  # frozen it is the same transformation
     assert torch.equal(smoothing.icdf(torch.tensor([0.9]), torch.zeros(1)), drawn)
     fixed = SpikeExponential(beta=2.0, trainable=False)
     assert list(fixed.parameters()) == []

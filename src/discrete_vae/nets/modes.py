@@ -59,8 +59,8 @@ def switched(*modules: nn.Module) -> Iterator[None]:
             yield
         finally:
             for part, training in before:
-                if training and type(part).train is not nn.Module.train:  # may do more than set its mode
-                    part.train()
+                if type(part).train is not nn.Module.train:  # may do more than set its mode
+                    part.train(training)
             for part, training in before:
                 part.training = training
 

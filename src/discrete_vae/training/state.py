@@ -39,6 +39,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.runs.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
+from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, select
 from discrete_vae.training.step import RecordedStep, choose_precision
 
@@ -133,6 +134,11 @@ class AveragedWeights:
 
     def __init__(self, model: DiscreteVAE, decay: float) -> None:
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
+        for (
+            part
+        ) in self.model.modules():  # averages lie within bounds that rise, the present one is of one step
+            if isinstance(part, Smoothing):
+                part.bound_sharpness_(math.inf)
         self._decay = decay
 
     @torch.no_grad()
