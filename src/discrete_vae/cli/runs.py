@@ -324,7 +324,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: Path |
         except NonFiniteLossError as error:
             raise NonFiniteLossError(error.step, error.term, error.value, run.loaded.step) from None
     print(f"{run.title}, {num_steps} steps")
-    before, after = (with_error(each.elbo, each.elbo_std_error, 2) for each in (found.before, found.after))
+    before, after = (with_error(each.elbo, each.total_std_error, 2) for each in (found.before, found.after))
     print(f"Validation ELBO {before} before, {after} after.")
     print(f"Gain: {with_error(found.gain, found.gain_std_error, 3)} nats.")
     print("The generative model is the same, so the difference is KL to the true posterior.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -290,13 +291,19 @@ def feature_statistics_table(
     for name, value in (("x", x.masked_fill(x.isnan(), 0)), ("samples", samples)):
         check_finite(name, value, repair="Remove infinite entries.")
     data = x.detach().cpu().double().numpy()
-    drawn = samples.detach().cpu().double().numpy().swapaxes(0, 1).reshape(-1, x.shape[1])
+    drawn = samples.detach().cpu().double().numpy().reshape(-1, x.shape[1])
+    # the draws of a chain depend on each other, so the chains are dealt to blocks; one chain is cut into pieces
+    num_chains, place = samples.shape[1], np.arange(len(drawn))
+    groups = (
+        place % num_chains % _BLOCKS if num_chains > 1 else place * min(_BLOCKS, len(drawn)) // len(drawn)
+    )
     for name, what, count, least in (("x", "example", len(data), 1), ("samples", "samples", len(drawn), 2)):
         if count < least:
             raise InvalidInputError(name, f"must hold at least {least} {what}", count, "Give more of them.")
     seen = ~np.isnan(data)
     there = seen.any(0)
     data, drawn, seen = data[:, there], drawn[:, there], seen[:, there]
+    blocks = [groups != group for group in range(groups.max() + 1)]  # each without one of them
     weight = np.ones(len(data)) if weights is None else weights / weights.mean()
     total, counts = weight @ seen, (weight @ seen) ** 2 / (weight**2 @ seen)
     mean = weight @ np.where(seen, data, 0) / total
@@ -304,21 +311,28 @@ def feature_statistics_table(
     deviation[np.nanmin(data, 0) == np.nanmax(data, 0)] = 0  # rounding of the mean would leave some
     in_unit_interval = bool(((data >= 0) & (data <= 1) | ~seen).all())
     unit = 1.0 if in_unit_interval else np.where(deviation > 0, deviation, 1.0)
-    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
-    spread = np.std([block.mean(0) for block in blocks], 0, ddof=1) / np.sqrt(len(blocks))
-    error = np.sqrt(drawn.var(0) / counts + spread**2)
+    error = np.sqrt(drawn.var(0) / counts + _variance(drawn, blocks, lambda kept: kept.mean(0)))
     means = Comparison(mean / unit, drawn.mean(0) / unit, error / unit)
     standard = np.where(seen, (data - mean) / np.where(deviation > 0, deviation, 1.0), 0.0)
     varies = np.flatnonzero(deviation > 0)
     count = min(len(varies), _MAX_FEATURES)
     shown = varies[np.arange(count) * len(varies) // max(count, 1)]
     correlations = _correlations(
-        standard[:, shown], seen[:, shown].astype(np.float64), weight[:, None], drawn[:, shown]
+        standard[:, shown], seen[:, shown].astype(np.float64), weight[:, None], drawn[:, shown], blocks
     )
     return FeatureStatistics(means, correlations, len(data), len(drawn), in_unit_interval)
 
 
-def _correlations(z: np.ndarray, seen: np.ndarray, weight: np.ndarray, drawn: np.ndarray) -> Comparison:
+def _variance(
+    drawn: np.ndarray, blocks: list[np.ndarray], statistic: Callable[[np.ndarray], np.ndarray]
+) -> np.ndarray:
+    """That of a statistic of all draws by the jackknife over blocks, of each the draws that are left without it."""
+    return (len(blocks) - 1) * np.var([statistic(drawn[left]) for left in blocks], 0)
+
+
+def _correlations(
+    z: np.ndarray, seen: np.ndarray, weight: np.ndarray, drawn: np.ndarray, blocks: list[np.ndarray]
+) -> Comparison:
     """Of standardized data, 0 where they are missing, with weights (example, 1), and of draws, (example, feature)."""
     first, second = np.triu_indices(z.shape[1], 1)
     kept = (seen.T @ seen)[first, second] > 1
@@ -330,10 +344,9 @@ def _correlations(z: np.ndarray, seen: np.ndarray, weight: np.ndarray, drawn: np
     square, mixed, fourth = z**2, (weight * z**3).T @ z / count, (weight * z**4).sum(0) / count.diagonal()
     both = (weight * square).T @ square / count
     variance = both - in_data * (mixed + mixed.T) + in_data**2 / 4 * (fourth + fourth[:, None] + 2 * both)
-    blocks = np.array_split(drawn, min(_BLOCKS, len(drawn)))
-    spread = np.std([_correlation(block)[pairs] for block in blocks], 0, ddof=1)
+    of_draws = _variance(drawn, blocks, lambda kept: _correlation(kept)[pairs])
     effective = count**2 / np.where(total > 0, (weight**2 * seen).T @ seen, 1)
-    error = np.sqrt((variance / effective)[pairs].clip(0) + spread**2 / len(blocks))
+    error = np.sqrt((variance / effective)[pairs].clip(0) + of_draws)
     return Comparison(in_data[pairs], _correlation(drawn)[pairs], error)
 
 

@@ -232,30 +232,34 @@ def _by_chains(proposals: Proposals, settings: ImputationSettings) -> _Estimate:
     num_chains, row = max(_FEWEST_CHAINS, settings.num_draws), proposals.row
     chains = IteratedResampling(proposals, num_chains=num_chains, num_candidates=settings.num_candidates)
     left_out, sums = settings.num_steps // 5, 0.0
+    origin = torch.tensor(0.0)  # a value that occurs: sums about it lose no digits
     # of the new draws of each candidate's own proposal: their number, log of their total weight, weighted mean
     counts, totals, candidates = 0, torch.tensor(-math.inf, device=row.x.device), torch.tensor(0.0)
     for step in range(settings.num_steps):
         log_weights, values, fresh = chains.step()
+        values = values.double()
+        origin = values[0, 0] if step == 0 else origin
+        values = values - origin
         drawn = log_weights.masked_fill(~fresh, -math.inf)
         counts, totals = counts + fresh.sum(0), torch.logaddexp(totals, drawn.logsumexp(0))
         shares = (drawn - totals).exp()  # 0 where a chain has kept its state
-        new = torch.einsum("nk,nk...->k...", shares, values.double())
+        new = torch.einsum("nk,nk...->k...", shares, values)
         kept = (1 - shares.sum(0)).reshape(-1, *[1] * (new.dim() - 1))
         candidates = kept * candidates + new
         if step >= left_out:
-            powers = torch.stack([values.double(), values.double().square()])
+            powers = torch.stack([values, values.square()])
             sums = sums + torch.einsum("nk,pnk...->pn...", torch.softmax(log_weights, 1), powers)
     means, squares = torch.as_tensor(sums) / (settings.num_steps - left_out)
     mean, spread = means.mean(0), means.std(0) / math.sqrt(num_chains)
     pooled = torch.tensordot(torch.softmax(totals - torch.as_tensor(counts).double().log(), 0), candidates, 1)
     # chains that have not forgotten their start agree with each other, and not with all candidates weighted together
     error = torch.hypot(spread, mean - pooled)
-    values_of = partial(proposals.likelihood.point_estimate, mean, kind=settings.filling)
+    values_of = partial(proposals.likelihood.point_estimate, origin + mean, kind=settings.filling)
     variance, its_error = values_of(squares.mean(0) - mean.square())[1], values_of(error)[1]
     independent = (variance / its_error.square())[~row.observed[0]]
     effective = min([num_chains + chains.num_moves, *independent[independent.isfinite()].tolist()])
     picks = chains.parameters[: settings.num_draws] if settings.num_draws else None
-    return mean, error, float(effective), picks
+    return origin + mean, error, float(effective), picks
 
 
 def _warn_if_few(

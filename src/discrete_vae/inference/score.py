@@ -342,8 +342,11 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
     per_row, weights = np.where(seen, losses, 0.0).sum(1), seen.sum(1)
     value = per_row.sum() / weights.sum()
     # of a ratio of sums over rows
-    error = math.sqrt(((per_row - value * weights) ** 2).sum() / max(rows - 1, 1) * rows) / weights.sum()
-    error = float(error) if rows > 1 else math.nan
+    informative = int((weights > 0).sum())
+    error = math.nan
+    if informative > 1:
+        variance = ((per_row - value * weights) ** 2).sum() * informative / (informative - 1)
+        error = float(math.sqrt(variance) / weights.sum())
     if is_share:
         return float(value), error
     root = math.sqrt(value)

@@ -20,8 +20,9 @@ from torch import Tensor
 from discrete_vae import __version__
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
-from discrete_vae.data.splits import DataSplits, describe_data, training_subset
+from discrete_vae.data.splits import DataSplits, describe_data, subset_indices, training_subset
 from discrete_vae.errors import InvalidInputError, printable
+from discrete_vae.evaluation.evaluate import positive_weights, standard_error, weighted_mean
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
@@ -41,6 +42,7 @@ from discrete_vae.runs.io import (
 from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
+from discrete_vae.sparse import Examples, select
 from discrete_vae.system import in_words, optional_library, unicode_path, without_links
 
 Source = DiscreteVAE | RunDirectory | str | Path
@@ -343,13 +345,14 @@ def release_run(
     with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
         write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
         subset = training_subset(dataset, loaded.config.training)
-        x, c = subset.valid[:num_examples], subset.conditions.get("valid")
-        given = {
-            "condition": None if c is None else c[:num_examples],
-            "num_samples": num_samples,
-            "seed": seed,
-        }
-        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, given, report))
+        chosen = subset_indices(len(subset.valid), min(num_examples, len(subset.valid)))
+        x = select(subset.valid, chosen)
+        c, w = (
+            None if (all_of := of.get("valid")) is None else all_of[chosen]
+            for of in (subset.conditions, subset.weights)
+        )
+        given = {"condition": c, "num_samples": num_samples, "seed": seed}
+        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, w, given, report))
         if 2 * found.difference_std_error - found.difference > MAX_LOSS:
             rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
@@ -441,7 +444,8 @@ def _compared(
     run: RunDirectory,
     loaded: LoadedRun,
     new: RunDirectory,
-    x: Tensor,
+    x: Examples,
+    weights: np.ndarray | None,
     given: Mapping[str, Any],
     report: Report | None,
 ) -> dict[str, Any]:
@@ -450,13 +454,16 @@ def _compared(
     score = partial(elbo_rows, x=x, log_partition=log_z, **given)
     before = score(loaded.model, report=report).value
     after = score(released, report=None if report is None else lambda done: report(len(x) + done)).value
-    change, error = after - before, 0.0
-    if change.any():  # which one example alone cannot judge
-        error = float(change.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.inf
+    counted = positive_weights(weights, len(x))
+    values = torch.from_numpy(np.stack([before, after, after - before])).double()
+    means = [float(weighted_mean(each, counted)) for each in values]
+    error = 0.0
+    if values[2].any():  # which one example alone cannot judge
+        error = float(standard_error(values[2], counted)) if len(x) > 1 else math.inf
     return {
-        "before": float(before.mean()),
-        "after": float(after.mean()),
-        "difference": float(change.mean()),
+        "before": means[0],
+        "after": means[1],
+        "difference": means[2],
         "difference_std_error": error,
         "num_examples": len(x),
         "num_samples": given["num_samples"],

@@ -392,7 +392,9 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
         values["picture"] = picture(blocks, "gray whole", alt=alt, zoom=2)
     if source.labels is not None:
         own = source.labels[members]
-        names, counts = np.unique(own[labeled(own)], return_counts=True)
+        known = labeled(own)
+        names, of_name = np.unique(own[known], return_inverse=True)
+        counts = np.bincount(of_name, source.train_weights[members][known], len(names))
         order = np.argsort(-counts, kind="stable")[:_LABELS]
         values["labels"] = [(str(names[index]), float(counts[index]) / counts.sum()) for index in order]
     return values

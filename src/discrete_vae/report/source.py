@@ -113,9 +113,11 @@ class ReportSource(FigureRun):
 
     @cached_property
     def indices(self) -> np.ndarray:
-        """Numbers of the training examples that are looked at, (example,) int64."""
-        count = len(self.dataset.train)
-        return np.sort(fixed_permutation(count, 0, _CHOSEN)[: min(count, self.num_examples)])
+        """Numbers of the training examples that are looked at, (example,) int64.
+
+        They are shuffled, so that the first are a random choice of data in the order of their classes.
+        """
+        return fixed_permutation(len(self.dataset.train), 0, _CHOSEN)[: self.num_examples]
 
     @cached_property
     def train(self) -> Tensor:
@@ -127,9 +129,10 @@ class ReportSource(FigureRun):
 
     @cached_property
     def test_indices(self) -> np.ndarray:
-        """Numbers of the test examples that are looked at, (example,) int64."""
+        """Numbers of the test examples that are looked at, (example,) int64, shuffled likewise."""
         count = len(self.dataset.test)
-        return subset_indices(count, min(count, self.num_examples))
+        chosen = subset_indices(count, min(count, self.num_examples))
+        return chosen[fixed_permutation(len(chosen), 0, _CHOSEN)]
 
     @cached_property
     def test(self) -> Tensor:

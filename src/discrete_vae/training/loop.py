@@ -81,8 +81,9 @@ class TrainingResult(ShowsTable):
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
         best_elbo: That ELBO, nats; None before the first validation.
-        best_elbos: The ELBO of each validation example at that step; None if this process did not validate then.
         seconds: Time this process trained.
+        best_elbos: The ELBO of each validation example at that step; None if this process did not validate then.
+        best_log_partition_std_error: That of their log Z, which shifts all of them; NaN without them.
     """
 
     num_steps: int
@@ -91,6 +92,7 @@ class TrainingResult(ShowsTable):
     best_elbo: float | None
     seconds: float
     best_elbos: ExampleValues | None = field(default=None, repr=False, compare=False)
+    best_log_partition_std_error: float = field(default=math.nan, repr=False, compare=False)
 
 
 def run_steps(
@@ -143,6 +145,7 @@ def run_steps(
     state.times.restart()
     times: dict[str, float] = {}
     best_elbos: ExampleValues | None = None
+    best_error = math.nan  # of their log Z
     slower = schedules.first_importance_step(settings, num_steps)
     stage = None if slower is None else (slower, "importance samples")
     console = None if is_writer else Console(quiet=True)
@@ -195,6 +198,7 @@ def run_steps(
                 append(line(_line_of_validation(elbo, score)))
                 if checkpoints.save(elbo, bound, score):
                     best_elbos, also = ExampleValues(elbos), f"{also} (best so far)"
+                    best_error = elbo.log_partition_std_error
                 error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
                 shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} ± {error} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
@@ -208,7 +212,9 @@ def run_steps(
         if trace is not None and not trace.written:
             shown.note(trace.write())
     best, seconds = (checkpoints.best_step, checkpoints.best_elbo), time.monotonic() - start
-    return TrainingResult(state.step if ended else num_steps, state.step, *best, seconds, best_elbos)
+    return TrainingResult(
+        state.step if ended else num_steps, state.step, *best, seconds, best_elbos, best_error
+    )
 
 
 def batches_of(
@@ -519,26 +525,29 @@ class RunCheckpoints:
         if self._independent is None:
             return score
         assert self._valid is not None
+        # two standard errors of log Z, by which the score lies below the bound
+        penalty = bound.elbo - score
         number = len(examples) if self._weights is None else effective_number(self._weights)
         independent = float(weighted_mean(self._independent, self._weights))
 
         def is_clear(lead: float, gains: Tensor) -> bool:
             error = float(standard_error(gains, self._weights))
-            least = error * float(stdtrit(number - 1, _LEVEL))
+            least = error * float(stdtrit(number - 1, _LEVEL)) + penalty
             # one example has no error
-            self._lead = {"lead": lead, "std_error": error, "least": least} if math.isfinite(least) else {}
+            kept = {"lead": lead, "std_error": math.hypot(error, penalty / 2), "least": least}
+            self._lead = kept if math.isfinite(least) else {}
             return lead > least
 
-        lead = score - independent
+        lead = bound.elbo - independent
         if is_clear(lead, examples - self._independent):
             return score
-        if lead > 0 and self._lead:
-            log_partition, std_error = self._state.evaluated_log_partition()
+        if lead > penalty and self._lead:
+            log_partition, _ = self._state.evaluated_log_partition()
             x, condition = self._valid
             found = evaluate_log_likelihood(
                 self._state.evaluated,
                 x,
-                log_partition=log_partition + 2 * std_error,
+                log_partition=log_partition,
                 num_samples=_SAMPLES,
                 condition=condition,
             ).examples
