@@ -349,7 +349,7 @@ def release_run(
             "num_samples": num_samples,
             "seed": seed,
         }
-        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, given, report))
+        found = _compared(run, loaded, new, precision, x, given, report)
         if 2 * found.difference_std_error - found.difference > MAX_LOSS:
             rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
@@ -441,10 +441,11 @@ def _compared(
     run: RunDirectory,
     loaded: LoadedRun,
     new: RunDirectory,
+    precision: Precision,
     x: Tensor,
     given: Mapping[str, Any],
     report: Report | None,
-) -> dict[str, Any]:
+) -> Release:
     log_z = log_partition_of_run(run, loaded, seed=given["seed"]).value
     released = load_run(new, device=loaded.model.prior.bias.device).model
     score = partial(elbo_rows, x=x, log_partition=log_z, **given)
@@ -453,11 +454,5 @@ def _compared(
     change, error = after - before, 0.0
     if change.any():  # which one example alone cannot judge
         error = float(change.std(ddof=1)) / math.sqrt(len(x)) if len(x) > 1 else math.inf
-    return {
-        "before": float(before.mean()),
-        "after": float(after.mean()),
-        "difference": float(change.mean()),
-        "difference_std_error": error,
-        "num_examples": len(x),
-        "num_samples": given["num_samples"],
-    }
+    before, after, difference = (float(each.mean()) for each in (before, after, change))
+    return Release(loaded.step, precision, before, after, difference, error, len(x), given["num_samples"])
