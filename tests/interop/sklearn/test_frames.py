@@ -70,11 +70,8 @@ def test_rows_come_back_as_a_frame_of_the_same_words_and_dtypes(fitted):
         assert set(back[name]) <= set(FRAME[name])
     drawn = fitted.sample(50, random_state=0)
     assert drawn.dtypes.equals(back.dtypes)
-    assert set(drawn["town"]) <= {
-        "Ulm",
-        "Kiel",
-        "Jena",
-    }  # a word that no row has is about as rare as it can be
+    # a word that no row has is about as rare as it can be
+    assert set(drawn["town"]) <= {"Ulm", "Kiel", "Jena"}
 
 
 def test_rows_of_codes_with_an_index_keep_their_order(fitted):
