@@ -138,9 +138,7 @@ def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning"
-)  # of a fork beside threads: this one computes nothing
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads: it computes nothing
 def test_a_killed_writer_holds_nothing(tmp_path):
     reader, writer = os.pipe()
     process = os.fork()
