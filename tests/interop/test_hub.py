@@ -87,17 +87,14 @@ def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
     assert card.data.eval_results is None
 
 
-def test_a_model_alone_has_a_card_without_results(tmp_path):
-    folder = save_for_hub(small(), tmp_path / "model", name=REPO, license="mit")
-    assert "without an evaluation" in (folder / "README.md").read_text()
-    assert torch.equal(DiscreteVAE.from_pretrained(folder).prior.weight, small().prior.weight)
-
-
-def test_a_card_does_not_list_a_graph_edge_by_edge(tmp_path):
+def test_a_model_alone_has_a_card_without_results_that_lists_no_edges_of_a_graph(tmp_path):
     prior = {"kind": "graph", "num_units": 3, "edges": ((0, 1), (1, 2)), "nodes": (30, 40, 50)}
     model = small_model(6, groups=2, prior=prior)
-    card = (save_for_hub(model, tmp_path / "model", name=REPO, license="mit") / "README.md").read_text()
+    folder = save_for_hub(model, tmp_path / "model", name=REPO, license="mit")
+    card, loaded = (folder / "README.md").read_text(), DiscreteVAE.from_pretrained(folder)
+    assert "without an evaluation" in card
     assert "(graph, num_units 3)" in card
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), model.parameters(), strict=True))
 
 
 class NoAnswerError(Exception):

@@ -122,9 +122,8 @@ def make(tmp_path):
     def store(keep_last, *, filled=False, best=None):
         made = CheckpointStore(tmp_path / "checkpoints", tmp_path / "best.json", keep_last=keep_last)
         for step in (10, 20, 30) if filled else ():
-            made.save(
-                step, state(step), {"epoch": step // 10}, best={"elbo": -80.0} if step == best else None
-            )
+            reason = {"elbo": -80.0} if step == best else None
+            made.save(step, state(step), {"epoch": step // 10}, best=reason)
         return made
 
     return store

@@ -24,9 +24,7 @@ def parity_pairs(count=600, num_features=8):
 
 @pytest.fixture(scope="module")
 def fitted():
-    return BoltzmannDensity(num_hidden=8, num_epochs=150, learning_rate=0.03, random_state=0).fit(
-        parity_pairs()
-    )
+    return BoltzmannDensity(num_hidden=8, num_epochs=150, random_state=0).fit(parity_pairs())
 
 
 @pytest.fixture(scope="module")
