@@ -6,6 +6,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -64,10 +65,8 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkey
 
 
 def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfile", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
     assert list(tmp_path.iterdir()) == []
@@ -174,11 +173,7 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, small().prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
-
-    def no_answer(name, **keywords):
-        raise NoAnswerError
-
-    monkeypatch.setattr(hub, "snapshot_download", no_answer)
+    monkeypatch.setattr(hub, "snapshot_download", Mock(side_effect=NoAnswerError))
     assert refused_argument(DiscreteVAE.from_pretrained, "ada/other") == "path"
 
 

@@ -3,6 +3,7 @@
 import json
 import shutil
 from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -98,11 +99,8 @@ def test_a_saved_model_gives_way_and_other_files_do_not(saved):
 
 def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
-
-    def fails(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("discrete_vae.runs.load.write_summed", fails)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("discrete_vae.runs.load.write_summed", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         build("layers").save_pretrained(saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -252,11 +253,8 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     run = RunDirectory.open(tmp_path / "whole")
     lines = run.metrics().read()
     assert all(0.1 < line["solver_inverse_temperature"] < 10 for line in lines if "elbo" in line)
-
-    def refuse(*arguments):
-        raise AssertionError("the solver was asked for")
-
-    monkeypatch.setattr(negative_phase, "open_solver", refuse)
+    refuse = AssertionError("the solver was asked for")
+    monkeypatch.setattr(negative_phase, "open_solver", Mock(side_effect=refuse))
     loaded = load_run(tmp_path / "whole")
     assert isinstance(loaded.chains, BlockGibbs)
     assert loaded.chains.step(2).shape == (20, 32)
