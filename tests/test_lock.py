@@ -19,18 +19,15 @@ import discrete_vae
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("Makefile", "requirements.lock", "pyproject.toml")
 LOCK = (ROOT / "requirements.lock").read_text()
-
-
-def declared():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    lists = [project["project"]["dependencies"], project["dependency-groups"]["dev"]]
-    lists += [extras[name] for name in extras if name != "formats"]  # which the lock leaves out
-    return [Requirement(line) for lines in lists for line in lines]
+DECLARED = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = DECLARED["project"]
 
 
 def test_every_declared_package_is_pinned_with_hashes_and_without_addresses():
-    for requirement in declared():
+    extras = PROJECT["optional-dependencies"]
+    lists = [PROJECT["dependencies"], DECLARED["dependency-groups"]["dev"]]
+    lists += [extras[name] for name in extras if name != "formats"]  # which the lock leaves out
+    for requirement in (Requirement(line) for lines in lists for line in lines):
         pins = re.findall(rf"^{requirement.name}==(\S+)[^\n]*\\\n    --hash=sha256:", LOCK, re.MULTILINE)
         assert pins, f"{requirement.name} is not in requirements.lock: run make lock"
         assert all(requirement.specifier.contains(pin) for pin in pins)
@@ -42,9 +39,8 @@ def test_the_conda_recipe_is_of_this_version_and_needs_the_same_packages():
     names = {"pytorch": "torch", "matplotlib-base": "matplotlib"}
     run = [Requirement(line) for line in recipe["requirements"]["run"]]
     found = {names.get(each.name, each.name): each.specifier for each in run}
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    wanted = {each.name: each.specifier for each in map(Requirement, project["dependencies"])}
-    assert found == wanted | {"python": Requirement(f"python{project['requires-python']}").specifier}
+    wanted = {each.name: each.specifier for each in map(Requirement, PROJECT["dependencies"])}
+    assert found == wanted | {"python": Requirement(f"python{PROJECT['requires-python']}").specifier}
     assert recipe["context"]["version"] == discrete_vae.__version__
 
 
@@ -56,8 +52,7 @@ def test_the_readme_of_a_package_has_only_links_that_lead_somewhere_without_a_ch
     assert all("".join(each).startswith("https://") for each in links)
     assert "Prior**: a restricted Boltzmann machine" in text
     assert "( " not in text
-    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["classifiers"]
-    versions = [each.rsplit(" ", 1)[1] for each in classifiers if "Python ::" in each]
+    versions = [each.rsplit(" ", 1)[1] for each in PROJECT["classifiers"] if "Python ::" in each]
     assert f"badge/python-{'%20|%20'.join(versions)}-" in text
 
 

@@ -144,8 +144,7 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
             failure = error
     words = bytearray(pickle.dumps((answer, failure)) if rank() == 0 else b"")
     size = int(broadcast(torch.tensor(len(words), device="cpu")))
-    empty = torch.empty(size, dtype=torch.uint8, device="cpu")
-    message = torch.frombuffer(words, dtype=torch.uint8) if words else empty
+    message = torch.frombuffer(words or bytearray(size), dtype=torch.uint8)
     answer, failure = pickle.loads(broadcast(message).numpy().tobytes())
     if isinstance(failure, DiscreteVAEError):
         failure.is_said = rank() > 0

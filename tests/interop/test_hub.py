@@ -3,15 +3,16 @@
 import json
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import torch
 
 from discrete_vae import DiscreteVAE
 from discrete_vae.cli import main
-from discrete_vae.config import GraphBoltzmannConfig, HierarchicalPosteriorConfig, ModelConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.interop.hub import push_to_hub, save_for_hub
 from discrete_vae.runs.run_directory import RunDirectory
@@ -21,6 +22,7 @@ from tests.training.tiny import start_run, train_quietly
 
 hub = pytest.importorskip("huggingface_hub", reason="huggingface_hub, an extra, is not installed")
 REPO = "ada/digits"
+small = partial(small_model, 6, groups=4)
 
 
 @pytest.fixture(scope="module")
@@ -45,11 +47,8 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkey
     evaluation, card = json.loads(run.evaluation_path.read_text()), hub.ModelCard(text)
     assert (card.data.license, card.data.library_name) == ("apache-2.0", "discrete-vae")
     found = {result.metric_type: result for result in card.data.eval_results}
-    assert found.keys() == {
-        "log_likelihood",
-        "log_likelihood_limit",
-        "elbo",
-    }  # a baseline is no result of the model
+    # a baseline is no result of the model
+    assert found.keys() == {"log_likelihood", "log_likelihood_limit", "elbo"}
     for kind, value, error in (
         ("log_likelihood", "value", "std_error"),
         ("elbo", "elbo", "elbo_std_error"),
@@ -66,10 +65,8 @@ def test_a_run_becomes_a_folder_with_a_card_and_comes_back(run, tmp_path, monkey
 
 
 def test_a_disk_that_refuses_leaves_nothing(run, tmp_path, monkeypatch):
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(shutil, "copyfile", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr(shutil, "copyfile", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         save_for_hub(run.path, tmp_path / "model", name=REPO, license="apache-2.0")
     assert list(tmp_path.iterdir()) == []
@@ -89,20 +86,14 @@ def test_an_evaluation_of_other_weights_is_refused(run, tmp_path):
     assert card.data.eval_results is None
 
 
-def test_a_model_alone_has_a_card_without_results(tmp_path):
-    folder = save_for_hub(small_model(6, groups=4), tmp_path / "model", name=REPO, license="mit")
-    assert "without an evaluation" in (folder / "README.md").read_text()
-    assert torch.equal(
-        DiscreteVAE.from_pretrained(folder).prior.weight, small_model(6, groups=4).prior.weight
-    )
-
-
-def test_a_card_does_not_list_a_graph_edge_by_edge(tmp_path):
-    prior = GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)), nodes=(30, 40, 50))
-    small = HierarchicalPosteriorConfig(groups=2, hidden=(4,))
-    model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=prior, posterior=small))
-    card = (save_for_hub(model, tmp_path / "model", name=REPO, license="mit") / "README.md").read_text()
+def test_a_model_alone_has_a_card_without_results_that_lists_no_edges_of_a_graph(tmp_path):
+    prior = {"kind": "graph", "num_units": 3, "edges": ((0, 1), (1, 2)), "nodes": (30, 40, 50)}
+    model = small_model(6, groups=2, prior=prior)
+    folder = save_for_hub(model, tmp_path / "model", name=REPO, license="mit")
+    card, loaded = (folder / "README.md").read_text(), DiscreteVAE.from_pretrained(folder)
+    assert "without an evaluation" in card
     assert "(graph, num_units 3)" in card
+    assert all(torch.equal(a, b) for a, b in zip(loaded.parameters(), model.parameters(), strict=True))
 
 
 class NoAnswerError(Exception):
@@ -136,21 +127,21 @@ def uploads(monkeypatch):
 
 
 def test_push_makes_the_repository_and_uploads_what_loads(uploads):
-    address = push_to_hub(small_model(6, groups=4), REPO, license="mit", private=True, token="secret")
+    address = push_to_hub(small(), REPO, license="mit", private=True, token="secret")
     assert address == "hub/ada/digits/commit/1"
     token, create, upload = uploads
     assert token == ("token", "secret")
     assert create == ("create", REPO, {"private": True, "exist_ok": True})
     assert upload[1:3] == (REPO, ["README.md", "config.json", "model.safetensors"])
-    assert torch.equal(upload[3].prior.weight, small_model(6, groups=4).prior.weight)
+    assert torch.equal(upload[3].prior.weight, small().prior.weight)
     assert upload[4] == "Upload a discrete-vae model"
     with pytest.raises(InvalidInputError, match=r"name must .*401 Unauthorized\)"):
-        push_to_hub(small_model(6, groups=4), "not/mine", license="mit")
-    assert refused_argument(push_to_hub, small_model(6, groups=4), "no/network", license="mit") == "name"
+        push_to_hub(small(), "not/mine", license="mit")
+    assert refused_argument(push_to_hub, small(), "no/network", license="mit") == "name"
 
 
 def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatch):
-    saved, asked = small_model(6, groups=4).save_pretrained(tmp_path / "cache"), []
+    saved, asked = small().save_pretrained(tmp_path / "cache"), []
 
     def snapshot_download(name, *, revision, allow_patterns):
         asked.append((name, revision, allow_patterns))
@@ -159,12 +150,12 @@ def test_a_name_is_fetched_into_the_cache_and_a_folder_wins(tmp_path, monkeypatc
     monkeypatch.setattr(hub, "snapshot_download", snapshot_download)
     monkeypatch.chdir(tmp_path)
     loaded = DiscreteVAE.from_pretrained(REPO, revision="v1")
-    assert torch.equal(loaded.prior.weight, small_model(6, groups=4).prior.weight)
+    assert torch.equal(loaded.prior.weight, small().prior.weight)
     assert asked == [(REPO, "v1", ["model.safetensors", "config.json"])]
     (tmp_path / "ada").mkdir()
     with pytest.raises(InvalidInputError, match="path must"):
         DiscreteVAE.from_pretrained("ada/digit")  # a slip in a local path asks nobody
-    small_model(6, groups=4).save_pretrained("ada/digits")
+    small().save_pretrained("ada/digits")
     DiscreteVAE.from_pretrained(REPO)
     assert len(asked) == 1
     assert refused_argument(DiscreteVAE.from_pretrained, REPO, revision="v1") == "revision"
@@ -174,30 +165,22 @@ def test_the_hubs_own_cache_serves_without_a_network(tmp_path, monkeypatch):
     """The layout of huggingface_hub's cache: models--OWNER--NAME, refs/main, snapshots/COMMIT."""
     commit = "1" * 40
     root = tmp_path / "models--ada--digits"
-    small_model(6, groups=4).save_pretrained(root / "snapshots" / commit)
+    small().save_pretrained(root / "snapshots" / commit)
     (root / "refs").mkdir()
     (root / "refs" / "main").write_text(commit)
-    real = hub.snapshot_download
-    monkeypatch.setattr(
-        hub,
-        "snapshot_download",
-        lambda name, **keywords: real(name, **keywords, cache_dir=tmp_path, local_files_only=True),
-    )
-    assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, small_model(6, groups=4).prior.weight)
+    offline = partial(hub.snapshot_download, cache_dir=tmp_path, local_files_only=True)
+    monkeypatch.setattr(hub, "snapshot_download", offline)
+    assert torch.equal(DiscreteVAE.from_pretrained(REPO).prior.weight, small().prior.weight)
     with pytest.raises(InvalidInputError, match="path must .*ada/other"):
         DiscreteVAE.from_pretrained("ada/other")
-
-    def no_answer(name, **keywords):
-        raise NoAnswerError
-
-    monkeypatch.setattr(hub, "snapshot_download", no_answer)
+    monkeypatch.setattr(hub, "snapshot_download", Mock(side_effect=NoAnswerError))
     assert refused_argument(DiscreteVAE.from_pretrained, "ada/other") == "path"
 
 
 def test_a_missing_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     for call in (
-        lambda: push_to_hub(small_model(6, groups=4), REPO, license="mit"),
+        lambda: push_to_hub(small(), REPO, license="mit"),
         lambda: DiscreteVAE.from_pretrained("nobody/nothing"),
     ):
         with pytest.raises(InvalidInputError, match=r"pip install 'discrete-vae\[hub\]'"):
@@ -211,4 +194,4 @@ def test_wrong_arguments_are_named(tmp_path, name, value):
     (tmp_path / "notes.txt").touch()
     given = {"path": "model", "name": REPO, "license": "mit"} | {name: value}
     with pytest.raises(InvalidInputError, match=f"{name} must"):
-        save_for_hub(small_model(6, groups=4), tmp_path / given.pop("path"), **given)
+        save_for_hub(small(), tmp_path / given.pop("path"), **given)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections import namedtuple
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -35,11 +36,8 @@ def test_a_full_disk_is_named_and_keeps_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.txt"
     write_text(path, "first and long")
     write_text(path, "ζ")
-
-    def full(descriptor):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(os, "fsync", full)
+    full = OSError(errno.ENOSPC, "No space left on device")
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space left") as caught:
         write_bytes(path, b"new")
     assert caught.value.filename == str(path)

@@ -2,6 +2,8 @@
 
 import json
 import shutil
+from functools import partial
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -9,42 +11,27 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from discrete_vae import DiscreteVAE, load_run
-from discrete_vae.config import (
-    ConvolutionalDecoderConfig,
-    ConvolutionalEncoderConfig,
-    FactorialBernoulliConfig,
-    GaussianHierarchyConfig,
-    GaussianLikelihoodConfig,
-    GraphBoltzmannConfig,
-    HierarchicalPosteriorConfig,
-    ModelConfig,
-    RBMConfig,
-)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, sha256_fields, sha256_file, write_json
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.models import small_config
 from tests.refusals import refused_argument
 from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly
 
-SMALL = {
-    "posterior": HierarchicalPosteriorConfig(groups=2, hidden=(5,)),
-    "prior": RBMConfig(num_left=3, num_right=2),
-}
-LAYERS = {"hierarchy": GaussianHierarchyConfig(num_layers=2, num_units=2)}
+small = partial(small_config, 6, units=(3, 2), groups=2, hidden=(5,))
 IMAGES = {
-    "encoder": ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
-    "decoder": ConvolutionalDecoderConfig(widths=(2, 2)),
+    "event_shape": (1, 28, 28),
+    "encoder": {"kind": "convolutional", "num_features": 4, "widths": (2, 2)},
+    "decoder": {"kind": "convolutional", "widths": (2, 2)},
 }
 CONFIGS = {
-    "plain": ModelConfig(num_features=6, **SMALL),
-    "layers": ModelConfig(num_features=6, **SMALL, **LAYERS),
-    "graph": ModelConfig(
-        num_features=6, **SMALL | {"prior": GraphBoltzmannConfig(num_units=4, edges="complete")}
-    ),
-    "independent": ModelConfig(num_features=6, **SMALL | {"prior": FactorialBernoulliConfig(num_units=4)}),
-    "gaps": ModelConfig(num_features=6, missing=True, likelihood=GaussianLikelihoodConfig(), **SMALL),
-    "images": ModelConfig(event_shape=(1, 28, 28), **IMAGES, **SMALL),
+    "plain": small(),
+    "layers": small(hierarchy={"kind": "gaussian", "num_layers": 2, "num_units": 2}),
+    "graph": small(prior={"kind": "graph", "num_units": 4, "edges": "complete"}),
+    "independent": small(prior={"kind": "factorial", "num_units": 4}),
+    "gaps": small(missing=True, likelihood={"kind": "gaussian"}),
+    "images": small_config(None, units=(3, 2), groups=2, hidden=(5,), **IMAGES),
 }
 
 
@@ -112,11 +99,8 @@ def test_a_saved_model_gives_way_and_other_files_do_not(saved):
 
 def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
     before = {path.name: path.read_bytes() for path in saved.iterdir()}
-
-    def fails(*_, **__):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("discrete_vae.runs.load.write_summed", fails)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("discrete_vae.runs.load.write_summed", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         build("layers").save_pretrained(saved)
     assert {path.name: path.read_bytes() for path in saved.iterdir()} == before

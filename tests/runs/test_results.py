@@ -1,6 +1,7 @@
 """Results that are kept: which file each goes to, which one is the most complete, what is damaged."""
 
 import itertools
+from unittest.mock import Mock
 
 import pytest
 
@@ -106,11 +107,8 @@ def test_a_damaged_result_is_found_first_and_stays(kept):
 
 def test_a_disk_that_refuses_is_one_error_and_loses_nothing(kept, monkeypatch):
     kept.add(result(1))
-
-    def full(path, fields):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("discrete_vae.runs.results.write_json", full)
+    full = OSError(28, "No space left on device")
+    monkeypatch.setattr("discrete_vae.runs.results.write_json", Mock(side_effect=full))
     with pytest.raises(InvalidInputError, match=r"n-2-by-0\.json"):
         kept.add(result(2))
     assert without_sum(kept.most_complete()) == result(1)

@@ -97,15 +97,12 @@ def test_lines_beyond_the_step_are_dropped(log):
     assert steps(log) == [10, 20, 25]
 
 
-def test_dropping_removes_a_damaged_tail(log):
+def test_a_damaged_tail_is_dropped_and_damage_before_a_kept_line_refused_by_its_number(log):
     log.path.write_bytes(log.path.read_bytes() + b"\x00" * 40 + b"\n" + b'{"st')
     with pytest.raises(InvalidInputError, match="line 4"):
         log.read()
     log.drop_after(30)
     assert steps(log) == [10, 20, 30]
-
-
-def test_damage_before_a_kept_line_is_refused_by_its_number(log):
     lines = log.path.read_bytes().split(b"\n")
     lines[1] = b"garbage"
     log.path.write_bytes(b"\n".join(lines))
@@ -138,9 +135,7 @@ def test_a_second_writer_is_refused_until_the_first_is_done(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
-@pytest.mark.filterwarnings(
-    "ignore::DeprecationWarning"
-)  # of a fork beside threads: this one computes nothing
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # a fork beside threads: it computes nothing
 def test_a_killed_writer_holds_nothing(tmp_path):
     reader, writer = os.pipe()
     process = os.fork()

@@ -2,38 +2,26 @@
 
 import math
 from functools import partial
-from typing import get_args
 
 import pytest
 import torch
 from torch import nn
 
-from discrete_vae.config import instantiate
-from discrete_vae.config.model import DecoderConfig, EncoderConfig
+from discrete_vae.config import DecoderConfig, EncoderConfig, MLPDecoderConfig, instantiate, members
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.testing import check_decoder, check_encoder, check_network
 
-SHAPES = [(1, 8, 8), (3, 9, 10)]
 
-
-def members(union):
-    """The configs of a union, each with its default settings and, where there are hidden layers, with one."""
-    configs = []
-    for kind in get_args(get_args(union)[0]) or get_args(union)[:1]:
-        configs.append(kind())
-        if "hidden" in kind.model_fields:
-            configs.append(kind(hidden=(7,)))
-    return configs
-
-
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 10)], ids=str)
 def test_ours(shape):
-    for config in members(EncoderConfig):
-        check_encoder(instantiate(config, input_shape=shape), shape)
-    for config in members(DecoderConfig):
+    for kind in members(EncoderConfig):
+        check_encoder(instantiate(kind(), input_shape=shape), shape)
+    for config in (*(kind() for kind in members(DecoderConfig)), MLPDecoderConfig(hidden=(7,))):
         check_decoder(instantiate(config, num_latents=5, parameter_shape=shape), 5, shape)
+    state = torch.get_rng_state()
     for hidden in ((), (6,), (6, 5)):  # the factory of the paper
         check_network(partial(MLP, hidden=hidden))
+    assert torch.equal(torch.get_rng_state(), state)  # of torch's global generator
 
 
 def test_modules_of_torch_with_batch_norm_and_dropout_pass_and_stay_as_they_were():
@@ -47,12 +35,6 @@ def test_modules_of_torch_with_batch_norm_and_dropout_pass_and_stay_as_they_were
         check_encoder(nn.Flatten(), (3, 2))
     assert all(torch.equal(value, state[name].to(value.dtype)) for name, value in net.state_dict().items())
     assert net.training
-
-
-def test_the_global_generator_stays_where_it_is():
-    state = torch.get_rng_state()
-    check_network(partial(MLP, hidden=(6,)))
-    assert torch.equal(torch.get_rng_state(), state)
 
 
 class Faulty(nn.Module):
@@ -107,19 +89,15 @@ class SharedClosure(Faulty):
         return self.apply_map(x)
 
 
-def spoiled(forward):
-    return lambda: Faulty(forward)
-
-
 FAULTS = {  # and a word of the message
-    "other rows": (spoiled(lambda f, x: f(x - x.mean(0))), "batch"),
-    "noise in evaluation": (spoiled(lambda f, x: nn.functional.dropout(f(x), 0.5)), "second call"),
-    "constant": (spoiled(lambda f, x: f(torch.zeros_like(x))), "depend"),
-    "not finite": (spoiled(lambda f, x: f(x) / 0), "finite"),
-    "infinite slope": (spoiled(lambda f, x: f(x) + (f.bias - f.bias.detach()).sqrt()), r"map\.bias"),
-    "one row": (spoiled(lambda f, x: f(x).sum(0, keepdim=True)), "6 rows"),
-    "whole numbers": (spoiled(lambda f, x: f(x).round().long()), "int64"),
-    "a pair": (spoiled(lambda f, x: (f(x), None)), "tuple"),
+    "other rows": (partial(Faulty, lambda f, x: f(x - x.mean(0))), "batch"),
+    "noise in evaluation": (partial(Faulty, lambda f, x: nn.functional.dropout(f(x), 0.5)), "second call"),
+    "constant": (partial(Faulty, lambda f, x: f(torch.zeros_like(x))), "depend"),
+    "not finite": (partial(Faulty, lambda f, x: f(x) / 0), "finite"),
+    "infinite slope": (partial(Faulty, lambda f, x: f(x) + (f.bias - f.bias.detach()).sqrt()), r"map\.bias"),
+    "one row": (partial(Faulty, lambda f, x: f(x).sum(0, keepdim=True)), "6 rows"),
+    "whole numbers": (partial(Faulty, lambda f, x: f(x).round().long()), "int64"),
+    "a pair": (partial(Faulty, lambda f, x: (f(x), None)), "tuple"),
     "gathers in evaluation": (GathersInEval, "state"),
     "unused": (Unused, "extra"),
     "hidden statistics": (HiddenStatistics, "state_dict"),
@@ -157,9 +135,8 @@ class Joined(nn.Module):
 
     def forward(self, *inputs):
         result = self.fault(self.read(*inputs))
-        return (
-            self.output(result) if isinstance(result, torch.Tensor) and result.is_floating_point() else result
-        )
+        is_float = isinstance(result, torch.Tensor) and result.is_floating_point()
+        return self.output(result) if is_float else result
 
 
 class Deaf(Faulty):

@@ -146,18 +146,15 @@ class SmoothedBernoulli(Distribution):
 
     def entropy(self) -> Tensor:
         """-E log_prob, nats: that of z, and P(z = 1) times that of r(zeta|z=1)."""
-        one = _entropy_of_one(self)
+        if isinstance(self.smoothing, SpikeGaussian):
+            one = 0.5 + math.log(2 * math.pi) / 2 + self.scale.log()
+        else:
+            log_scale, beta, mean = _exponential(self)
+            one = -(log_scale + beta * (mean - 1)).to(self.logits)
         return bernoulli_entropy(self.logits) + self.probs * one
 
     def __repr__(self) -> str:
         return f"SmoothedBernoulli(logits: {tuple(self.logits.shape)}, {self.smoothing})"
-
-
-def _entropy_of_one(law: SmoothedBernoulli) -> Tensor:
-    if isinstance(law.smoothing, SpikeGaussian):
-        return 0.5 + math.log(2 * math.pi) / 2 + law.scale.log()
-    log_scale, beta, mean = _exponential(law)
-    return -(log_scale + beta * (mean - 1)).to(law.logits)
 
 
 def _exponential(law: SmoothedBernoulli) -> tuple[Tensor, Tensor, Tensor]:

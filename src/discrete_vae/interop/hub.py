@@ -22,7 +22,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataSplits, describe_data, subset_indices, training_subset
 from discrete_vae.errors import InvalidInputError, printable
-from discrete_vae.evaluation.evaluate import positive_weights, standard_error, weighted_mean
+from discrete_vae.evaluation.evaluate import standard_error, weighted_mean
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
@@ -42,7 +42,7 @@ from discrete_vae.runs.io import (
 from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun, load_run
 from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
-from discrete_vae.sparse import Examples, select
+from discrete_vae.sparse import select
 from discrete_vae.system import in_words, optional_library, unicode_path, without_links
 
 Source = DiscreteVAE | RunDirectory | str | Path
@@ -345,14 +345,7 @@ def release_run(
     with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
         write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
         subset = training_subset(dataset, loaded.config.training)
-        chosen = subset_indices(len(subset.valid), min(num_examples, len(subset.valid)))
-        x = select(subset.valid, chosen)
-        c, w = (
-            None if (all_of := of.get("valid")) is None else all_of[chosen]
-            for of in (subset.conditions, subset.weights)
-        )
-        given = {"condition": c, "num_samples": num_samples, "seed": seed}
-        found = Release(loaded.step, precision, **_compared(run, loaded, new, x, w, given, report))
+        found = _compared(run, loaded, new, precision, subset, num_examples, num_samples, seed, report)
         if 2 * found.difference_std_error - found.difference > MAX_LOSS:
             rule = f"must keep the ELBO to {MAX_LOSS} nats, within two standard errors"
             received = f"{found.difference:+.3f} ± {found.difference_std_error:.3f} nats"
@@ -372,7 +365,8 @@ def check_release(
         rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
         raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
     check_words(license=license)
-    check_positive_int("num_examples", settings["num_examples"])
+    for name in ("num_examples", "num_samples"):
+        check_positive_int(name, settings[name])
     if run.release_path.exists():  # whose results may be those of the weights before they were rounded
         repair = "Release the run that it was made of, or copy the folder."
         raise InvalidInputError(str(run.path), "must not be released already", "a released run", repair)
@@ -444,27 +438,32 @@ def _compared(
     run: RunDirectory,
     loaded: LoadedRun,
     new: RunDirectory,
-    x: Examples,
-    weights: np.ndarray | None,
-    given: Mapping[str, Any],
+    precision: Precision,
+    dataset: DataSplits,
+    num_examples: int,
+    num_samples: int,
+    seed: int,
     report: Report | None,
-) -> dict[str, Any]:
-    log_z = log_partition_of_run(run, loaded, seed=given["seed"]).value
+) -> Release:
+    count = min(num_examples, len(dataset.valid))
+    chosen = subset_indices(len(dataset.valid), count)
+    c, weights = dataset.conditions.get("valid"), dataset.weights.get("valid")
+    score = partial(
+        elbo_rows,
+        x=select(dataset.valid, chosen),
+        log_partition=log_partition_of_run(run, loaded, seed=seed).value,
+        condition=None if c is None else c[chosen],
+        num_samples=num_samples,
+        seed=seed,
+    )
     released = load_run(new, device=loaded.model.prior.bias.device).model
-    score = partial(elbo_rows, x=x, log_partition=log_z, **given)
-    before = score(loaded.model, report=report).value
-    after = score(released, report=None if report is None else lambda done: report(len(x) + done)).value
-    counted = positive_weights(weights, len(x))
-    values = torch.from_numpy(np.stack([before, after, after - before])).double()
-    means = [float(weighted_mean(each, counted)) for each in values]
+    before = torch.from_numpy(score(loaded.model, report=report).value)
+    after = torch.from_numpy(
+        score(released, report=None if report is None else lambda done: report(count + done)).value
+    )
+    change, counted = after - before, None if weights is None else torch.from_numpy(weights[chosen])
     error = 0.0
-    if values[2].any():  # which one example alone cannot judge
-        error = float(standard_error(values[2], counted)) if len(x) > 1 else math.inf
-    return {
-        "before": means[0],
-        "after": means[1],
-        "difference": means[2],
-        "difference_std_error": error,
-        "num_examples": len(x),
-        "num_samples": given["num_samples"],
-    }
+    if change.any():  # which one example alone cannot judge
+        error = float(standard_error(change, counted)) if count > 1 else math.inf
+    means = (float(weighted_mean(each, counted)) for each in (before, after, change))
+    return Release(loaded.step, precision, *means, error, count, num_samples)

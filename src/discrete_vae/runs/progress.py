@@ -20,12 +20,6 @@ _WORTH_SAYING = 5.0  # seconds
 _WIDEST_BAR, _NARROWEST_BAR = 40, 8  # columns
 
 
-def progress_console() -> Console:
-    """Standard error: a terminal, a notebook that can move a bar (with ipywidgets), or a stream of lines."""
-    moves_bars = find_spec("ipywidgets") is not None  # without it rich shows nothing in a notebook, and warns
-    return Console(file=sys.stderr, soft_wrap=True, force_jupyter=None if moves_bars else False)
-
-
 class _Pace:
     """The time that a step takes, without the first steps, which compile kernels.
 
@@ -74,7 +68,10 @@ class TrainingProgress:
         transient: bool = False,  # whether the bar goes when all is done
         stage: tuple[int, str] | None = None,
     ) -> None:
-        self._console = console or progress_console()
+        if console is None:
+            moves_bars = find_spec("ipywidgets") is not None  # else rich shows nothing in a notebook
+            console = Console(file=sys.stderr, soft_wrap=True, force_jupyter=None if moves_bars else False)
+        self._console = console
         self._num_steps, self._what = num_steps, what
         self._stage = stage if stage is not None and first_step < stage[0] else None
         self._pace = _Pace(first_step)

@@ -309,7 +309,17 @@ def check_sample(posterior: Posterior, features: Tensor) -> None:
         sample = posterior.rsample(features, num_samples=num_samples, generator=_seeded(0))
         front = () if num_samples is None else (num_samples,)
         _check_parts(posterior, sample, (*front, *shape), features.dtype)
-        _check_consistent(posterior, sample)
+        assert bool(((sample.z == 0) | (sample.z == 1)).all()), "z holds more than 0 and 1"
+        assert not sample.z.requires_grad, "z carries a gradient"
+        expected = posterior.smoothing.bits(sample.zeta, sample.logits)
+        torch.testing.assert_close(sample.bits, expected, msg="bits are not those of zeta and logits")
+        assert torch.equal(sample.group_of_unit, posterior.group_of_unit), "the sample has other groups"
+        given = posterior.smoothing if isinstance(posterior.smoothing, InputDependentSmoothing) else None
+        assert sample.smoothing is given, "the sample does not say whether its smoothing depends on x"
+        names = posterior.smoothing.parameter_names
+        assert len(sample.parameters) == len(names), f"the sample has not the parameters {names}"
+        for value in sample.parameters:
+            assert value.shape == sample.z.shape[-2:], "a parameter of the smoothing is not (batch, unit)"
     first, again, other = (posterior.rsample(features, generator=_seeded(seed)) for seed in (1, 1, 0))
     assert torch.equal(first.zeta, again.zeta), "the generator does not govern the noise"
     same = map(torch.equal, first.parameters, other.parameters)
@@ -327,20 +337,6 @@ def _check_parts(
     posterior.smoothing.check_zeta(sample.zeta, shape)
     if isinstance(posterior.smoothing, SpikeAtZero):
         assert torch.equal(sample.z, (sample.zeta != 0).to(sample.z.dtype)), "z does not belong to zeta"
-
-
-def _check_consistent(posterior: Posterior, sample: PosteriorSample) -> None:
-    assert bool(((sample.z == 0) | (sample.z == 1)).all()), "z holds more than 0 and 1"
-    assert not sample.z.requires_grad, "z carries a gradient"
-    expected = posterior.smoothing.bits(sample.zeta, sample.logits)
-    torch.testing.assert_close(sample.bits, expected, msg="bits are not those of zeta and logits")
-    assert torch.equal(sample.group_of_unit, posterior.group_of_unit), "the sample has other groups"
-    given = posterior.smoothing if isinstance(posterior.smoothing, InputDependentSmoothing) else None
-    assert sample.smoothing is given, "the sample does not say whether its smoothing depends on x"
-    names = posterior.smoothing.parameter_names
-    assert len(sample.parameters) == len(names), f"the sample has not the parameters {names}"
-    for value in sample.parameters:
-        assert value.shape == sample.z.shape[-2:], "a parameter of the smoothing is not (batch, unit)"
 
 
 def check_discrete_draws(posterior: Posterior, features: Tensor) -> None:

@@ -284,7 +284,14 @@ def check_interface(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> No
         assert getattr(likelihood, name)(parameters.bfloat16()).dtype == torch.float32, f"{name} is narrow"
     likelihood.check(likelihood.mode(parameters), exact=True)
     likelihood.check(likelihood.sample(parameters), exact=True)
-    _check_precision(likelihood, parameters, x)
+    assert value.dtype == torch.float32, f"log_prob of float32 is {value.dtype}"
+    narrow = likelihood.log_prob(parameters.bfloat16(), x)
+    assert narrow.dtype == torch.float32, "log_prob of bfloat16 is not float32"
+    rounded = likelihood.log_prob(parameters.bfloat16().float(), x)
+    assert torch.equal(narrow, rounded), "log_prob computes in bfloat16"
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(likelihood.log_prob(parameters, x), value), "autocast changes log_prob"
+    assert likelihood.log_prob(parameters.double(), x.double()).dtype == torch.float64, "float64 is narrowed"
     hidden = torch.zeros_like(x, dtype=torch.bool)
     hidden[0] = True
     read = likelihood.network_input(x.masked_fill(hidden, torch.nan), ~hidden)
@@ -340,16 +347,3 @@ def check_extremes(likelihood: Likelihood, x: Tensor, *, sizes: tuple[float, ...
         slopes = torch.autograd.grad(value, [parameters, *likelihood.parameters()])
         assert bool(value.isfinite()), f"log_prob is {float(value.detach())} at outputs of size {size:g}"
         assert all(bool(g.isfinite().all()) for g in slopes), f"a gradient is not finite at size {size:g}"
-
-
-def _check_precision(likelihood: Likelihood, parameters: Tensor, x: Tensor) -> None:
-    """log_prob is float32 or wider, and the same under autocast."""
-    value = likelihood.log_prob(parameters, x)
-    assert value.dtype == torch.float32, f"log_prob of float32 is {value.dtype}"
-    narrow = likelihood.log_prob(parameters.bfloat16(), x)
-    assert narrow.dtype == torch.float32, "log_prob of bfloat16 is not float32"
-    rounded = likelihood.log_prob(parameters.bfloat16().float(), x)
-    assert torch.equal(narrow, rounded), "log_prob computes in bfloat16"
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(likelihood.log_prob(parameters, x), value), "autocast changes log_prob"
-    assert likelihood.log_prob(parameters.double(), x.double()).dtype == torch.float64, "float64 is narrowed"

@@ -1,8 +1,8 @@
 """dimod solvers as chains: the law after correction, state, runs, refusals, a process without the extra."""
 
 import importlib
-import json
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -21,7 +21,7 @@ from discrete_vae import (
 )
 from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, to_bqm
+from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, register_solver, to_bqm
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from discrete_vae.training.refit import RunRefit
@@ -31,8 +31,49 @@ from tests.refusals import refused_argument
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
 
-from discrete_vae.interop.dimod import register_solver  # noqa: E402
-from tests.interop.dimod.solvers import ExactDraws, Seedless  # noqa: E402
+
+class ExactDraws(dimod.Sampler):
+    """Independent draws of exp(-c E_bqm) by enumeration, as an annealer at inverse temperature c would make them."""
+
+    def __init__(self, inverse_temperature=1.0, *, sign=1.0, most_reads=None, breaks=None):
+        self.inverse_temperature, self.sign, self.breaks = inverse_temperature, sign, breaks
+        self.most_reads = most_reads
+        self.calls = []
+
+    @property
+    def parameters(self):
+        return {"num_reads": [], "seed": []}
+
+    @property
+    def properties(self):
+        return {} if self.most_reads is None else {"num_reads_range": [1, self.most_reads]}
+
+    def sample(self, bqm, *, num_reads, seed):
+        self.calls.append((num_reads, seed, dict(bqm.linear)))
+        n = bqm.num_variables
+        states = 2 * ((np.arange(2**n)[:, None] >> np.arange(n)) & 1).astype(np.int8) - 1
+        logits = -self.sign * self.inverse_temperature * bqm.energies((states, list(bqm.variables)))
+        weights = np.exp(logits - logits.max())
+        drawn = np.random.default_rng(seed).choice(2**n, num_reads, p=weights / weights.sum())
+        kept, counts = np.unique(drawn, return_counts=True)  # states that were read twice come back once
+        order = np.random.default_rng(0).permutation(n)  # in an order of its own
+        labels = [list(bqm.variables)[index] for index in order]
+        more = {} if self.breaks is None else {"chain_break_fraction": np.full(len(kept), self.breaks)}
+        found = dimod.SampleSet.from_samples_bqm(
+            (states[kept][:, order], labels), bqm, num_occurrences=counts
+        )
+        return dimod.append_data_vectors(found, **more) if more else found
+
+
+class Seedless(ExactDraws):
+    """The same without a seed, as a device is."""
+
+    @property
+    def parameters(self):
+        return {"num_reads": []}
+
+    def sample(self, bqm, *, num_reads):
+        return super().sample(bqm, num_reads=num_reads, seed=len(self.calls))
 
 
 def make_machine():
@@ -53,11 +94,12 @@ def test_the_law_is_right_once_the_temperature_is_known(c):
     check_frequencies(state_counts(chains.step(1)), exact, alpha=1e-6)
 
 
-def test_weights_of_zero_tell_no_temperature_and_without_correction_it_is_measured_alone():
-    chains = DimodSampler(GraphBoltzmann(5, ODD_CYCLE), 100, solver=ExactDraws(0.4))
-    chains.step(1)
-    assert chains.solver_inverse_temperature == 1
-    assert "sampled_at_inverse_temperature" not in chains.metrics()
+def test_weights_of_zero_and_one_read_tell_no_temperature_and_without_correction_it_is_measured_alone():
+    for machine, num_chains in ((GraphBoltzmann(5, ODD_CYCLE), 100), (make_machine(), 1)):
+        chains = DimodSampler(machine, num_chains, solver=ExactDraws(0.4))
+        assert chains.step(1).shape == (num_chains, 5)
+        assert chains.solver_inverse_temperature == 1
+        assert "sampled_at_inverse_temperature" not in chains.metrics()
     chains = DimodSampler(make_machine(), 3000, solver=ExactDraws(0.4), correct_temperature=False)
     for _ in range(3):
         chains.step(1)
@@ -205,25 +247,21 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     train(config, dataset, tmp_path / "parts", stop=lambda: next(answers))
     train(config, dataset, tmp_path / "parts")
     whole, parts = (load_run(tmp_path / name, "last") for name in ("whole", "parts"))
-    assert all(
-        torch.equal(value, parts.model.state_dict()[name]) for name, value in whole.model.state_dict().items()
-    )
+    for name, value in whole.model.state_dict().items():
+        assert torch.equal(value, parts.model.state_dict()[name]), name
     assert torch.equal(whole.chains.z, parts.chains.z)
-    lines = [json.loads(line) for line in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()]
+    run = RunDirectory.open(tmp_path / "whole")
+    lines = run.metrics().read()
     assert all(0.1 < line["solver_inverse_temperature"] < 10 for line in lines if "elbo" in line)
-
-    def refuse(*arguments):
-        raise AssertionError("the solver was asked for")
-
-    monkeypatch.setattr(negative_phase, "open_solver", refuse)
+    refuse = AssertionError("the solver was asked for")
+    monkeypatch.setattr(negative_phase, "open_solver", Mock(side_effect=refuse))
     loaded = load_run(tmp_path / "whole")
     assert isinstance(loaded.chains, BlockGibbs)
     assert loaded.chains.step(2).shape == (20, 32)
     assert loaded.model.prior.edges.shape == (80, 2)
     groups = loaded.model.posterior.groups
     assert [len(group) for group in groups] == [16, 16]
-    refit = RunRefit(RunDirectory.open(tmp_path / "whole"), loaded, dataset, tmp_path / "refit", num_steps=2)
-    refit.run()
+    RunRefit(run, loaded, dataset, tmp_path / "refit", num_steps=2).run()
     assert torch.equal(load_run(tmp_path / "refit").chains.z, loaded.chains.z)
     saved = DiscreteVAE.from_pretrained(loaded.model.save_pretrained(tmp_path / "saved"))
     assert torch.equal(saved.prior.weight, loaded.model.prior.weight)
@@ -269,13 +307,6 @@ def test_samples_of_before_are_there_without_dimod(monkeypatch):
     monkeypatch.delitem(sys.modules, "discrete_vae.interop.dimod.samplers", raising=False)
     with pytest.raises(ImportError, match=r"discrete-vae\[dwave\]"):
         importlib.import_module("discrete_vae.interop.dimod.samplers")
-
-
-def test_one_read_tells_no_temperature():
-    chains = DimodSampler(make_machine(), 1, solver=ExactDraws())
-    assert chains.step(1).shape == (1, 5)
-    assert chains.solver_inverse_temperature == 1
-    assert "sampled_at_inverse_temperature" not in chains.metrics()
 
 
 class AllDown(ExactDraws):

@@ -127,12 +127,9 @@ def test_modes_that_only_the_remapped_prior_has_are_counted():
     assert float(d.mean() + (-d).exp().mean().log()) < 0.7 * exact
 
 
-LATTICES = pytest.mark.parametrize(
+@pytest.mark.parametrize(
     ("family", "num_units", "size"), [("chimera", 32, 2), ("pegasus", 40, 2), ("zephyr", 48, 1)]
 )
-
-
-@LATTICES
 def test_symmetries_keep_every_pair_and_shifts_lie_on_the_larger_lattice(family, num_units, size):
     machine = randomize(GraphBoltzmann(num_units, family))
     theirs = [getattr(graphs, f"{family}_graph")(number) for number in (size, 3)]

@@ -31,13 +31,10 @@ class TestSamplers(unittest.TestCase):
 def frequencies(bqm, found, inverse_temperature):
     """Counts of all states, and their exact probabilities."""
     labels = list(found.variables)
-    states = (
-        np.array(np.meshgrid(*[sorted(bqm.vartype.value)] * len(labels), indexing="ij"))
-        .reshape(len(labels), -1)
-        .T
-    )
-    exact = torch.from_numpy(-inverse_temperature * bqm.energies((states.astype(np.int8), labels))).softmax(0)
-    codes = {tuple(row): index for index, row in enumerate(states.tolist())}
+    states = list(itertools.product(sorted(bqm.vartype.value), repeat=len(labels)))
+    energies = bqm.energies((np.array(states, np.int8), labels))
+    exact = torch.from_numpy(-inverse_temperature * energies).softmax(0)
+    codes = {state: index for index, state in enumerate(states)}
     cells = torch.tensor([codes[tuple(row)] for row in found.record.sample.tolist()])
     return torch.bincount(cells, minlength=len(states)), exact
 

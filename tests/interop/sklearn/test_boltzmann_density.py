@@ -16,34 +16,27 @@ from tests.refusals import refused_argument
 TINY = {"num_hidden": 3, "num_epochs": 40, "random_state": 0}
 
 
-def parity_pairs(count=600, num_features=8):
-    """Bits in equal pairs: independent bits know nothing of them."""
-    random = np.random.default_rng(0)
-    return np.repeat(random.integers(0, 2, (count, num_features // 2)), 2, axis=1)
+# bits in equal pairs: independent bits know nothing of them
+ROWS = np.repeat(np.random.default_rng(0).integers(0, 2, (600, 4)), 2, axis=1)
+ALL_ROWS = np.array(list(itertools.product([0, 1], repeat=8)))
 
 
 @pytest.fixture(scope="module")
 def fitted():
-    return BoltzmannDensity(num_hidden=8, num_epochs=150, learning_rate=0.03, random_state=0).fit(
-        parity_pairs()
-    )
+    return BoltzmannDensity(num_hidden=8, num_epochs=150, random_state=0).fit(ROWS)
 
 
 @pytest.fixture(scope="module")
 def tiny():
-    return BoltzmannDensity(**TINY).fit(parity_pairs())
-
-
-def all_rows(num_features=8):
-    return np.array(list(itertools.product([0, 1], repeat=num_features)))
+    return BoltzmannDensity(**TINY).fit(ROWS)
 
 
 def test_it_has_a_law_and_learns_what_independent_bits_cannot(fitted):
-    assert np.exp(fitted.score_samples(all_rows())).sum() == pytest.approx(1, abs=1e-6)
+    assert np.exp(fitted.score_samples(ALL_ROWS)).sum() == pytest.approx(1, abs=1e-6)
     assert fitted.log_partition_.std_error == 0
     # the entropy of four fair coins is 2.77 nats, of eight 5.55
-    assert -3.1 < fitted.score(parity_pairs()) < -2.7
-    rows = parity_pairs()[:100]
+    assert -3.1 < fitted.score(ROWS) < -2.7
+    rows = ROWS[:100]
     assert np.mean((fitted.inverse_transform(fitted.transform(rows)) > 0.5) == rows) > 0.95
 
 
@@ -77,20 +70,19 @@ def test_log_z_that_is_not_reached_in_its_sweeps_is_said_with_its_error():
 
 
 def test_its_bernoulli_rbm_names_give_scikit_learns_transform(tiny):
-    rows = parity_pairs()[:20]
+    rows = ROWS[:20]
     theirs = BernoulliRBM(n_components=3)
     theirs.components_, theirs.intercept_hidden_ = tiny.components_, tiny.intercept_hidden_
     theirs.intercept_visible_, theirs.n_features_in_ = tiny.intercept_visible_, 8
     np.testing.assert_allclose(theirs.transform(rows.astype(float)), tiny.transform(rows), rtol=1e-6)
-    assert np.allclose(
-        theirs._free_energy(rows.astype(float)), -tiny.score_samples(rows) - tiny.log_partition_.value
-    )
+    energies = -tiny.score_samples(rows) - tiny.log_partition_.value
+    assert np.allclose(theirs._free_energy(rows.astype(float)), energies)
 
 
 def test_samples_have_the_law(fitted):
     draws = fitted.sample(4000, random_state=0)
     assert set(np.unique(draws)) == {0.0, 1.0}
-    wanted = np.exp(fitted.score_samples(all_rows()))
+    wanted = np.exp(fitted.score_samples(ALL_ROWS))
     counts = np.bincount((draws @ (1 << np.arange(8)[::-1])).astype(int), minlength=256)
     check_frequencies(torch.from_numpy(counts), torch.from_numpy(wanted))
     with pytest.raises(AssertionError, match="chi-square"):  # planted: those of other rows
@@ -99,10 +91,10 @@ def test_samples_have_the_law(fitted):
 
 
 def test_one_seed_gives_one_machine_and_values_are_bits_above_the_threshold(tiny):
-    scaled = clone(tiny).set_params(binarize=3.0).fit(parity_pairs() * 5.0)
+    scaled = clone(tiny).set_params(binarize=3.0).fit(ROWS * 5.0)
     assert np.array_equal(scaled.components_, tiny.components_)
     assert np.array_equal(scaled.score_samples([[5.0] * 8]), tiny.score_samples([[1] * 8]))
-    other = clone(tiny).set_params(random_state=1).fit(parity_pairs())
+    other = clone(tiny).set_params(random_state=1).fit(ROWS)
     assert not np.array_equal(other.components_, tiny.components_)
 
 
@@ -120,12 +112,12 @@ def test_probabilities_of_bits_are_drawn_anew_in_each_step():
 @pytest.mark.parametrize(
     ("change", "rows", "name"),
     [
-        ({"num_hidden": 0}, parity_pairs(), "num_hidden"),
-        ({"num_hidden": 10**12}, parity_pairs(), "num_hidden"),
-        ({"learning_rate": -1.0}, parity_pairs(), "learning_rate"),
-        ({"binarize": "yes"}, parity_pairs(), "binarize"),
-        ({"log_partition_sweeps": 0}, parity_pairs(), "log_partition_sweeps"),
-        ({"binarize": None}, 2 * parity_pairs(), "X"),
+        ({"num_hidden": 0}, ROWS, "num_hidden"),
+        ({"num_hidden": 10**12}, ROWS, "num_hidden"),
+        ({"learning_rate": -1.0}, ROWS, "learning_rate"),
+        ({"binarize": "yes"}, ROWS, "binarize"),
+        ({"log_partition_sweeps": 0}, ROWS, "log_partition_sweeps"),
+        ({"binarize": None}, 2 * ROWS, "X"),
     ],
 )
 def test_wrong_arguments_are_named(change, rows, name):

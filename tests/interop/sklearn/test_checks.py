@@ -49,10 +49,7 @@ def test_estimators_pass(estimator):
     results = check_estimator(estimator, on_skip=None)
     assert {result["status"] for result in results} <= {"passed", "skipped"}
     skipped = {result["check_name"] for result in results if result["status"] == "skipped"}
-    assert skipped <= {
-        "check_array_api_input",
-        "check_readonly_memmap_input",
-    }  # what is not set or not installed
+    assert skipped <= {"check_array_api_input", "check_readonly_memmap_input"}  # not set or not installed
     assert len(results) > 40
 
 

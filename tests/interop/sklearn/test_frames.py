@@ -17,29 +17,23 @@ from tests.refusals import refused_argument
 TINY = {"num_left": 3, "num_right": 3, "hidden": (12,), "num_epochs": 60, "random_state": 0}
 RANDOM = np.random.default_rng(0)
 KIND = RANDOM.integers(0, 3, 240)
-
-
-def mixed():
-    opinions = RANDOM.integers(0, 3, 240)
-    return pd.DataFrame(
-        {
-            "age": RANDOM.integers(18, 90, 240),
-            "pay": (RANDOM.normal(size=240) + 5 * KIND).astype(np.float32),
-            "town": pd.Categorical(
-                np.array(["Kiel", "Ulm", "Jena"])[KIND], categories=["Ulm", "Kiel", "Jena", "Bonn"]
-            ),
-            "sex": RANDOM.choice(["f", "m"], 240),
-            "smokes": RANDOM.random(240) < 0.3,
-            "visits": RANDOM.poisson(2 + 10 * KIND),
-            "opinion": pd.array(np.where(RANDOM.random(240) < 0.2, None, opinions), dtype="Int64"),
-            "level": pd.Categorical(opinions / 2, categories=[0.0, 0.5, 1.0], ordered=True),
-            "version": 1,
-            "name": [f"person {row}" for row in range(240)],
-        }
-    )
-
-
-FRAME = mixed()
+OPINIONS = RANDOM.integers(0, 3, 240)
+FRAME = pd.DataFrame(
+    {
+        "age": RANDOM.integers(18, 90, 240),
+        "pay": (RANDOM.normal(size=240) + 5 * KIND).astype(np.float32),
+        "town": pd.Categorical(
+            np.array(["Kiel", "Ulm", "Jena"])[KIND], categories=["Ulm", "Kiel", "Jena", "Bonn"]
+        ),
+        "sex": RANDOM.choice(["f", "m"], 240),
+        "smokes": RANDOM.random(240) < 0.3,
+        "visits": RANDOM.poisson(2 + 10 * KIND),
+        "opinion": pd.array(np.where(RANDOM.random(240) < 0.2, None, OPINIONS), dtype="Int64"),
+        "level": pd.Categorical(OPINIONS / 2, categories=[0.0, 0.5, 1.0], ordered=True),
+        "version": 1,
+        "name": [f"person {row}" for row in range(240)],
+    }
+)
 READ = [name for name in FRAME if name != "name"]  # a word of its own in each row
 
 
@@ -70,11 +64,8 @@ def test_rows_come_back_as_a_frame_of_the_same_words_and_dtypes(fitted):
         assert set(back[name]) <= set(FRAME[name])
     drawn = fitted.sample(50, random_state=0)
     assert drawn.dtypes.equals(back.dtypes)
-    assert set(drawn["town"]) <= {
-        "Ulm",
-        "Kiel",
-        "Jena",
-    }  # a word that no row has is about as rare as it can be
+    # a word that no row has is about as rare as it can be
+    assert set(drawn["town"]) <= {"Ulm", "Kiel", "Jena"}
 
 
 def test_rows_of_codes_with_an_index_keep_their_order(fitted):

@@ -97,10 +97,8 @@ def test_wrong_weights_are_refused_by_name(estimator, weights):
 
 def clustered(count, seed):
     random = np.random.default_rng(seed)
-    return (
-        random.normal(size=(count, 3)) * 0.3
-        + np.array([[-3.0, 0, 3], [3, 3, 0]])[random.integers(0, 2, count)]
-    )
+    noise = 0.3 * random.normal(size=(count, 3))
+    return noise + np.array([[-3.0, 0, 3], [3, 3, 0]])[random.integers(0, 2, count)]
 
 
 def test_outliers_are_the_least_probable_rows():

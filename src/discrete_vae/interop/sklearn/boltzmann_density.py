@@ -233,10 +233,10 @@ def dtype_of(X: Any) -> np.dtype:  # noqa: N803
     return np.dtype(np.float32 if getattr(X, "dtype", None) == np.float32 else np.float64)
 
 
-def states_of(X: Any) -> Tensor:  # noqa: N803
+def states_of(X: Any, num_units: int) -> Tensor:  # noqa: N803
     """States of units or their probabilities, (row, unit), of a list, a data frame or an array."""
     checked: Any = check_array(X, dtype="numeric", input_name="X")
-    return torch.from_numpy(np.array(checked, np.float64))
+    return check_states("X", torch.from_numpy(np.array(checked, np.float64)), ("row", num_units))
 
 
 # A density over bits.
@@ -334,8 +334,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probabilities of the bits, (row, feature), given hidden units, (row, hidden), in [0, 1]."""
         check_is_fitted(self)
-        hidden = states_of(X)
-        check_states("X", hidden, ("row", self.machine_.num_right))
+        hidden = states_of(X, self.machine_.num_right)
         with torch.no_grad():
             return self.machine_.visible_given_hidden(hidden).numpy()
 

@@ -20,7 +20,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import LogPartition
-from discrete_vae.checks import check_states
 from discrete_vae.config import (
     BetaBoundConfig,
     BlockGibbsConfig,
@@ -194,7 +193,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         Of a table they are a data frame with its names, words and dtypes.
         """
         check_is_fitted(self)
-        bits = (check_states("X", states_of(X), ("row", self._n_features_out)) > 0.5).double()
+        bits = (states_of(X, self._n_features_out) > 0.5).double()
         takes_mode = self.likelihood_ in ("categorical", "table")
         sharp, statistic = self.model_.discretized(), "mode" if takes_mode else "mean"
         rows = torch.cat([sharp.decode(part, statistic=statistic) for part in bits.split(_DECODED)])
