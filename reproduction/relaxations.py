@@ -310,9 +310,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
         for way in sorted(found, key=lambda each: -means[each].value):
             runs = found[way]
             records, noise = [run.record for run in runs], _variance(runs[0], sweep)
-            steps, seconds = (
-                sum(getattr(each, name) for each in records) for name in ("num_steps", "seconds")
-            )
+            steps, seconds = (sum(getattr(r, name) for r in records) for name in ("num_steps", "seconds"))
             rows.append(
                 (
                     way,
@@ -446,10 +444,8 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
     path = _variance_path(planned, sweep)
     if _lacks_variance(planned, sweep):
         sweep.check()
-        found = asdict(_measure(planned, sweep)) | {
-            "step": record.step,
-            "validation_elbo": record.validation_elbo,
-        }
+        found = asdict(_measure(planned, sweep))
+        found |= {"step": record.step, "validation_elbo": record.validation_elbo}
         del found["mean"]
         write_json(path, found)
     return _read_variance(path)
