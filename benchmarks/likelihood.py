@@ -81,14 +81,8 @@ def likelihood_table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) ->
                 *(f"{times['likelihood'] / times['products']:.2f}" for times in (best, median)),
             ]
         )
-    head = [
-        "ms per image, size short",
-        "log-likelihood, best",
-        "(median)",
-        "products alone, best",
-        "(median)",
-    ]
-    return table([*head, "ratio of the best", "(of the medians)"], rows)
+    head = ["ms per image, size short", "log-likelihood, best", "(median)", "products alone, best"]
+    return table([*head, "(median)", "ratio of the best", "(of the medians)"], rows)
 
 
 def write_page(options: Namespace) -> None:

@@ -127,15 +127,8 @@ def step_table(experiment: str, options: Namespace) -> str:
         )
     weights = found["discrete-vae", "float32"][0]["num_weights"]
     head = [f"{experiment}, size short, {weights / 1e6:.2f} M weights", "ms per step, best", "(median)"]
-    head += [
-        "of it chains",
-        "products alone",
-        "Adam alone",
-        "rest / floor",
-        "step / floor",
-        "peak memory, MiB",
-    ]
-    return table(head, rows)
+    head += ["of it chains", "products alone", "Adam alone", "rest / floor", "step / floor"]
+    return table([*head, "peak memory, MiB"], rows)
 
 
 def write_page(options: Namespace) -> None:
