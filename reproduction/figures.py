@@ -397,13 +397,8 @@ def _estimates(stored: StoredRun, sweep: Sweep) -> list[LogPartition]:
 
     def estimate(seed: int) -> LogPartition:
         sweep.check()
-        return bennett_log_partition(
-            loaded.model.prior,
-            std_error=std_error,
-            max_sweeps=config.max_tempered_sweeps,
-            start=start,
-            seed=seed,
-        )
+        prior, most = loaded.model.prior, config.max_tempered_sweeps
+        return bennett_log_partition(prior, std_error=std_error, max_sweeps=most, start=start, seed=seed)
 
     def keep(number: int, each: LogPartition) -> None:
         found.append(each)
