@@ -8,8 +8,6 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae.config import MLPDecoderConfig
-from discrete_vae.config.model import GaussianLikelihoodConfig
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE
 from tests.models import small_config
@@ -110,8 +108,8 @@ def test_a_model_that_reads_no_latents_has_its_closed_form():
     from table_imputation import model_nats
 
     x, gaps = rows_with_gaps(12)
-    networks = {"groups": 2, "hidden": (4,), "decoder": MLPDecoderConfig(hidden=(4,))}
-    law = GaussianLikelihoodConfig(shorten_tails=True)
+    networks = {"groups": 2, "hidden": (4,), "decoder": {"kind": "mlp", "hidden": (4,)}}
+    law = {"kind": "gaussian", "shorten_tails": True}
     config = small_config(3, **networks, likelihood=law, missing=True)
     model = DiscreteVAE.from_config(config).eval()
     likelihood = model.likelihood

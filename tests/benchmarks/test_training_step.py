@@ -6,31 +6,20 @@ import sys
 import pytest
 import torch
 
-from discrete_vae.config import (
-    BlockGibbsConfig,
-    GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
-    MLPDecoderConfig,
-    ModelConfig,
-    RBMConfig,
-)
+from discrete_vae.config import BlockGibbsConfig
 from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
+from tests.models import LAYERS, small_config
 
 ROWS, X, LEFT, RIGHT, CHAINS = 6, 10, 3, 5, 7
 
 
 def tiny_experiment():
     config = load_experiment("digits", "smoke")
-    layers = GaussianHierarchyConfig(num_layers=2, num_units=2, posterior_hidden=(12,), prior_hidden=(13,))
-    model = ModelConfig(
-        num_features=X,
-        prior=RBMConfig(num_left=LEFT, num_right=RIGHT),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(11,)),
-        hierarchy=layers,
-        decoder=MLPDecoderConfig(hidden=(14,)),
-    )
+    layers = LAYERS | {"posterior_hidden": (12,), "prior_hidden": (13,)}
+    decoder = {"kind": "mlp", "hidden": (14,)}
+    model = small_config(X, units=(LEFT, RIGHT), groups=2, hidden=(11,), hierarchy=layers, decoder=decoder)
     changes = {"sampler": BlockGibbsConfig(num_chains=CHAINS), "batch_size": ROWS, "num_sweeps": 2}
     training = config.training.model_copy(update=changes)
     return config.model_copy(update={"model": model, "training": training})
