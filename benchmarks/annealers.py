@@ -73,7 +73,6 @@ def run(folder: Path, config: ExperimentConfig) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """See the module."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--chains", type=int, default=200)

@@ -207,7 +207,6 @@ def _file_name(args: Namespace, budget: str) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("experiment")
     parser.add_argument("--size", default="short")

@@ -134,7 +134,6 @@ def report(runs: Sequence[TimedRun]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--data-dir")

@@ -167,7 +167,6 @@ def _row(sampler: str, seeds: Mapping[int, Outcome], plain: Mapping[int, Outcome
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
     parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="+")
     parser.add_argument("--size", default="short")
