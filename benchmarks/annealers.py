@@ -9,8 +9,8 @@ docs/annealers.md; test examples are never read.
 
 from __future__ import annotations
 
-import argparse
 import math
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 import numpy as np
@@ -42,16 +42,11 @@ VARIANTS = {
     "annealer to 4, corrected": annealer(4.0, corrected=True),
     "annealer to 4, as it is": annealer(4.0, corrected=False),
 }
-HEAD = (
-    "negative phase",
-    "validation ELBO",
-    "more than block Gibbs",
-    "inverse temperature of the samples",
-    "ms per step",
-)
+HEAD = ("negative phase", "validation ELBO", "more than block Gibbs", "inverse temperature of the samples")
+HEAD += ("ms per step",)
 
 
-def variant_config(variant: str, seed: int, args: argparse.Namespace) -> ExperimentConfig:
+def variant_config(variant: str, seed: int, args: Namespace) -> ExperimentConfig:
     """The experiment, with the schedules of its 200 epochs made shorter."""
     settings = {
         "training.sampler.num-chains": str(args.chains),
@@ -61,9 +56,8 @@ def variant_config(variant: str, seed: int, args: argparse.Namespace) -> Experim
         "training.warm-up.prior-epochs": repr(args.epochs * 3 / 20),
         "seed": str(seed),
     } | VARIANTS[variant]
-    return apply_overrides(
-        load_experiment("digits", "short"), [(name, [value]) for name, value in settings.items()]
-    )
+    overrides = [(name, [value]) for name, value in settings.items()]
+    return apply_overrides(load_experiment("digits", "short"), overrides)
 
 
 def run(folder: Path, config: ExperimentConfig) -> tuple[float, float, float]:
@@ -79,10 +73,7 @@ def run(folder: Path, config: ExperimentConfig) -> tuple[float, float, float]:
 
 
 def main() -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--chains", type=int, default=200)
     parser.add_argument("--seeds", type=int, default=3)
@@ -97,10 +88,8 @@ def main() -> None:
     rows = []
     for variant, outcomes in found.items():
         elbos, temperatures, times = np.array(outcomes).T
-        more, error = (
-            elbos - plain,
-            np.std(elbos - plain, ddof=1) / math.sqrt(len(plain)) if len(plain) > 1 else math.nan,
-        )
+        more = elbos - plain
+        error = np.std(more, ddof=1) / math.sqrt(len(more)) if len(more) > 1 else math.nan
         compared = "" if variant == "block Gibbs" else f"{more.mean():+.2f} ± {error:.2f}"
         measured = "" if np.isnan(temperatures).any() else f"{temperatures.mean():.2f}"
         rows.append([variant, f"{elbos.mean():.2f}", compared, measured, f"{np.median(times):.1f}"])

@@ -16,12 +16,11 @@ import sys
 import time
 from pathlib import Path
 
-from results import describe_machine, table, write_section
+from results import PAGE, describe_machine, table, write_section
 
 EXPERIMENTS = ["digits", "mnist-static"]
-WINDOW = (
-    3.0  # seconds of steps of one measurement: threads take a quarter second to see that others are there
-)
+# seconds of steps of one measurement: threads take a quarter second to see that others are there
+WINDOW = 3.0
 KINDS = {"dvae train": "dvae", "library, train()": "train", "library, own loop": None}
 OURS = ("OMP_", "GOMP_", "NUMBA_NUM_THREADS", "MKL_NUM_THREADS")  # variables that say how threads behave
 NOTE = """Best and median over rounds of the mean step within three seconds, ms, and both as multiples of the step
@@ -125,23 +124,14 @@ def beside_table(experiment: str, *, seconds: float) -> str:
             row.append(f"{statistics.median(times) / statistics.median(alone):.2f}")
         rows.append(row)
     head = [f"{experiment}, size short", "alone, best", "(median)", "beside a busy process, best", "(median)"]
-    head += [
-        "times alone, best",
-        "(median)",
-        "two at once, best",
-        "(median)",
-        "times alone, best",
-        "(median)",
-    ]
-    return table(head, rows)
+    times_alone = ["times alone, best", "(median)"]
+    return table([*head, *times_alone, "two at once, best", "(median)", *times_alone], rows)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=90, help="seconds of rounds for each table")
-    parser.add_argument(
-        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
-    )
+    parser.add_argument("--page", type=Path, default=PAGE, help="page to write")
     options = parser.parse_args()
     parts = [describe_machine(os.cpu_count() or 1), NOTE]
     for experiment in EXPERIMENTS:

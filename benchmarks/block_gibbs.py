@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from contest import HERE, Case, Result, compete
 from growth import CHAINS, SWEEPS, UNITS, growth_table, measure, updates
@@ -81,24 +82,15 @@ def contest_table(case: Case, results: dict[str, Result]) -> str:
                 f"{deviation(result, ours, case.num_chains):.1f}",
             ]
         )
-    head = [
-        f"{case.label} units",
-        "10⁹ updates/s, best",
-        "(median)",
-        "times torch, best",
-        "(median)",
-        "sweeps",
-    ]
-    return table([*head, "memory, MiB", "deviation"], rows)
+    head = [f"{case.label} units", "10⁹ updates/s, best", "(median)", "times torch, best", "(median)"]
+    return table([*head, "sweeps", "memory, MiB", "deviation"], rows)
 
 
 def beside_torch(*, seconds: float, num_threads: int) -> str:
     """What a training loop pays for alternating between torch and the sampler."""
-    names = ["product", OURS, "product_and_sampling"]
-    python = Path(sys.executable)
-    results = compete(
-        [(name, python) for name in names], Case(64, 64), seconds=seconds, num_threads=num_threads
-    )
+    names, python = ["product", OURS, "product_and_sampling"], Path(sys.executable)
+    contenders = [(name, python) for name in names]
+    results = compete(contenders, Case(64, 64), seconds=seconds, num_threads=num_threads)
     product, ours, both = (min(results[name].seconds) for name in names)
     return (
         f"Beside torch: a product of matrices of 1000 rows and columns {1e3 * product:.2f} ms, sampling "
@@ -111,15 +103,12 @@ def startup_table() -> str:
     rows = []
     with tempfile.TemporaryDirectory() as cache:
         for name in ("empty cache", "full cache"):
-            environment = {**os.environ, "NUMBA_CACHE_DIR": cache}
-            done = subprocess.run(
-                [sys.executable, "-c", CODE], env=environment, stdout=subprocess.PIPE, text=True, check=True
-            )
+            environment, command = {**os.environ, "NUMBA_CACHE_DIR": cache}, [sys.executable, "-c", CODE]
+            done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
             (wall, cpu), (other, _) = json.loads(done.stdout)
             rows.append([name, f"{wall:.2f}", f"{cpu:.2f}", f"{other:.3f}"])
-    return table(
-        ["first call of a process", "seconds", "of processor time", "tempered and clamped after it"], rows
-    )
+    head = ["first call of a process", "seconds", "of processor time", "tempered and clamped after it"]
+    return table(head, rows)
 
 
 def draw(
@@ -134,32 +123,21 @@ def draw(
     """
     figure = Picture((7.2, 6.0), layout="constrained")
     dots, lines = figure.subplots(2, 1, height_ratios=[1, 1.1])
-    for place, name in enumerate(sorted(speeds, key=lambda name: speeds[name])):
-        dots.plot(speeds[name], place, "o", color=COLORS.get(name, OTHER), markersize=6)
-        words = (
-            f"{speeds[name] / 1e6:,.0f} million"
-            if speeds[name] < 1e9
-            else f"{speeds[name] / 1e9:.1f} billion"
-        )
-        dots.annotate(
-            words, (speeds[name], place), (8, 0), textcoords="offset points", va="center", fontsize=9
-        )
-    dots.set_yticks(range(len(speeds)), sorted(speeds, key=lambda name: speeds[name]))
-    dots.set(
-        xscale="log",
-        xlim=(min(speeds.values()) / 2, max(speeds.values()) * 6),
-        ylim=(-0.6, len(speeds) - 0.4),
-    )
+    beside: dict[str, Any] = {"textcoords": "offset points", "va": "center", "fontsize": 9}
+    order = sorted(speeds.items(), key=lambda pair: pair[1])
+    for place, (name, speed) in enumerate(order):
+        dots.plot(speed, place, "o", color=COLORS.get(name, OTHER), markersize=6)
+        words = f"{speed / 1e6:,.0f} million" if speed < 1e9 else f"{speed / 1e9:.1f} billion"
+        dots.annotate(words, (speed, place), (8, 0), **beside)
+    dots.set_yticks(range(len(order)), [name for name, _ in order])
+    dots.set(xscale="log", xlim=(order[0][1] / 2, order[-1][1] * 6), ylim=(-0.6, len(order) - 0.4))
     dots.set_xlabel("unit updates per second, 64 + 64 units, 2,000 chains", fontsize=9)
     for name, by_threads in curves.items():
-        for (count, speed), style in zip(
-            sorted(by_threads.items()), ("--", "-")[-len(by_threads) :], strict=True
-        ):
+        styles = ("--", "-")[-len(by_threads) :]
+        for (count, speed), style in zip(sorted(by_threads.items()), styles, strict=True):
             lines.plot(sizes, speed, style, marker="o", markersize=4, color=COLORS.get(name, OTHER))
             label = f"{name}, {count} thread{'s' * (count > 1)}"
-            lines.annotate(
-                label, (sizes[-1], speed[-1]), (8, 0), textcoords="offset points", va="center", fontsize=9
-            )
+            lines.annotate(label, (sizes[-1], speed[-1]), (8, 0), **beside)
     lines.set(xscale="log", yscale="log", xlim=(sizes[0] * 0.9, sizes[-1] * 3))
     lines.set_xlabel("units on each side", fontsize=9)
     lines.set_ylabel("unit updates per second", fontsize=9)

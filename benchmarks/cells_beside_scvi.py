@@ -39,9 +39,8 @@ def beside_scvi(folder: Path) -> dict[str, Any]:
     run = folder / "runs" / "cells-total"
     timed = folder / "cells-total.seconds.json"
     if not timed.exists():
-        timed.write_text(
-            json.dumps(command("train", "--data", folder / "cells.csv", *WORDS, "--run-dir", run))
-        )
+        spent = command("train", "--data", folder / "cells.csv", *WORDS, "--run-dir", run)
+        timed.write_text(json.dumps(spent))
     seconds, loaded = json.loads(timed.read_text()), load_run(run)
     data = load_data(loaded.config)
     found: dict[str, Any] = {"seconds": seconds, "step": loaded.step, "version": scvi.__version__}
@@ -69,16 +68,11 @@ def beside_scvi(folder: Path) -> dict[str, Any]:
 
         def trained(epochs: int, cells: Any = cells, law: str = law) -> tuple[Any, float]:
             model, start = scvi.model.SCVI(cells, gene_likelihood=law), time.process_time()
-            options = {"external_indexing": list(split)}
+            options = {"accelerator": "cpu", "enable_progress_bar": False, "early_stopping": True}
+            options["datasplitter_kwargs"] = {"external_indexing": list(split)}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                model.train(
-                    max_epochs=epochs,
-                    early_stopping=True,
-                    accelerator="cpu",
-                    datasplitter_kwargs=options,
-                    enable_progress_bar=False,
-                )
+                model.train(max_epochs=epochs, **options)
             return model, time.process_time() - start
 
         pace = trained(20)[1] - trained(10)[1]

@@ -64,15 +64,8 @@ def main() -> None:
         )
         for statistic in ("mean", "sample"):
             states = PriorStates(model.prior, loaded.chains.z, num_chains=2000)
-            made = generate(
-                model,
-                states,
-                options.num_each,
-                classes=classes,
-                wanted=range(10),
-                statistic=statistic,
-                num_sweeps=1000,
-            )
+            asked = {"classes": classes, "wanted": range(10), "statistic": statistic, "num_sweeps": 1000}
+            made = generate(model, states, options.num_each, **asked)
             assert made.places is not None
             found = judge.predict(made.x.reshape(len(made.x), -1))
             right = found == classes.classes[made.places]

@@ -91,6 +91,10 @@ class Worker:
         self._process.send_signal(_STOP)
         return answer
 
+    def prepare(self, case: Case) -> None:
+        """Build the machine and its chains."""
+        self.ask("prepare", num_left=case.num_left, num_right=case.num_right, num_chains=case.num_chains)
+
     def close(self) -> None:
         self._process.kill()
         self._process.communicate()
@@ -143,7 +147,7 @@ def _start(result: Result, module: str, python: Path, case: Case, num_threads: i
     """Start a contender, let it compile and warm up, and choose its number of sweeps."""
     worker = Worker(module, python, num_threads)
     result.name, result.version = worker.about["name"], worker.about["version"]
-    worker.ask("prepare", num_left=case.num_left, num_right=case.num_right, num_chains=case.num_chains)
+    worker.prepare(case)
     worker.ask("run", num_sweeps=2)  # may compile
     seconds = min(worker.ask("run", num_sweeps=2)["seconds"] for _ in range(3))
     num_sweeps = min(case.num_sweeps, max(1, int(LIMIT / seconds * 2)))

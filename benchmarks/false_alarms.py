@@ -11,10 +11,9 @@ all 1,000 rows, else a gain. One standard error is the rule that it replaced. OU
 
 from __future__ import annotations
 
-import argparse
-import io
 import json
 import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -79,7 +78,7 @@ def leads(likelihood: str, rows: np.ndarray) -> np.ndarray:
     loop.RunCheckpoints, kept = Watched, loop.RunCheckpoints
     try:
         with tempfile.TemporaryDirectory() as folder:
-            train(config, data, folder, progress=TrainingProgress(0, 1, Console(file=io.StringIO())))
+            train(config, data, folder, progress=TrainingProgress(0, 1, Console(quiet=True)))
     finally:
         loop.RunCheckpoints = kept
     return np.stack(found)
@@ -102,9 +101,7 @@ def judge(found: np.ndarray) -> dict[str, Any]:
 
 def main() -> None:
     """Measure what the file lacks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--independent", type=int, default=13)
     parser.add_argument("--dependent", type=int, default=12)

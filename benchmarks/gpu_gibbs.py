@@ -62,11 +62,8 @@ def measure(case: Case) -> list[str]:
             if round_:
                 times[name].append(spent)
     updates = case.num_sweeps * case.num_chains * rbm.num_units
-    row = [
-        case.label,
-        str(case.num_chains),
-        "plain torch" if chosen is gibbs.run_on_device else "one launch",
-    ]
+    kernel = "plain torch" if chosen is gibbs.run_on_device else "one launch"
+    row = [case.label, str(case.num_chains), kernel]
     row += [f"{1e3 * updates / take(times['chosen']) / 1e9:.2f}" for take in (min, statistics.median)]
     row += [f"{take(times['torch']) / take(times['chosen']):.1f}" for take in (min, statistics.median)]
     return row
@@ -77,15 +74,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=HERE, help="where to write the page")
     folder = parser.parse_args().folder
     if torch.cuda.is_available():
-        head = [
-            "units",
-            "chains",
-            "kernel",
-            "10⁹ updates/s, best",
-            "median",
-            "times plain torch, best",
-            "median",
-        ]
+        head = ["units", "chains", "kernel", "10⁹ updates/s, best", "median"]
+        head += ["times plain torch, best", "median"]
         name = f"{torch.cuda.get_device_name()}; {describe_machine(torch.get_num_threads())}"
         text = "\n\n".join([name, EXPECTED, table(head, map(measure, CASES))])
     else:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numba
 import torch
-from results import describe_machine, table, write_section
+from results import PAGE, describe_machine, table, write_section
 
 from discrete_vae import GraphBoltzmann
 from discrete_vae.kernels import gibbs
@@ -109,9 +109,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7, help="runs of each contender")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="threads of each contender")
-    parser.add_argument(
-        "--page", type=Path, default=Path(__file__).with_name("RESULTS.md"), help="page to write"
-    )
+    parser.add_argument("--page", type=Path, default=PAGE, help="page to write")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     numba.set_num_threads(min(options.threads, numba.config.NUMBA_NUM_THREADS))

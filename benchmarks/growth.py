@@ -48,9 +48,7 @@ def measure(
         rounds += 1
         for i, case in enumerate(cases):
             for worker, found in workers:
-                worker.ask(
-                    "prepare", num_left=case.num_left, num_right=case.num_right, num_chains=case.num_chains
-                )
+                worker.prepare(case)
                 worker.ask("run", num_sweeps=1)  # may compile
                 found[i] = min(found[i], worker.ask("run", num_sweeps=case.num_sweeps)["seconds"])
                 time.sleep(PAUSE)

@@ -113,14 +113,11 @@ def main() -> None:
     generator = torch.Generator().manual_seed(0)
     train = torch.bernoulli(dataset.train, generator=generator) if dataset.dynamic else dataset.train
     valid = dataset.valid[:300]
-    best = max(
-        KS,
-        key=lambda k: float(scores(neighbors_means(train, valid, ~hidden, k), valid, hidden)["nats"].mean()),
-    )
-    found = {
-        "column means": train.mean(0).expand(len(x), -1),
-        f"{best} nearest neighbors": neighbors_means(train, x, ~hidden, best),
-    }
+    tried = {k: scores(neighbors_means(train, valid, ~hidden, k), valid, hidden) for k in KS}
+    best = max(KS, key=lambda k: float(tried[k]["nats"].mean()))
+    neighbors = f"{best} nearest neighbors"
+    found = {"column means": train.mean(0).expand(len(x), -1)}
+    found[neighbors] = neighbors_means(train, x, ~hidden, best)
     filled: list[ByModel] = []
     whole = torch.empty(len(x), dtype=torch.float64)
     with torch.no_grad(), model.importance_sampler(0.0) as importance_sampler:
@@ -149,7 +146,6 @@ def main() -> None:
         print(f"| {name} | {together} | {' | '.join(cells)} |")
     log_seen = torch.tensor([one.log_seen for one in filled]).double()
     print(f"\nlog p(x) - log p(x_observed): {with_error(whole - log_seen)} nats")
-    neighbors = next(name for name in found if "neighbors" in name)
     of_neighbors = scores(found[neighbors], x, hidden)
     for name, nats in joint.items():
         better = of_neighbors["squared"] - scores(found[name], x, hidden)["squared"]
@@ -164,11 +160,8 @@ def main() -> None:
             caption="Above the line, what is seen; below it, the gap, the truth, and what each method fills in.",
             row_labels=[name.removeprefix("the ") for name in kept],
         )
-        filled = [
-            part if name == "observed" else torch.where(hidden, part, x[:SHOWN])
-            for name, part in kept.items()
-        ]
-        figure = draw_image_grid(torch.stack(filled)[:, :, None].clamp(0, 1), (28, 28), text=text)
+        shown = [torch.where(hidden, part, x[:SHOWN]) for name, part in kept.items() if name != "observed"]
+        figure = draw_image_grid(torch.stack([gapped, *shown])[:, :, None].clamp(0, 1), (28, 28), text=text)
         if options.half == "lower":
             axes = figure.axes[0]
             for middle in axes.get_yticks():

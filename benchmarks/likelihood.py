@@ -7,18 +7,16 @@ in processes of its own that take turns, and writes a section of RESULTS.md.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
-import subprocess
 import sys
+from argparse import Namespace
 from typing import Any
 
 import torch
 from interleaving import interleaved
 from likelihood_floor import products_of_images
-from options import experiment_parser
+from options import ask, experiment_parser, show
 from products import DTYPES
 from results import describe_machine, table, write_section
 
@@ -69,50 +67,32 @@ def measure(
     return found
 
 
-def ask(
-    experiment: str, num_samples: int, num_images: int, precision: str, options: argparse.Namespace
-) -> dict[str, Any]:
-    """`measure` in a process of its own."""
-    command = [sys.executable, __file__, experiment, "--json", "--precision", precision]
-    command += ["--num-samples", str(num_samples), "--num-images", str(num_images)]
-    command += ["--seconds", str(options.seconds)]
-    command += [] if options.threads is None else ["--threads", str(options.threads)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
-
-
 def likelihood_table(found: dict[tuple[str, int, str], list[dict[str, Any]]]) -> str:
     """The table of the page, of what `measure` returned in each process, by experiment, samples and precision."""
     rows = []
     for (experiment, num_samples, precision), each in found.items():
-        best = {name: min(one[f"{name}_ms"] for one in each) for name in ("likelihood", "products")}
-        median = {
-            name: statistics.median(one[f"{name}_ms_median"] for one in each)
-            for name in ("likelihood", "products")
-        }
+        names = ("likelihood", "products")
+        best = {name: min(one[f"{name}_ms"] for one in each) for name in names}
+        median = {name: statistics.median(one[f"{name}_ms_median"] for one in each) for name in names}
         rows.append(
             [
                 f"{experiment}, {num_samples:,} samples, {precision}",
-                *(f"{times[name]:.1f}" for name in ("likelihood", "products") for times in (best, median)),
+                *(f"{times[name]:.1f}" for name in names for times in (best, median)),
                 *(f"{times['likelihood'] / times['products']:.2f}" for times in (best, median)),
             ]
         )
-    head = [
-        "ms per image, size short",
-        "log-likelihood, best",
-        "(median)",
-        "products alone, best",
-        "(median)",
-    ]
-    return table([*head, "ratio of the best", "(of the medians)"], rows)
+    head = ["ms per image, size short", "log-likelihood, best", "(median)", "products alone, best"]
+    return table([*head, "(median)", "ratio of the best", "(of the medians)"], rows)
 
 
-def write_page(options: argparse.Namespace) -> None:
+def write_page(options: Namespace) -> None:
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
     for _ in range(options.rounds):
         for experiment, num_samples, num_images in CASES:
             for precision in DTYPES:
-                measured = ask(experiment, num_samples, num_images, precision, options)
+                words = ["--precision", precision, "--num-samples", str(num_samples)]
+                words += ["--num-images", str(num_images)]
+                measured = ask(__file__, experiment, *words, options=options)
                 found.setdefault((experiment, num_samples, precision), []).append(measured)
     shown = likelihood_table(found)
     text = "\n\n".join([describe_machine(options.threads or os.cpu_count() or 1), NOTE, shown])
@@ -135,18 +115,9 @@ def main() -> None:
     with yielding_threads():
         if options.threads is not None:
             torch.set_num_threads(options.threads)
-        found = measure(
-            config,
-            options.precision,
-            num_samples=options.num_samples,
-            num_images=options.num_images,
-            seconds=options.seconds,
-        )
-    print(
-        json.dumps(found)
-        if options.json
-        else "\n".join(f"{name:20} {value}" for name, value in found.items())
-    )
+        counts = {"num_samples": options.num_samples, "num_images": options.num_images}
+        found = measure(config, options.precision, seconds=options.seconds, **counts)
+    show(found, options)
 
 
 if __name__ == "__main__":

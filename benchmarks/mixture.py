@@ -64,11 +64,8 @@ class Columns:
                 found += values.tolist()
                 counted += [is_count] * len(values)
         # of each value, one column after the other, (value,): its column of the table, itself, whether it is a count
-        self.of, self.values, self.counted = (
-            np.array(of, int),
-            np.array(found, float),
-            np.array(counted, bool),
-        )
+        self.of, self.values = np.array(of, int), np.array(found, float)
+        self.counted = np.array(counted, bool)
         self.starts = np.flatnonzero(np.diff(self.of, prepend=-1))
         widths = np.diff(self.starts, append=len(of)) if of else self.starts
         self.column = np.repeat(np.arange(len(self.starts)), widths)  # number of the block of each value
@@ -177,9 +174,8 @@ class Mixture:
             scale = kind.standardizer.scale.double()
             mean = kind.standardizer.location + scale * torch.from_numpy(self.means[:, own])
             std = scale * torch.from_numpy(self.variances[:, own]).sqrt()
-            filled[:, places] = (
-                share @ (mean if kind.tails is None else kind.tails.mean_of(mean, std)).numpy()
-            )
+            mean = mean if kind.tails is None else kind.tails.mean_of(mean, std)
+            filled[:, places] = share @ mean.numpy()
             first += len(places)
         return filled
 

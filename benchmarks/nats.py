@@ -10,11 +10,10 @@ has as many steps as its own speed allows, with --steps all have the same. Test 
 
 from __future__ import annotations
 
-import argparse
 import json
-import math
 import shlex
 import sys
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -123,34 +122,28 @@ def validate(folder: Path, dataset: DataSplits, num_examples: int, num_samples: 
     log_z = estimate_log_partition(
         loaded.model.prior, chains=loaded.chains.z, std_error=0.01, max_sweeps=10_000, num_temperatures=500
     )
-    value, error = log_z.value, log_z.std_error
-    found = evaluate_log_likelihood(
-        loaded.model, x, log_partition=value, num_samples=num_samples, indices=rows.tolist()
-    )
-    elbo = evaluate_elbo(loaded.model, x, log_partition=value, num_samples=10)
-    limit = math.nan
+    asked = {"log_partition": log_z.value, "num_samples": num_samples, "indices": rows.tolist()}
+    found = evaluate_log_likelihood(loaded.model, x, **asked)
+    elbo = evaluate_elbo(loaded.model, x, log_partition=log_z.value, num_samples=10)
+    limit = {}
     if loaded.model.smoothing.sharp_limit() is not None:
-        limit = evaluate_log_likelihood(
-            loaded.model.discretized(), x, log_partition=value, num_samples=num_samples, indices=rows.tolist()
-        ).value
+        limit["sharp_limit"] = evaluate_log_likelihood(loaded.model.discretized(), x, **asked).value
     assert found.examples is not None
-    write_json(
-        outcome_path(folder),
-        {
-            "step": loaded.step,
-            "sums": loaded.sums,
-            "elbo": elbo.elbo,
-            "num_samples": num_samples,
-            "index": rows.tolist(),
-            "log_likelihood": found.examples.value.tolist(),
-            **({} if math.isnan(limit) else {"sharp_limit": limit}),
-            "log_partition": value,
-            "log_partition_std_error": error,
-        },
-    )
+    outcome = {
+        "step": loaded.step,
+        "sums": loaded.sums,
+        "elbo": elbo.elbo,
+        "num_samples": num_samples,
+        "index": rows.tolist(),
+        "log_likelihood": found.examples.value.tolist(),
+        **limit,
+        "log_partition": log_z.value,
+        "log_partition_std_error": log_z.std_error,
+    }
+    write_json(outcome_path(folder), outcome)
 
 
-def validated(folder: Path, dataset: DataSplits, args: argparse.Namespace) -> Outcome:
+def validated(folder: Path, dataset: DataSplits, args: Namespace) -> Outcome:
     """What validation examples say of a run, found anew unless it is there in these numbers."""
     wanted = args.num_samples, min(args.num_examples, len(dataset.valid))
     found, sums = Outcome.read(outcome_path(folder)), load_run(folder).sums
@@ -170,7 +163,7 @@ def refitted(plain: Path, folder: Path, dataset: DataSplits, seed: int) -> int:
     return run.checkpoints().steps()[-1] + found["config"]["num_steps"]
 
 
-def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[Outcome]:
+def outcomes(args: Namespace, measures: Mapping[str, str]) -> Iterator[Outcome]:
     """Train and validate what is not there yet, seed after seed, so that a break leaves whole seeds."""
     base = measured_config(load_experiment(args.experiment, size=args.size), args.base, 0)
     dataset = instantiate(base.data, data_dir=args.data_dir)
@@ -207,31 +200,22 @@ def outcomes(args: argparse.Namespace, measures: Mapping[str, str]) -> Iterator[
             yield validated(folder, dataset, args).of(name, seed, result.num_steps)
 
 
-def _file_name(args: argparse.Namespace, budget: str) -> str:
+def _file_name(args: Namespace, budget: str) -> str:
     """What the runs are about, as a file may be called."""
     changed = args.base.replace("--", "").split()
     return "-".join([args.experiment, args.size, *changed, budget]).replace("/", "-")
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("experiment")
     parser.add_argument("--size", default="short")
     budget = parser.add_mutually_exclusive_group(required=True)
     budget.add_argument("--minutes", type=float, help="of training, for each run")
     budget.add_argument("--steps", type=int, help="of each run")
     known = [*MEASURES, REFIT, *ESTIMATORS, _ALL_ESTIMATORS]
-    parser.add_argument(
-        "--measures",
-        nargs="+",
-        metavar="NAME",
-        choices=known,
-        default=[*MEASURES, REFIT],
-        help=", ".join(known),
-    )
+    taken = {"choices": known, "default": [*MEASURES, REFIT], "help": ", ".join(known)}
+    parser.add_argument("--measures", nargs="+", metavar="NAME", **taken)
     parser.add_argument("--add", nargs=2, action="append", default=[], metavar=("NAME", "OPTIONS"))
     parser.add_argument("--base", default="", metavar="OPTIONS", help="of all runs, for example a hierarchy")
     parser.add_argument("--seeds", type=int, default=3)
@@ -246,9 +230,8 @@ def main(words: Sequence[str] | None = None) -> None:
         torch.set_num_threads(args.threads)
     named = [*args.measures, *(ESTIMATORS if _ALL_ESTIMATORS in args.measures else ())]
     options = MEASURES | ESTIMATORS | {REFIT: "dvae refit RUN"}
-    measures = (
-        {PLAIN: ""} | {name: options[name] for name in named if name != _ALL_ESTIMATORS} | dict(args.add)
-    )
+    chosen = {name: options[name] for name in named if name != _ALL_ESTIMATORS}
+    measures = {PLAIN: ""} | chosen | dict(args.add)
     found = list(outcomes(args, measures))
     budget = f"{args.steps} steps" if args.steps else f"{args.minutes:g} minutes"
     title = f"{args.experiment}, size {args.size}, {budget}" + (f", {args.base}" if args.base else "")

@@ -10,9 +10,9 @@ checkpoint that it has seen.
 
 from __future__ import annotations
 
-import argparse
 import json
 import tempfile
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from results import describe_machine, table, write_section
+from results import PAGE, describe_machine, table, write_section
 
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.config.overrides import apply_overrides
@@ -30,7 +30,6 @@ from discrete_vae.data.splits import training_subset
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import train
 
-HERE = Path(__file__).parent
 TITLE = "Nats against minutes"
 _NO_VALIDATION, _TIMED_STEPS = 10**6, 500
 
@@ -82,9 +81,8 @@ def pace(config: ExperimentConfig, data_dir: str | None) -> tuple[float, float]:
     ]
     kind = apply_overrides(config, same)
     early = step_seconds(kind, data_dir, late=False)
-    return early, step_seconds(
-        kind, data_dir, late=True
-    ) if config.training.num_importance_samples > 1 else early
+    has_late = config.training.num_importance_samples > 1
+    return early, step_seconds(kind, data_dir, late=True) if has_late else early
 
 
 def last_evaluation(run: RunDirectory) -> dict[str, Any]:
@@ -110,10 +108,8 @@ def read_run(path: Path, data_dir: str | None) -> TimedRun:
             step = line["step"]
             minutes.append((early * min(step, turn) + late * max(step - turn, 0.0) + validating) / 60)
             elbo.append(line["validation_elbo"])
-    evaluation = last_evaluation(run)
-    return TimedRun(
-        path.name, config, (early, late), np.array(minutes), num_steps, np.array(elbo), evaluation
-    )
+    found = np.array(minutes), num_steps, np.array(elbo), last_evaluation(run)
+    return TimedRun(path.name, config, (early, late), *found)
 
 
 def report(runs: Sequence[TimedRun]) -> str:
@@ -138,27 +134,19 @@ def report(runs: Sequence[TimedRun]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="+", type=Path)
     parser.add_argument("--data-dir")
-    parser.add_argument("--page", type=Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args(words)
-    runs = sorted(
-        (read_run(path, args.data_dir) for path in args.runs), key=lambda run: (run.minutes[-1], run.seed)
-    )
+    runs = [read_run(path, args.data_dir) for path in args.runs]
+    runs.sort(key=lambda run: (run.minutes[-1], run.seed))
     found = runs[0].evaluation["log_likelihood"]
-    text = "\n\n".join(
-        [
-            describe_machine(torch.get_num_threads()),
-            f"`{runs[0].config.name}`; times of steps include the lines of the log. Test log-likelihoods of "
-            f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over "
-            f"images.",
-            report(runs),
-        ]
+    about = (
+        f"`{runs[0].config.name}`; times of steps include the lines of the log. Test log-likelihoods of "
+        f"{found['num_examples']} images with {found['num_samples']} importance samples, standard errors over images."
     )
+    text = "\n\n".join([describe_machine(torch.get_num_threads()), about, report(runs)])
     write_section(args.page, TITLE, text)
     print(text)
 

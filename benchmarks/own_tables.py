@@ -13,13 +13,12 @@ the processor's, of training alone.
 
 from __future__ import annotations
 
-import argparse
 import csv
-import io
 import json
 import tempfile
 import time
 import warnings
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
@@ -125,19 +124,14 @@ NAMED: dict[str, Callable[[], Table]] = {
 def drawn(number: int) -> tuple[str, float, Callable[[], Table]]:
     """A made table, its name and its number of values; one in four has independent columns."""
     random = np.random.default_rng(number)
-    kind, parts = (
-        KINDS[number % len(KINDS)],
-        1 if number // len(KINDS) % 4 == 0 else int(random.integers(2, 30)),
-    )
+    kind = KINDS[number % len(KINDS)]
+    parts = 1 if number // len(KINDS) % 4 == 0 else int(random.integers(2, 30))
     columns = int(np.exp(random.uniform(*np.log(COLUMNS))))
     rows = int(np.exp(random.uniform(np.log(ROWS[0]), np.log(min(ROWS[1], VALUES / columns)))))
     if kind == "table":
-        columns, parts = min(columns, 200), 4
-        return (
-            f"made {number}, mixed {rows}x{columns // 4 * 4 + 4}",
-            rows * columns,
-            mixed(rows, columns // 4 + 1),
-        )
+        columns = min(columns, 200)
+        name = f"made {number}, mixed {rows}x{columns // 4 * 4 + 4}"
+        return name, rows * columns, mixed(rows, columns // 4 + 1)
     law = "independent " if parts == 1 else ""
     return f"made {number}, {law}{kind} {rows}x{columns}", rows * columns, classes(kind, rows, columns, parts)
 
@@ -196,9 +190,8 @@ def of_rows(
 def score(run: LoadedRun, data: DataSplits) -> dict[str, float]:
     """Log-likelihood of test rows, that of independent features, and the lead with its standard error, nats."""
     test, prior = data.test[: min(MOST_TESTED, MOST_VALUES // data.num_features)], run.model.prior
-    log_partition = quick_log_partition(
-        prior, num_chains=200, num_temperatures=300, max_enumerated=24, seed=0
-    )
+    asked = {"num_chains": 200, "num_temperatures": 300, "max_enumerated": 24, "seed": 0}
+    log_partition = quick_log_partition(prior, **asked)
     found = evaluate_log_likelihood(run.model, test, log_partition=log_partition.value, num_samples=SAMPLES)
     law = deepcopy(run.model.likelihood).double()
     marginals = law.fit_marginals_(data.train.double()).expand(len(test), *law.parameter_shape)
@@ -222,10 +215,9 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
             config, data = split(kind, rows, seed, Path(folder))
         except InvalidInputError as error:
             return {"refused": str(error).replace(f"{folder}/", "")}
-        config, start = apply_overrides(config, overrides), time.process_time()
-        result = train(
-            config, data, f"{folder}/run", progress=TrainingProgress(0, 1, Console(file=io.StringIO()))
-        )
+        config, progress = apply_overrides(config, overrides), TrainingProgress(0, 1, Console(quiet=True))
+        start = time.process_time()
+        result = train(config, data, f"{folder}/run", progress=progress)
         seconds, run = time.process_time() - start, load_run(f"{folder}/run")
         figures = {name: round(value, 4) for name, value in score(run, data).items()}
     shape = {"rows": len(data.train), "columns": data.num_features, "kind": kind, "seed": seed}
@@ -235,9 +227,7 @@ def measure(table: Table, seed: int, overrides: list[tuple[str, list[str]]]) -> 
 
 def main() -> None:
     """Measure what the file lacks."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--sources", type=Path)
@@ -257,9 +247,8 @@ def main() -> None:
         if "refused" in (found := rows[key]):
             print(f"{name:40} refused: {found['refused'][:120]}", flush=True)
             continue
-        values = " ".join(
-            f"{found[each]:9.2f}" for each in ("independent", "model", "lead", "lead_std_error")
-        )
+        shown = ("independent", "model", "lead", "lead_std_error")
+        values = " ".join(f"{found[each]:9.2f}" for each in shown)
         steps = f"{found['best_step']:7}/{found['steps']:5}"
         print(f"{name:40}{values}{steps}{found['seconds']:7.0f} s", flush=True)
 

@@ -27,16 +27,13 @@ class Product:
         """The product on random matrices."""
         rows, inner, columns = self.shape
         dtype = torch.float32 if self.energy else DTYPES[precision]
-        left = (
-            torch.randn(inner, rows).to(dtype).T
-            if self.left_transposed
-            else torch.randn(rows, inner).to(dtype)
-        )
-        right = (
-            torch.randn(columns, inner).to(dtype).T
-            if self.right_transposed
-            else torch.randn(inner, columns).to(dtype)
-        )
+
+        def matrix(rows: int, columns: int, transposed: bool) -> torch.Tensor:
+            return (
+                torch.randn(columns, rows).to(dtype).T if transposed else torch.randn(rows, columns).to(dtype)
+            )
+
+        left, right = matrix(rows, inner, self.left_transposed), matrix(inner, columns, self.right_transposed)
         out = torch.empty(rows, columns, dtype=dtype)
         return lambda: torch.mm(left, right, out=out)
 

@@ -12,7 +12,6 @@ the file alone, then judges on the same test rows what the page explains; benchm
 
 from __future__ import annotations
 
-import argparse
 import csv
 import json
 import re
@@ -21,6 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from collections.abc import Iterator
 from copy import deepcopy
 from pathlib import Path
@@ -96,9 +96,8 @@ def _source(name: str, origin: str, sources: Path) -> Iterator[tuple[str, Any]]:
             raw, rows, genes = file["raw.X"], file["obs"][:], file["raw.var"]["index"]
             x = np.zeros((len(rows), len(genes)))
             x[np.repeat(np.arange(len(rows)), np.diff(raw["indptr"])), raw["indices"][:]] = raw["data"][:]
-            counts = (
-                np.expm1(x) * rows["n_counts"][:, None] / 1e4
-            )  # scanpy's normalize_total and log1p undone
+            # scanpy's normalize_total and log1p undone
+            counts = np.expm1(x) * rows["n_counts"][:, None] / 1e4
             assert np.abs(counts - counts.round()).max() < 0.1
             for gene, column in zip(genes, counts.round().astype(int).T, strict=True):
                 yield gene.decode(), column.tolist()
@@ -190,10 +189,8 @@ def fillings(
         numbers, words = where & is_number, where & ~columns.numbers
         miss = ((filled - x) / np.where(std > 0, std, 1))[numbers]
         wrong = (filled.round() != x)[words]  # bits outside tables are filled by their probability
-        return [
-            float((miss**2).mean() ** 0.5) if len(miss) else None,
-            float(wrong.mean()) if len(wrong) else None,
-        ]
+        error = float((miss**2).mean() ** 0.5) if len(miss) else None
+        return [error, float(wrong.mean()) if len(wrong) else None]
 
     where, tried = hidden(test, 0), hidden(valid, 1)
     gapped, trial = np.where(where, np.nan, test), np.where(tried, np.nan, valid)
@@ -204,9 +201,8 @@ def fillings(
     counts = [count for count in NEIGHBORS if count < len(train)]
     losses = [judged(valid, nearest(columns, train, trial, count), tried) for count in counts]
     best = [counts[int(np.argmin([loss[kind] or 0.0 for loss in losses]))] for kind in range(2)]
-    found["neighbors"] = [
-        judged(test, nearest(columns, train, gapped, best[kind]), where)[kind] for kind in range(2)
-    ]
+    filled = [nearest(columns, train, gapped, count) for count in best]
+    found["neighbors"] = [judged(test, filled[kind], where)[kind] for kind in range(2)]
     middle = time.process_time()
     found["mixture"] = judged(test, parts.fill(columns, rows), where)
     with warnings.catch_warnings():
@@ -275,9 +271,9 @@ def measure(folder: Path, name: str) -> dict[str, Any]:
     columns = mixture.Columns(loaded.model.likelihood, data)
     start = time.process_time()
     parts, number = mixture.fit(columns, data)
-    kinds = (
-        ["bit"] * data.num_features if data.schema is None else [each.kind for each in data.schema.columns]
-    )
+    kinds = ["bit"] * data.num_features
+    if data.schema is not None:
+        kinds = [each.kind for each in data.schema.columns]
     found = {
         "rows": [len(data.train), len(data.valid), len(data.test)],
         "kinds": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
@@ -296,9 +292,7 @@ def measure(folder: Path, name: str) -> dict[str, Any]:
 
 def main() -> None:
     """Make, run or write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
     for verb in ("make", "run", "page"):
         verbs.add_parser(verb).add_argument("folder", type=Path)

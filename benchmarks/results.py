@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+PAGE = Path(__file__).with_name("RESULTS.md")
 HEAD = """# Benchmarks
 
 Figures of one machine, each table from one interleaved run: compare rows, not machines or days. `make bench` writes

@@ -8,12 +8,12 @@ experiment have the same data and number of steps, those of a seed the same firs
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import textwrap
 import time
 import warnings
+from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from results import describe_machine, table, write_section
+from results import PAGE, describe_machine, table, write_section
 
 from discrete_vae import bennett_log_partition, exact_log_partition, load_run, train
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
@@ -40,19 +40,8 @@ HERE = Path(__file__).parent
 PLAIN = "block-gibbs"
 SAMPLERS = (PLAIN, "parallel-tempering", "trajectory-tempering")
 _MAX_ENUMERATED, _DRAWS = 16, 10
-HEAD = (
-    "sampler",
-    "chains",
-    "validation ELBO",
-    "more than plain",
-    "± over seeds",
-    "error of log Z",
-    "(stated)",
-    "largest error / stated",
-    "seconds per log Z",
-    "ms per step, median",
-    "(of it chains)",
-)
+HEAD = ("sampler", "chains", "validation ELBO", "more than plain", "± over seeds", "error of log Z")
+HEAD += ("(stated)", "largest error / stated", "seconds per log Z", "ms per step, median", "(of it chains)")
 
 
 @dataclass(frozen=True)
@@ -130,12 +119,11 @@ def measure(folder: Path, dataset: DataSplits) -> Outcome:
     lines = [line for line in RunDirectory.open(folder).metrics().read() if line.get("examples_per_second")]
     steps = [1000 * run.config.training.batch_size / line["examples_per_second"] for line in lines]
     chains = [ms * line["chains_share"] for ms, line in zip(steps, lines, strict=True)]
-    return Outcome(
-        elbo.elbo, run.chains.num_chains, tuple(logged), float(np.median(steps)), float(np.median(chains))
-    )
+    times = float(np.median(steps)), float(np.median(chains))
+    return Outcome(elbo.elbo, run.chains.num_chains, tuple(logged), *times)
 
 
-def outcomes(name: str, epochs: int | None, args: argparse.Namespace) -> Iterator[tuple[str, int, Outcome]]:
+def outcomes(name: str, epochs: int | None, args: Namespace) -> Iterator[tuple[str, int, Outcome]]:
     """Train and measure what is not there yet, seed after seed, so that a break leaves whole seeds."""
     for seed in range(args.seeds):
         for sampler in args.samplers:
@@ -179,10 +167,7 @@ def _row(sampler: str, seeds: Mapping[int, Outcome], plain: Mapping[int, Outcome
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """See the module."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = ArgumentParser(description=__doc__, formatter_class=RawDescriptionHelpFormatter)
     parser.add_argument("experiments", nargs="+")
     parser.add_argument("--size", default="short")
     parser.add_argument("--epochs", type=int, nargs="+", help="of each experiment; default: as it has them")
@@ -191,7 +176,7 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--threads", type=int, help="of torch; default as torch has it")
     parser.add_argument("--data-dir")
     parser.add_argument("--runs", type=Path, default=HERE.parent / "runs" / "samplers")
-    parser.add_argument("--page", type=Path, default=HERE / "RESULTS.md")
+    parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args(words)
     if args.threads:
         torch.set_num_threads(args.threads)
@@ -211,13 +196,10 @@ def main(words: Sequence[str] | None = None) -> None:
             "short annealing or the sampler's own, at the checkpoints that the run keeps (root mean square). Times "
             "are medians over the lines of the log, on a machine that may do other things too."
         )
-        text = (
-            f"{describe_machine(torch.get_num_threads())}\n\n{textwrap.fill(about, 120)}\n\n{report(found)}"
-        )
-        write_section(
-            args.page, f"Samplers of the negative phase: {name}, {args.size}, {length} epochs", text
-        )
-        print(report(found))
+        shown, machine = report(found), describe_machine(torch.get_num_threads())
+        title = f"Samplers of the negative phase: {name}, {args.size}, {length} epochs"
+        write_section(args.page, title, f"{machine}\n\n{textwrap.fill(about, 120)}\n\n{shown}")
+        print(shown)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -32,9 +33,9 @@ def kinds_of(digits: Tensor, characters: Tensor, count: int) -> dict[str, Tensor
     return {"digits": familiar, "digits turned by 90 degrees": turned, "Omniglot": omniglot}
 
 
-def table_of(kinds: dict[str, Tensor], score: Callable[[Tensor], Scores]) -> list[str]:
+def print_lines(kinds: dict[str, Tensor], score: Callable[[Tensor], Scores]) -> None:
     """A line per kind: its mean score, and how well the score tells it from the first."""
-    lines, familiar = [], None
+    familiar = None
     for name, x in kinds.items():
         found = score(x)
         mean = f"{found.mean:.1f} ± {found.mean_std_error:.1f}"
@@ -44,9 +45,7 @@ def table_of(kinds: dict[str, Tensor], score: Callable[[Tensor], Scores]) -> lis
             roc = roc_area(familiar.value, found.value)
             area = f"{roc.value:.4f} ± {roc.std_error:.4f}"
         kind = "ELBO" if found.is_bound else "log-likelihood"
-        lines.append(f"| {kind}, {found.num_samples} draws | {name} | {len(x)} | {mean} | {area} |")
-        print(lines[-1], flush=True)
-    return lines
+        print(f"| {kind}, {found.num_samples} draws | {name} | {len(x)} | {mean} | {area} |", flush=True)
 
 
 def main() -> None:
@@ -59,17 +58,11 @@ def main() -> None:
     loaded = load_run(run)
     log_z = log_partition_of_run(run, loaded)
     digits, characters = instantiate(loaded.config.data).test, load_dataset("omniglot").test
-    print(
-        "| Score | Examples | Number | Mean (nats) | Area under the ROC curve |\n| --- | --- | --- | --- | --- |"
-    )
-    table_of(
-        kinds_of(digits, characters, options.num_elbo),
-        lambda x: elbo_rows(loaded.model, x, log_partition=log_z.value),
-    )
-    table_of(
-        kinds_of(digits, characters, options.num_likelihood),
-        lambda x: score_rows(loaded.model, x, log_partition=log_z.value),
-    )
+    print("| Score | Examples | Number | Mean (nats) | Area under the ROC curve |")
+    print("| --- | --- | --- | --- | --- |")
+    for count, score in ((options.num_elbo, elbo_rows), (options.num_likelihood, score_rows)):
+        kinds = kinds_of(digits, characters, count)
+        print_lines(kinds, partial(score, loaded.model, log_partition=log_z.value))
 
 
 if __name__ == "__main__":

@@ -97,9 +97,8 @@ class _Conditional:
 def _conditional(mean: Tensor, covariance: Tensor, y: Tensor, seen: Tensor, *, spread: bool) -> _Conditional:
     kept = seen.to(y.dtype)
     both = kept[:, :, None] * kept[:, None, :]
-    block = covariance * both + torch.diag_embed(
-        1 - kept
-    )  # that of what is seen, 1 on the diagonal elsewhere
+    # that of what is seen, 1 on the diagonal elsewhere
+    block = covariance * both + torch.diag_embed(1 - kept)
     lower = torch.linalg.cholesky(block)
     centered = torch.where(seen, y - mean, 0.0)
     solved = torch.cholesky_solve(centered[:, :, None], lower)[:, :, 0]
@@ -138,11 +137,8 @@ def made_up(seed: int) -> tuple[Law, Tensor, Tensor, Tensor]:
     noise = 0.35
     kind = random.integers(0, KINDS, ROWS)
     factors = random.normal(size=(ROWS, FACTORS))
-    y = (
-        means[kind]
-        + np.einsum("rcf,rf->rc", loads[kind], factors)
-        + noise * random.normal(size=(ROWS, COLUMNS))
-    )
+    y = means[kind] + np.einsum("rcf,rf->rc", loads[kind], factors)
+    y += noise * random.normal(size=(ROWS, COLUMNS))
     is_long = np.arange(COLUMNS) >= COLUMNS - LONG
     scale = 10.0 ** random.uniform(-3, 4, COLUMNS)
     shift = np.where(is_long, 0.0, scale * random.normal(size=COLUMNS))

@@ -9,13 +9,11 @@ RESULTS.md.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import resource
 import statistics
-import subprocess
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
@@ -23,7 +21,7 @@ import torch
 from contenders.plain_vae import PlainTraining
 from growth import STEP_CASES, step_growth_table
 from interleaving import interleaved
-from options import experiment_parser
+from options import ask, experiment_parser, show
 from products import DTYPES
 from results import describe_machine, table, write_section
 from step_floor import optimizer_pass, products_of
@@ -53,10 +51,8 @@ def measure(
     x = torch.bernoulli(torch.full((config.training.batch_size, config.model.num_values), 0.2))
     if contender == "plain":
         training = PlainTraining(config, precision)
-        own: dict[str, Callable[[], object]] = {
-            "step": lambda: training.step(x),
-            "chains": training.run_chains,
-        }
+        own: dict[str, Callable[[], object]] = {"step": lambda: training.step(x)}
+        own["chains"] = training.run_chains
         floor, count = {}, {"num_weights": sum(p.numel() for p in training.model.parameters())}
     else:
         config = apply_overrides(config, [("training.precision", [precision])])
@@ -81,20 +77,11 @@ def measure(
     for suffix, summary in {"": min, "_median": statistics.median}.items():
         found |= {f"{name}_ms{suffix}": round(1e3 * summary(values), 4) for name, values in times.items()}
         if floor:
-            found[f"floor_ms{suffix}"] = round(
-                found[f"products_ms{suffix}"] + found[f"optimizer_ms{suffix}"], 4
-            )
+            floor_ms = found[f"products_ms{suffix}"] + found[f"optimizer_ms{suffix}"]
+            found[f"floor_ms{suffix}"] = round(floor_ms, 4)
     found["rounds"] = len(times["step"])
     found["peak_memory_mib"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
     return found
-
-
-def ask(experiment: str, *words: str, options: argparse.Namespace) -> dict[str, Any]:
-    """`measure` in a process of its own."""
-    command = [sys.executable, __file__, experiment, "--json", "--seconds", str(options.seconds), *words]
-    command += [] if options.threads is None else ["--threads", str(options.threads)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(done.stdout)
 
 
 def merged(rounds: list[dict[str, Any]]) -> dict[str, Any]:
@@ -111,23 +98,21 @@ def merged(rounds: list[dict[str, Any]]) -> dict[str, Any]:
     return whole
 
 
-def step_table(experiment: str, options: argparse.Namespace) -> str:
+def step_table(experiment: str, options: Namespace) -> str:
     """A table of one experiment: both contenders in both precisions."""
     cases = [(name, precision) for name in CONTENDERS for precision in DTYPES]
     found: dict[tuple[str, str], list[dict[str, Any]]] = {case: [] for case in cases}
     for _ in range(options.rounds):
         for name, precision in cases:
             words = ["--precision", precision, "--contender", CONTENDERS[name]]
-            found[name, precision].append(ask(experiment, *words, options=options))
+            found[name, precision].append(ask(__file__, experiment, *words, options=options))
     rows = []
     for name, precision in cases:
         times = merged(found[name, precision])
         floor = merged(found["discrete-vae", precision])
         rest = times["step_ms"] - times["chains_ms"]
-        parts = [
-            f"{times[f'{part}_ms']:.2f}" if f"{part}_ms" in times else ""
-            for part in ("products", "optimizer")
-        ]
+        names = ("products_ms", "optimizer_ms")
+        parts = [f"{times[name]:.2f}" if name in times else "" for name in names]
         rows.append(
             [
                 f"{name}, {precision}",
@@ -141,28 +126,22 @@ def step_table(experiment: str, options: argparse.Namespace) -> str:
             ]
         )
     weights = found["discrete-vae", "float32"][0]["num_weights"]
-    head = [
-        f"{experiment}, size short, {weights / 1e6:.2f} M weights",
-        "ms per step, best",
-        "(median)",
-        "of it chains",
-    ]
-    head += ["products alone", "Adam alone", "rest / floor", "step / floor", "peak memory, MiB"]
-    return table(head, rows)
+    head = [f"{experiment}, size short, {weights / 1e6:.2f} M weights", "ms per step, best", "(median)"]
+    head += ["of it chains", "products alone", "Adam alone", "rest / floor", "step / floor"]
+    return table([*head, "peak memory, MiB"], rows)
 
 
-def write_page(options: argparse.Namespace) -> None:
+def write_page(options: Namespace) -> None:
     parts = [describe_machine(options.threads or os.cpu_count() or 1), NOTE]
     for experiment in EXPERIMENTS:
         parts.append(step_table(experiment, options))
         print(parts[-1], end="\n\n", flush=True)
     for what, cases in STEP_CASES.items():
-        measured = {
-            value: [
-                ask("mnist-static", "--precision", precision, *words, options=options) for precision in DTYPES
-            ]
-            for value, words in cases.items()
-        }
+        measured: dict[int, list[dict[str, Any]]] = {value: [] for value in cases}
+        for value, words in cases.items():
+            for precision in DTYPES:
+                found = ask(__file__, "mnist-static", "--precision", precision, *words, options=options)
+                measured[value].append(found)
         parts.append(step_growth_table(f"mnist-static, size short: {what}", measured))
         print(parts[-1], end="\n\n", flush=True)
     write_section(options.page, "Training step", "\n\n".join(parts))
@@ -186,11 +165,7 @@ def main() -> None:
         if options.threads is not None:
             torch.set_num_threads(options.threads)
         found = measure(config, options.precision, contender=options.contender, seconds=options.seconds)
-    print(
-        json.dumps(found)
-        if options.json
-        else "\n".join(f"{name:20} {value}" for name, value in found.items())
-    )
+    show(found, options)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from results import describe_machine, table, write_section
+from results import PAGE, describe_machine, table, write_section
 
 from discrete_vae.cli import main as dvae
 
@@ -80,7 +80,7 @@ def main() -> None:
     parser.add_argument("--columns", type=int, help="one table alone")
     parser.add_argument("--rounds", type=int, default=3, help="processes per table")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of torch")
-    parser.add_argument("--page", type=Path, default=Path(__file__).with_name("RESULTS.md"))
+    parser.add_argument("--page", type=Path, default=PAGE)
     options = parser.parse_args()
     if options.columns is None:
         write_page(options.page, options.rounds, options.threads)

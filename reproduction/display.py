@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -247,9 +247,8 @@ Panel = tuple[str, Sequence[tuple[Series, Sequence[float]]]]
 def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
     """Points joined by lines over a logarithmic axis of what was varied; panels share the scale of their points."""
     figure = Picture((7.2, 2.8), layout="constrained")
-    for axes, (ylabel, series) in zip(
-        figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], panels, strict=True
-    ):
+    (row,) = figure.subplots(1, len(panels), sharey=True, squeeze=False)
+    for axes, (ylabel, series) in zip(row, panels, strict=True):
         axes.set_xscale("log")
         axes.axhline(0.0, color="0.75", linewidth=0.8, zorder=0)
         for each, places in series:
@@ -269,8 +268,14 @@ def draw_curves(panels: Sequence[Panel], *, title: str, xlabel: str) -> Picture:
 def _finish(figure: Picture, title: str) -> None:
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     longest = max(len(name) for axes in figure.axes for name in axes.get_legend_handles_labels()[1])
-    ncols = 3 if longest < _LONG_NAME else 2
-    figure.legend(loc="outside lower center", ncols=ncols, frameon=False, fontsize=9)  # never over the data
+    legend_below(figure, 3 if longest < _LONG_NAME else 2)
+
+
+def legend_below(figure: Picture, ncols: int) -> None:
+    """What the lines mean, each once, whichever panels have it: below all panels, never over the data."""
+    of_panels = [axes.get_legend_handles_labels() for axes in figure.axes]
+    shown = {name: line for lines, names in of_panels for line, name in zip(lines, names, strict=True)}
+    figure.legend(shown.values(), shown, loc="outside lower center", ncols=ncols, frameon=False, fontsize=9)
 
 
 # Notes below a table: how its runs were made, what they cost, and where they are smaller than the paper's.
@@ -301,9 +306,8 @@ def notes_of(
     records = [run.record for run in runs]
     sources = dict.fromkeys(f"{r.data.name}: {r.data.source}, {r.data.version}" for r in records)
     lines = [_evaluation(records), _budget(records), _cost(records), f"Data: {'; '.join(sources)}."]
-    return [
-        line for line in [*lines, _moved_or_refitted(records), _smaller(runs, paper_scale, varied)] if line
-    ]
+    lines += [_moved_or_refitted(records), _smaller(runs, paper_scale, varied)]
+    return [line for line in lines if line]
 
 
 def _moved_or_refitted(records: Sequence[RunRecord]) -> str:
@@ -326,12 +330,11 @@ def _evaluation(records: Sequence[RunRecord]) -> str:
     sizes, seeds = sorted({r.size for r in records}), sorted({r.seed for r in records})
     gain = max(r.doubling_gain for r in records)
     error = max(r.log_partition.std_error or 0.0 for r in records)
+    differences = ", of differences paired by example where both sides are ours"
     if len(seeds) > 1:
         differences = (
             "; those of differences between runs of ours, paired by example, are over examples and seeds"
         )
-    else:
-        differences = ", of differences paired by example where both sides are ours"
     return (
         f"Size {', '.join(sizes)}, {_count('seed', len(seeds))} {', '.join(map(str, seeds))}. Evaluated with "
         f"{'; '.join(parts)}. The last doubling of the samples brought {gain:.2f} nats at most, by which estimates are "
@@ -390,19 +393,16 @@ def _smaller(runs: Sequence[StoredRun], paper_scale: Scale | None, varied: Colle
 
 def _sizes_beside_paper(run: StoredRun, paper_scale: Scale | None, varied: Collection[str]) -> list[str]:
     """The sizes of a run that differ from those of size paper, each in words, without those that its figure varies."""
-    planned = run.planned
     try:
-        paper = PlannedRun(
-            planned.experiment, "paper", planned.seed, planned.changes, scale=paper_scale
-        ).config
+        paper = replace(run.planned, size="paper", budget=None, scale=paper_scale).config
     except InvalidInputError:  # a setting that size paper does not have
         return []
-    pairs = {
-        name: (_size(run.record.config, path), _size(paper, path))
-        for name, path in _SIZES.items()
-        if path not in varied
-    }
-    return [f"{name} {ours} ({papers})" for name, (ours, papers) in pairs.items() if ours != papers]
+    words = []
+    for name, path in _SIZES.items():
+        ours, papers = _size(run.record.config, path), _size(paper, path)
+        if path not in varied and ours != papers:
+            words.append(f"{name} {ours} ({papers})")
+    return words
 
 
 def _size(config: ExperimentConfig, path: str) -> str:

@@ -36,6 +36,7 @@ from reproduction.display import (
     Series,
     Table,
     draw_curves,
+    legend_below,
     notes_of,
 )
 from reproduction.gradient_study import SIZES, draw_gradient_study, gradient_study_table
@@ -145,12 +146,7 @@ def _draw_training(runs: Mapping[str, StoredRun], options: Options) -> Picture:
         axes.tick_params(labelbottom=True)
     for axes in panels[::2]:
         axes.set_ylabel("ELBO (nats per example)", fontsize=9)
-    shown = dict(
-        pair for axes in panels for pair in zip(*axes.get_legend_handles_labels()[::-1], strict=True)
-    )
-    figure.legend(
-        shown.values(), shown, loc="outside lower center", ncols=3, frameon=False, fontsize=9
-    )  # a line that only some panels have is in it, too
+    legend_below(figure, 3)
     return figure
 
 
@@ -247,9 +243,8 @@ class Variation:
             runs, known = sweep.of(self.runs(options, point)), papers.get(point)
             effects.append(Value(0.0) if point == reference else paired_difference(base, runs))
             papers_effect = None if known is None or anchor is None else known - anchor
-            rows.append(
-                (str(point), mean_log_likelihood(runs), spread(runs), effects[-1], known, papers_effect)
-            )
+            mean = mean_log_likelihood(runs)
+            rows.append((str(point), mean, spread(runs), effects[-1], known, papers_effect))
         columns = (
             Column(self.short, "point"),
             Column("ours", "log_likelihood"),
@@ -277,12 +272,9 @@ class Variation:
             paper_scale=self.scale.get("paper"),
             varied=[setting.replace("-", "_") for setting in self.changes(reference)],
         )
-        note = (
-            f"Paper: {curve.label}, {curve.about}. Changes are from {reference}, those of ours paired by {pairing}."
-            f"{single}"
-        )
+        note = f"Paper: {curve.label}, {curve.about}. Changes are from {reference}, those of ours paired by {pairing}."
         title = f"{self.title}: test log-likelihood on {self.experiment}, nats per example"
-        return Result(title, [note, *notes], Table(columns, rows), picture, ending=".svg")
+        return Result(title, [note + single, *notes], Table(columns, rows), picture, ending=".svg")
 
     def reproduction(self, about: str, trains: str, num_seeds: int) -> Reproduction:
         """The figure as one of those that there are."""
@@ -405,13 +397,8 @@ def _estimates(stored: StoredRun, sweep: Sweep) -> list[LogPartition]:
 
     def estimate(seed: int) -> LogPartition:
         sweep.check()
-        return bennett_log_partition(
-            loaded.model.prior,
-            std_error=std_error,
-            max_sweeps=config.max_tempered_sweeps,
-            start=start,
-            seed=seed,
-        )
+        prior, most = loaded.model.prior, config.max_tempered_sweeps
+        return bennett_log_partition(prior, std_error=std_error, max_sweeps=most, start=start, seed=seed)
 
     def keep(number: int, each: LogPartition) -> None:
         found.append(each)
@@ -474,20 +461,16 @@ def draw_repeats(tables: Mapping[str, LogPartitionHistogram]) -> Picture:
     for row, table in enumerate(tables.values()):
         pile = np.round((table.value - table.value.mean()) / cell).astype(int)
         rank = np.array([np.count_nonzero(pile[:i] == pile[i]) for i in range(len(pile))])
-        error = 2 * table.stated
-        axes.barh(
-            row - 0.05, 2 * error, 0.75, -error, color="0.9", label="\N{PLUS-MINUS SIGN}2 stated errors"
-        )
-        axes.plot(
-            pile * cell, row + 0.25 - 0.075 * rank, "o", color=BLUE, markersize=3.5, label="one estimate"
-        )
+        error, height = 2 * table.stated, row + 0.25 - 0.075 * rank
+        band = "\N{PLUS-MINUS SIGN}2 stated errors"
+        axes.barh(row - 0.05, 2 * error, 0.75, -error, color="0.9", label=band)
+        axes.plot(pile * cell, height, "o", color=BLUE, markersize=3.5, label="one estimate")
     axes.set_yticks(range(len(tables)), list(tables))
     axes.set_ylim(len(tables) - 0.5, -0.6)
     axes.set_xlabel("log Z less the mean of its estimates (nats)", fontsize=9)
     tidy(axes)
     axes.grid(visible=False, axis="y")
-    shown = dict(zip(*axes.get_legend_handles_labels()[::-1], strict=True))
-    figure.legend(shown.values(), shown, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    legend_below(figure, 2)
     return figure
 
 

@@ -196,10 +196,8 @@ def study_model(config: ExperimentConfig, state: StateName, dataset: DataSplits,
     A run that is in the folder is not trained again, one that was stopped goes on.
     """
     if state == "trained":
-        path = (
-            folder
-            / f"{config.model.prior.kind}-{config.model.smoothing.kind}-{digest(config.model_dump(mode='json'))}"
-        )
+        kinds = f"{config.model.prior.kind}-{config.model.smoothing.kind}"
+        path = folder / f"{kinds}-{digest(config.model_dump(mode='json'))}"
         train(config, dataset, path, progress=TrainingProgress(0, 0, Console(quiet=True)))
         return load_run(path, "last").model
     model = initial_model(config)
@@ -571,14 +569,6 @@ def _label_ends(axes: Axes, ends: Mapping[str, float], methods: Sequence[str]) -
                 places[upper : upper + 2] += lacks / 2, -lacks / 2
     for name, place in zip(order, np.exp(places), strict=True):
         color = BLUE if name == "default" else _HIGHLIGHTS.get(name, "0.35")
-        x = axes.get_xlim()[1]
-        axes.annotate(
-            name.replace("REINFORCE, ", "\N{HORIZONTAL ELLIPSIS}, "),
-            (x, place),
-            (4, 0),
-            textcoords="offset points",
-            color=color,
-            fontsize=8,
-            va="center",
-            annotation_clip=False,
-        )
+        words = name.replace("REINFORCE, ", "\N{HORIZONTAL ELLIPSIS}, ")
+        look: dict[str, Any] = {"color": color, "fontsize": 8, "va": "center", "annotation_clip": False}
+        axes.annotate(words, (axes.get_xlim()[1], place), (4, 0), textcoords="offset points", **look)

@@ -248,10 +248,8 @@ def read_record(folder: Path, planned: PlannedRun) -> StoredRun | None:
         return None
     record = RunRecord.from_json(path.read_text(encoding="utf-8", errors="replace"), source=str(path))
     planned.check_same(record.config, str(path), _repair(planned))
-    is_same = (record.config.evaluation, record.refit_steps) == (
-        planned.config.evaluation,
-        planned.refit_steps,
-    )
+    wanted = planned.config.evaluation, planned.refit_steps
+    is_same = (record.config.evaluation, record.refit_steps) == wanted
     return StoredRun(planned, record, path) if is_same else None
 
 
@@ -259,17 +257,15 @@ def write_record(
     folder: Path, planned: PlannedRun, record: RunRecord, *, history: pd.DataFrame, examples: pd.Series
 ) -> StoredRun:
     """Write a record, and beside it rows of `thin_history` and the examples as in `StoredRun`, in float32."""
-    stored = StoredRun(planned, record, folder / f"{planned.name}.json")
+    path = folder / f"{planned.name}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(
-        stored.path.with_suffix(".csv"), history.to_csv(index=False, float_format="%.7g", na_rep="nan")
-    )
+    table = history.to_csv(index=False, float_format="%.7g", na_rep="nan")
+    write_text(path.with_suffix(".csv"), table)
     arrays = {"index": examples.index.to_numpy(np.int32), "log_likelihood": examples.to_numpy(np.float32)}
-    write_stream(
-        stored.path.with_suffix(".npz"), lambda file: np.savez_compressed(file, allow_pickle=False, **arrays)
-    )
-    write_text(stored.path, record.model_dump_json(indent=2) + "\n")
-    return stored
+    archive = path.with_suffix(".npz")
+    write_stream(archive, lambda file: np.savez_compressed(file, allow_pickle=False, **arrays))
+    write_text(path, record.model_dump_json(indent=2) + "\n")
+    return StoredRun(planned, record, path)
 
 
 def _repair(planned: PlannedRun) -> str:

@@ -191,14 +191,10 @@ class Case:
         if sharpness != 1:
             changes |= {path: [float(same[path][0]) * sharpness] for path in _SHARPNESS_OF[way]}
         name = f"bits-{self.prior}-{self.width}-{way}" + (f"-part-{part}" if part > 1 else "")
-        return plan_run(
-            experiment,
-            options.size,
-            seed=seed,
-            changes=changes,
-            budget=options.budget if options.budget is None or part == 1 else _of_screen(options.budget),
-            scale=Scale(name, as_changes(same)),
-        )
+        budget, scale = options.budget, Scale(name, as_changes(same))
+        if budget is not None and part > 1:
+            budget = _of_screen(budget)
+        return plan_run(experiment, options.size, seed=seed, changes=changes, budget=budget, scale=scale)
 
 
 def _of_screen(budget: float) -> float:
@@ -310,31 +306,27 @@ def _make(options: Options, sweep: Sweep) -> Result:
         for way in sorted(found, key=lambda each: -means[each].value):
             runs = found[way]
             records, noise = [run.record for run in runs], _variance(runs[0], sweep)
-            steps, seconds = (
-                sum(getattr(each, name) for each in records) for name in ("num_steps", "seconds")
+            steps, seconds = (sum(getattr(r, name) for r in records) for name in ("num_steps", "seconds"))
+            config = records[0].config
+            row = (
+                way,
+                str(case),
+                len(runs),
+                means[way],
+                spread(runs),
+                max(record.doubling_gain for record in records),
+                None if way == _FIRST else of_case.get(way),
+                *_from_above(above, runs),
+                means[way] if config.model.smoothing.kind == "straight-through" else mean_limit(runs),
+                mean_elbo(runs),
+                Value(noise["variance"], noise["std_error"]),
+                f"{config.training.optimizer.learning_rate:g}",
+                _sharpest(config),
+                round(steps / len(records)),
+                steps / seconds,
+                seconds / (60 * len(records)),
             )
-            rows.append(
-                (
-                    way,
-                    str(case),
-                    len(runs),
-                    means[way],
-                    spread(runs),
-                    max(record.doubling_gain for record in records),
-                    None if way == _FIRST else of_case.get(way),
-                    *_from_above(above, runs),
-                    means[way]
-                    if records[0].config.model.smoothing.kind == "straight-through"
-                    else mean_limit(runs),
-                    mean_elbo(runs),
-                    Value(noise["variance"], noise["std_error"]),
-                    f"{records[0].config.training.optimizer.learning_rate:g}",
-                    _sharpest(records[0].config),
-                    round(steps / len(records)),
-                    steps / seconds,
-                    seconds / (60 * len(records)),
-                )
-            )
+            rows.append(row)
             above = runs
             stored += runs
     columns = (
@@ -356,15 +348,13 @@ def _make(options: Options, sweep: Sweep) -> Result:
         Column("steps per second", "steps_per_second", digits=1),
         Column("minutes", "minutes", digits=1),
     )
-    picture = draw_rows(
-        list(_WAYS),
-        [
-            Series(str(case), (_COLORS[case.data, case.prior], _MARKERS[case.width]), values)
-            for case, values in differences.items()
-        ],
-        title=f"Bits alone, 200 units, {options.in_words}",
-        xlabel=f"test log-likelihood less that of {_FIRST} (nats per image, right is better)",
-    )
+    series = [
+        Series(str(case), (_COLORS[case.data, case.prior], _MARKERS[case.width]), values)
+        for case, values in differences.items()
+    ]
+    title = f"Bits alone, 200 units, {options.in_words}"
+    xlabel = f"test log-likelihood less that of {_FIRST} (nats per image, right is better)"
+    picture = draw_rows(list(_WAYS), series, title=title, xlabel=xlabel)
     title = "Ways to train bits: test log-likelihood, nats per image"
     notes = [*_notes(options, stored), *notes_of(stored)]
     if lost := [f"{way} ({case})" for case, way in _grid(options) if way not in complete.get(case, {})]:
@@ -446,10 +436,8 @@ def _variance(stored: StoredRun, sweep: Sweep) -> dict[str, float]:
     path = _variance_path(planned, sweep)
     if _lacks_variance(planned, sweep):
         sweep.check()
-        found = asdict(_measure(planned, sweep)) | {
-            "step": record.step,
-            "validation_elbo": record.validation_elbo,
-        }
+        found = asdict(_measure(planned, sweep))
+        found |= {"step": record.step, "validation_elbo": record.validation_elbo}
         del found["mean"]
         write_json(path, found)
     return _read_variance(path)
@@ -466,11 +454,8 @@ def _measure(planned: PlannedRun, sweep: Sweep) -> GradientVariance:
     x = torch.bernoulli(valid[:100], generator=torch.Generator().manual_seed(seed))
     count = settings.num_importance_samples
     draw = partial(model.estimate_gradient, estimator, x, log_partition=0.0, num_importance_samples=count)
-    return gradient_variance(
-        lambda noise: draw(generator=noise).loss,
-        list(model.posterior.parameters()),
-        num_draws=_NUM_DRAWS.get(planned.size, 40),
-    )
+    parameters, num_draws = list(model.posterior.parameters()), _NUM_DRAWS.get(planned.size, 40)
+    return gradient_variance(lambda noise: draw(generator=noise).loss, parameters, num_draws=num_draws)
 
 
 RELAXATIONS = {

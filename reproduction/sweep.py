@@ -119,28 +119,14 @@ class Sweep:
                     raise
                 self.say(f"{error} The others go on.")
                 self.records.mkdir(parents=True, exist_ok=True)
-                write_json(
-                    self._divergence_path(planned), {"error": str(error), "config": _trained_as(planned)}
-                )
+                diverged = {"error": str(error), "config": _trained_as(planned)}
+                write_json(self._divergence_path(planned), diverged)
         found = {planned: read_record(self.records, planned) for planned in self.planned}
         self.stored = {planned: stored for planned, stored in found.items() if stored is not None}
 
-    def extend(
-        self,
-        planned: Sequence[PlannedRun],
-        *,
-        needs_model: Callable[[PlannedRun, Sweep], bool] = lambda planned, sweep: False,
-        may_diverge: bool = False,
-    ) -> None:
-        """Complete more runs, such as those that follow from the first ones; arguments as before."""
-        more = Sweep(
-            planned,
-            self.places,
-            stop=self._stop,
-            say=self.say,
-            needs_model=needs_model,
-            may_diverge=may_diverge,
-        )
+    def extend(self, planned: Sequence[PlannedRun], **judged: Any) -> None:
+        """Complete more runs, such as those that follow from the first ones; `needs_model`, `may_diverge` as before."""
+        more = Sweep(planned, self.places, stop=self._stop, say=self.say, **judged)
         more.complete()
         self.stored |= more.stored
 
@@ -192,9 +178,8 @@ class Sweep:
         for planned in missing:
             with _naming_run(planned):
                 self._check_record(planned)
-        for planned in sorted(
-            missing, key=lambda each: str(each.config.data)
-        ):  # one of them at a time is read
+        # data set by data set, of which one at a time is read
+        for planned in sorted(missing, key=lambda each: str(each.config.data)):
             with _naming_run(planned):
                 config = self._config_of(planned)
                 num_steps = check_experiment(config or planned.config, self.dataset(planned))
@@ -299,11 +284,10 @@ class Sweep:
             validations = max(1, round(num_steps / found.config.training.validate_every))
             config = with_length(config, dataset, num_steps, validations=validations)
         else:
-            validations = check_experiment(config, dataset) // config.training.validate_every
+            validations, device = check_experiment(config, dataset), self.places.device
+            validations //= config.training.validate_every
             with naming("--budget"):
-                config = with_minutes(
-                    config, dataset, minutes, validations=validations, device=self.places.device
-                )
+                config = with_minutes(config, dataset, minutes, validations=validations, device=device)
         num_steps = check_experiment(config, dataset)
         self.say(f"{num_steps} steps take {minutes:g} minutes here: {config.training.num_epochs} epochs")
         return config

@@ -127,14 +127,13 @@ def _make_table_1(options: Options, sweep: Sweep) -> Result:
     )
     names = [str(row[0]) for row in rows]
     results = [paper.MAIN_RESULTS[name] for name in names]
+    others = [found.next_best[1] - found.log_likelihood for found in results]
     picture = draw_rows(
         names,
         [
             Series("ours, ± over test examples", OURS, differences),
-            Series("paper, ± over its 16 runs", PAPER, [Value(0.0, p.spread) for p in results]),
-            Series(
-                "next best model in the paper", OTHER, [p.next_best[1] - p.log_likelihood for p in results]
-            ),
+            Series("paper, ± over its 16 runs", PAPER, [Value(0.0, found.spread) for found in results]),
+            Series("next best model in the paper", OTHER, others),
         ],
         title=f"Test log-likelihood beside the paper's discrete VAE, {options.in_words}",
         xlabel="difference from the paper, nats per test example (right is better)",
@@ -189,9 +188,8 @@ def _make_table_2(options: Options, sweep: Sweep) -> Result:
 def _plan_pair(name: str, seed: int, options: Options) -> tuple[PlannedRun, PlannedRun]:
     """A main run, narrower in size short, and the same without couplings."""
     scale = NARROW[name] if options.size == "short" else None
-    return options.run(name, seed, scale=scale), options.run(
-        name, seed, {"model.prior": ["factorial"]}, scale
-    )
+    without = options.run(name, seed, {"model.prior": ["factorial"]}, scale)
+    return options.run(name, seed, scale=scale), without
 
 
 def _plan_without_rbm(options: Options) -> list[PlannedRun]:
@@ -226,9 +224,8 @@ def _make_without_rbm(options: Options, sweep: Sweep) -> Result:
         title=f"What removing the RBM changes, {options.in_words}",
         xlabel="change of the test log-likelihood (nats per example)",
     )
-    unchanged = (
-        " and nothing else changed" if options.budget is None else ""
-    )  # with a budget the epochs differ
+    # with a budget the epochs differ
+    unchanged = " and nothing else changed" if options.budget is None else ""
     note = (
         f"The runs without RBM have --model.prior factorial{unchanged}. The paper's values: {paper.RESULTS}."
     )
@@ -299,10 +296,8 @@ def _make_simplified(options: Options, sweep: Sweep) -> Result:
         title=f"Binary latents alone, static MNIST, {options.in_words}",
         xlabel="test log-likelihood (nats per image)",
     )
-    note = (
-        f"The paper's values: {paper.SUPPLEMENT}, which gives neither widths nor lengths. Gaps are paired by test "
-        "image."
-    )
+    note = f"The paper's values: {paper.SUPPLEMENT}, which gives neither widths nor lengths."
+    note += " Gaps are paired by test image."
     title = "Simplified models: test log-likelihood on static MNIST, nats per example"
     notes = [note, *notes_of(list(sweep.stored.values()))]
     return Result(title, notes, Table(columns, rows), picture, ending=".svg")

@@ -34,11 +34,8 @@ _SHARPNESS = {"beta": (1.0, 3.0, 5.0), "b": (3.0, 10.0, 30.0)}
 """The values that a transformation with such a parameter is drawn at."""
 _LAWS = ((0.0, 1.0), (0.5, 0.5), (1.0, 0.3))
 """loc and scale that one which depends on x is drawn at."""
-_COLORS = {
-    "rho = 0.2": BLUE,
-    "rho = 0.5": VERMILION,
-    "rho = 0.8": GREEN,
-}  # rectifiers, which have no rho, are gray
+_COLORS = {"rho = 0.2": BLUE, "rho = 0.5": VERMILION, "rho = 0.8": GREEN}
+"""Rectifiers, which have no rho, are gray."""
 Style = Literal["dotted", "solid", "dashed"]
 _STYLES: tuple[Style, ...] = ("dotted", "solid", "dashed")
 _DROPOUT, _NOISE = 0.5, 0.3
@@ -183,16 +180,8 @@ def _draw_panel(axes: Axes, curves: Sequence[TransferCurve]) -> None:
             for words, style in styles.items()
         ]
         look: dict[str, Any] = {"handlelength": 1.5, "handletextpad": 0.4, "columnspacing": 0.8}
-        axes.legend(
-            handles=handles,
-            loc="lower left",
-            bbox_to_anchor=(-0.02, 0.97),
-            ncols=3,
-            frameon=False,
-            fontsize=8,
-            borderaxespad=0.1,
-            **look,
-        )
+        look |= {"loc": "lower left", "bbox_to_anchor": (-0.02, 0.97), "borderaxespad": 0.1}
+        axes.legend(handles=handles, ncols=3, frameon=False, fontsize=8, **look)
 
 
 def _label_ends(axes: Axes, curves: Sequence[TransferCurve]) -> None:
@@ -253,10 +242,8 @@ def shifted_spike_gaussian_table(
     rows = []
     for number, (q, form) in enumerate(product(probabilities, _FORMS)):
         logit = torch.logit(torch.tensor(q, dtype=torch.float64))
-        exact = _exact(logit)
-        drawn = _drawn(
-            logit, SpikeGaussian(shifted=form == "shifted"), num_draws, keyed_generator(seed, _STREAM, number)
-        )
+        exact, smoothing = _exact(logit), SpikeGaussian(shifted=form == "shifted")
+        drawn = _drawn(logit, smoothing, num_draws, keyed_generator(seed, _STREAM, number))
         for term, right, values in zip(_TERMS, exact, drawn, strict=True):
             error = float(values.std()) / num_draws**0.5
             rows.append((q, form, term, right, float(values.mean()), error))

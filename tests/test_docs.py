@@ -51,14 +51,12 @@ def row_problem(row: list[str]) -> str | None:
     if len(row) != 6:
         return "has not six cells"
     *_, code, tests, status = row
-    folders = {"src/discrete_vae": code, "tests": tests}
-    paths, tested = (
-        [
-            ROOT / ("" if path.startswith("reproduction/") else folder) / path
-            for path in re.findall("`(.*?)`", cell)
-        ]
-        for folder, cell in folders.items()
-    )
+
+    def named(cell: str, folder: str) -> list[Path]:
+        paths = re.findall("`(.*?)`", cell)
+        return [ROOT / ("" if path.startswith("reproduction/") else folder) / path for path in paths]
+
+    paths, tested = named(code, "src/discrete_vae"), named(tests, "tests")
     if status not in {"done", "part", "open", "prose"}:
         return f"has the status {status!r}"
     if (status in {"done", "part"}) != bool(paths and tested):
@@ -203,10 +201,8 @@ def test_what_is_gone_is_found(known, options):
     dotted = {"discrete_vae.boltzmann.energy", "discrete_vae.GaussianPrior"}
     assert unknown_dotted_names(" ".join(dotted)) == dotted
     assert unknown_options("`--training.optimiser.learning-rate 1`", options)
-    assert unknown_targets("text `make paint X=1`\n$ make varnish # shine\nto make do") == {
-        "paint",
-        "varnish",
-    }
+    text = "text `make paint X=1`\n$ make varnish # shine\nto make do"
+    assert unknown_targets(text) == {"paint", "varnish"}
 
 
 # Blocks that run.
@@ -318,11 +314,9 @@ def test_the_commands_of_guides_run_in_order(name, tmp_path, monkeypatch, capsys
             data = words[words.index("--data") + 1] if "--data" in words else ""
             if program != "dvae" or not Path(data).exists():
                 continue
-            is_new = words[0] in {"train", "validate"} and "--resume" not in words
-            assert main([*words, *(["--size", "smoke"] if is_new else [])]) == 0, (
-                line,
-                capsys.readouterr().err,
-            )
+            if words[0] in {"train", "validate"} and "--resume" not in words:
+                words += ["--size", "smoke"]
+            assert main(words) == 0, (line, capsys.readouterr().err)
     assert list(tmp_path.glob("runs/*/best.json"))
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from discrete_vae.config import CategoricalLikelihoodConfig, LikelihoodConfig, members
+from discrete_vae.config import LikelihoodConfig, members
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.testing import check_mean
 from tests.models import LAYERS, small_model
@@ -21,13 +21,10 @@ def build(config):
     return model.eval()
 
 
-CONFIGS = {
-    kind.model_fields["kind"].default: CategoricalLikelihoodConfig(num_categories=4)
-    if kind is CategoricalLikelihoodConfig
-    else kind()
-    for kind in members(LikelihoodConfig)
-    if kind.is_choice  # of the table's: likelihoods/test_table.py
-}
+# that of tables, which is no choice, is tested in likelihoods/test_table.py
+KINDS = {kind.model_fields["kind"].default: kind for kind in members(LikelihoodConfig) if kind.is_choice}
+SIZES = {"categorical": {"num_categories": 4}}
+CONFIGS = {name: kind(**SIZES.get(name, {})) for name, kind in KINDS.items()}
 
 
 @pytest.fixture(params=CONFIGS)

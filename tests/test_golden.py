@@ -29,13 +29,9 @@ from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.runs.run_directory import describe_environment
 
 GOLDEN = Path(__file__).with_name("golden.json")
-_HIERARCHY = {
-    "kind": "gaussian",
-    "num_layers": 2,
-    "num_units": 3,
-    "posterior_hidden": (9,),
-    "prior_hidden": (7,),
-}
+_HIERARCHY = {"kind": "gaussian", "num_layers": 2, "num_units": 3}
+_HIERARCHY |= {"posterior_hidden": (9,), "prior_hidden": (7,)}
+_BFLOAT16 = {"precision": "bfloat16"}
 _TEMPERED = {"kind": "parallel-tempering", "num_chains": 20, "inverse_temperatures": (0.0, 0.5, 1.0)}
 
 
@@ -52,9 +48,7 @@ def _experiment(data, likelihood="bernoulli", training=None, **model):
 
 EXPERIMENTS = {
     "spike-exponential": _experiment("bits", hierarchy=_HIERARCHY),
-    "spike-exponential, bfloat16": _experiment(
-        "bits", training={"precision": "bfloat16"}, hierarchy=_HIERARCHY
-    ),
+    "spike-exponential, bfloat16": _experiment("bits", training=_BFLOAT16, hierarchy=_HIERARCHY),
     "plain steps": _experiment("bits", training={"record": False}, hierarchy=_HIERARCHY),
     "spike-slab, factorial, linear": _experiment(
         "bits",
@@ -94,7 +88,7 @@ EXPERIMENTS = {
     ),
     "importance samples of the layers, bfloat16": _experiment(
         "bits",
-        training={"num_importance_samples": 3, "importance_start": 0.4, "precision": "bfloat16"},
+        training=_BFLOAT16 | {"num_importance_samples": 3, "importance_start": 0.4},
         hierarchy=_HIERARCHY,
     ),
     "images, convolutions": _experiment(
@@ -233,7 +227,7 @@ def _golden():
 
 
 @pytest.fixture
-def one_thread(monkeypatch):
+def one_thread():
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield

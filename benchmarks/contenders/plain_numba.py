@@ -140,6 +140,7 @@ def _run_chunk(z, tables, biases, num_left, num_sweeps, key, first_sweep, first_
         columns, first_quad = biases[side].shape[0], side * (num_left // 4)
         n, num_bytes = GROUP * columns, columns // 8
         fields, whole, power = floats[0, :n], floats[1, :n], floats[2, :n]
+        whole_bits, power_bits = whole.view(np.int32), power.view(np.int32)
         packed = on[:n].view(np.uint64)
         for c in range(0, num_chains, GROUP):
             _draw_words(
@@ -147,15 +148,7 @@ def _run_chunk(z, tables, biases, num_left, num_sweeps, key, first_sweep, first_
                 key & _LOW, key >> _32,
             )  # fmt: skip
             _sum_rows(fields, table, biases[side], others, c)
-            _decide(
-                on[:n],
-                fields,
-                words[:n].view(np.int32),
-                whole,
-                whole.view(np.int32),
-                power,
-                power.view(np.int32),
-            )
+            _decide(on[:n], fields, words[:n].view(np.int32), whole, whole_bits, power, power_bits)
             for i in range(GROUP):
                 for byte in range(spins.shape[1]):
                     spins[c + i, byte] = np.uint8((packed[i * num_bytes + byte] * _GATHER) >> _56)

@@ -110,9 +110,8 @@ class PlainVAE(nn.Module):
                 prior_log_std = 5 * torch.tanh(prior_log_std / 5)
                 joint = torch.cat([joint, mean + log_std.exp() * torch.randn_like(mean)], 1)
                 ratio, distance = log_std - prior_log_std, (mean - prior_mean) * torch.exp(-prior_log_std)
-                kl_continuous = kl_continuous + 0.5 * (
-                    torch.exp(2 * ratio) - 1 - 2 * ratio + distance**2
-                ).sum(1)
+                divergence = torch.exp(2 * ratio) - 1 - 2 * ratio + distance**2
+                kl_continuous = kl_continuous + 0.5 * divergence.sum(1)
             parameters = self.decoder(joint).float()
         reconstruction = -F.binary_cross_entropy_with_logits(parameters, x, reduction="none").sum(1)
         kl = self.kl(torch.cat(logits, 1), torch.cat(zetas, 1)) + self.negative_phase(states)

@@ -1,4 +1,6 @@
-"""The command, run in this process."""
+"""The command, run in this process, and a tiny run that is trained, evaluated and recorded."""
+
+import warnings
 
 import pytest
 
@@ -15,3 +17,15 @@ def cli(capsys):
         return status, out, err
 
     return run
+
+
+@pytest.fixture(scope="session")
+def done_once(tmp_path_factory):
+    """The folder of a complete sweep of one run, to be copied."""
+    from reproduction.tests.made_up import completed
+
+    folder = tmp_path_factory.mktemp("done")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the few importance samples
+        completed(folder)
+    return folder

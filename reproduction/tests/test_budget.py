@@ -69,12 +69,11 @@ def seconds(monkeypatch):
 @pytest.mark.parametrize(
     ("parts", "changes", "minutes", "wanted"),
     [
-        ({}, {}, 1.0, 60 / 0.01),
         ({}, {}, 2.0, 120 / 0.01),
         ({"line": 0.5}, {}, 1.0, None),
         ({"late": 0.03}, IMPORTANCE_SAMPLES, 1.0, 60 / (0.75 * 0.01 + 0.25 * 0.03)),
     ],
-    ids=["a minute", "two", "lines of the log", "importance samples"],
+    ids=["two minutes", "lines of the log", "importance samples"],
 )
 def test_all_parts_take_their_share_of_the_minutes(digits, seconds, parts, changes, minutes, wanted):
     overrides = [(path, [value]) for path, value in changes.items()]

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import warnings
 
 import pytest
 
@@ -12,19 +11,10 @@ from reproduction import figures
 from reproduction.__main__ import REPRODUCTIONS
 from reproduction.display import Options
 from reproduction.sweep import StoppedError
-from reproduction.tests.made_up import completed, sweep, tiny
+from reproduction.tests.made_up import sweep, tiny
 
 OPTIONS = Options("smoke")
 FIGURE_10 = REPRODUCTIONS["figure-10"]
-
-
-@pytest.fixture(scope="module")
-def done_once(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("done")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        completed(folder)
-    return folder
 
 
 @pytest.fixture

@@ -67,13 +67,8 @@ def made_up_study(settings=SETTINGS, seed=0):
         for name in case.methods:
             variance, seconds = random.gamma(4.0, size=2)
             evaluations = 2 if name in ("DisARM", "leave-one-out") else 1
-            results = {
-                "variance": variance,
-                "squared_norm": 2.0,
-                "evaluations": evaluations,
-                "seconds": seconds,
-            }
-            rows.append(case.row(name, settings, seed) | results)
+            results = {"variance": variance, "seconds": seconds, "evaluations": evaluations}
+            rows.append(case.row(name, settings, seed) | results | {"squared_norm": 2.0})
     return GradientStudy(pd.DataFrame(rows), settings)
 
 
@@ -86,10 +81,9 @@ def test_every_transformation_and_every_estimator_is_a_method():
     kinds = {config.model_fields["kind"].default for config in smoothings}
     assert kinds == {name for name, method in METHODS.items() if name == method.kind}
     estimators = {config.model_fields["kind"].default for config in members(GradientConfig)}
-    assert {method.gradient.kind for method in METHODS.values()} == estimators
-    baselines = {
-        method.gradient.baseline.kind for method in METHODS.values() if hasattr(method.gradient, "baseline")
-    }
+    gradients = [method.gradient for method in METHODS.values()]
+    assert {gradient.kind for gradient in gradients} == estimators
+    baselines = {gradient.baseline.kind for gradient in gradients if hasattr(gradient, "baseline")}
     assert baselines == {"none", "running-mean", "learned"}
 
 

@@ -38,11 +38,8 @@ def parameter():
 def test_trace_and_squared_norm_of_a_known_law(parameter):
     exact, norm = float(STEEP.square().sum()), float(OFFSET.square().sum())
     for num_draws, repeats in ((20, 200), (4, 1500)):
-        draws = (
-            gradient_variance(linear(parameter), [parameter], num_draws=num_draws, seed=s)
-            for s in range(repeats)
-        )
-        found = list(draws)
+        asked = {"parameters": [parameter], "num_draws": num_draws}
+        found = [gradient_variance(linear(parameter), **asked, seed=seed) for seed in range(repeats)]
         for name, value in (("variance", exact), ("squared_norm", norm)):
             values = torch.tensor([getattr(each, name) for each in found], dtype=torch.float64)
             error = float(values.std()) / math.sqrt(repeats)
@@ -87,10 +84,9 @@ def test_the_distance_of_means_tells_bias_from_chance(parameter):
     ],
 )
 def test_wrong_arguments_are_named(parameter, changes, offset, said):
+    asked = {"parameters": [parameter], "num_draws": 4} | changes
     with pytest.raises(InvalidInputError, match=said):
-        gradient_variance(
-            linear(parameter, offset), **({"parameters": [parameter], "num_draws": 4} | changes)
-        )
+        gradient_variance(linear(parameter, offset), **asked)
 
 
 X = np.array([1.0, 0.0, 1.0])
@@ -215,9 +211,8 @@ def test_measured_variance_is_the_exact_one(model, name):
     x = torch.from_numpy(X).float()[None]
     states = torch.zeros(1, model.prior.num_units)  # for the prior's gradient, which is not taken
     draw = partial(model.estimate_gradient, kind.of(model), x, negative_phase=states)
-    found = gradient_variance(
-        lambda noise: draw(generator=noise).loss, [model.posterior.norms[0].offset], num_draws=500
-    )
+    offset = model.posterior.norms[0].offset
+    found = gradient_variance(lambda noise: draw(generator=noise).loss, [offset], num_draws=500)
     assert found.std_error < 0.16 * variance
     assert abs(found.variance - variance) < 4.9 * found.std_error
     assert abs(found.variance - 2 * variance) > 4.9 * found.std_error  # another one would be seen

@@ -8,9 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import textwrap
 import time
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -29,15 +27,6 @@ from reproduction.tests.made_up import NUM_STEPS, TINY, completed, make_up, reco
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 KEYS = """experiment size config seed commit log_likelihood log_likelihood_limit log_partition elbo num_samples
 num_examples epochs seconds device"""
-
-
-@pytest.fixture(scope="module")
-def done_once(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("done")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of the few importance samples
-        completed(folder)
-    return folder
 
 
 @pytest.fixture
@@ -121,9 +110,8 @@ completed(Path(sys.argv[1]))
 def test_a_run_that_is_killed_again_and_again_ends_with_the_same_record(done, tmp_path):
     random = np.random.default_rng(0)
     for _ in range(8):
-        with subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(_SCRIPT), str(tmp_path)], stdout=subprocess.PIPE
-        ) as process:
+        command = [sys.executable, "-c", _SCRIPT, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             process.stdout.readline()
             time.sleep(random.uniform(0.0, 2.5))
@@ -161,9 +149,8 @@ def test_a_run_that_was_evaluated_otherwise_is_evaluated_anew(done, monkeypatch)
 
 def test_a_run_is_refitted_beside_itself_and_evaluated_there(done, monkeypatch):
     def files():
-        return {
-            path: path.read_bytes() for path in (done / "runs" / tiny().name).rglob("*") if path.is_file()
-        }
+        paths = (done / "runs" / tiny().name).rglob("*")
+        return {path: path.read_bytes() for path in paths if path.is_file()}
 
     planned, before = replace(tiny(), refit_steps=20), files()
     (plain,) = completed(done)
@@ -262,10 +249,8 @@ def test_others_go_on_beside_a_run_that_may_diverge(tmp_path, monkeypatch):
 
 
 def test_a_run_of_other_settings_by_the_name_of_one_that_diverged_is_not_done(tmp_path):
-    steep, gentle = (
-        replace(tiny(), scale=Scale("steps", as_changes({"training.optimizer.learning-rate": [rate]})))
-        for rate in (1e20, 1e-3)
-    )
+    settings = [as_changes({"training.optimizer.learning-rate": [rate]}) for rate in (1e20, 1e-3)]
+    steep, gentle = (replace(tiny(), scale=Scale("steps", changes)) for changes in settings)
     work = sweep(tmp_path, steep, may_diverge=True)
     work.complete()
     assert work.find([steep])

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.config import SmoothingConfig, members
 from reproduction.transformations import (
+    SMOOTHINGS,
     draw_inverse_cdfs,
     draw_shifted_spike_gaussian,
     inverse_cdfs,
     shifted_spike_gaussian_table,
 )
-
-KINDS = [
-    config.model_fields["kind"].default
-    for config in members(SmoothingConfig)
-    if config.trains and config.unbiased
-]
 
 
 def spike_exponential(rho, q, beta):
@@ -74,15 +68,9 @@ def test_figures_2b_and_2c_are_the_papers(drawn):
     np.testing.assert_array_equal(kept.output, np.where(kept.input >= 0, kept.input, 0))
     noisy = [curve for curve in drawn if curve.panel == "rectifier with batch norm"]
     at_one = {(curve.parameter, curve.noise): curve.output[-1] for curve in noisy}
-    assert at_one == pytest.approx(
-        {
-            ("x ± 0.3", "-"): 0.7,
-            ("x ± 0.3", "+"): 1.3,
-            ("x (1 ± 0.3)", "-"): 0.7,
-            ("x (1 ± 0.3)", "+"): 1.3,
-            ("x", ""): 1.0,
-        }
-    )
+    expected = {("x ± 0.3", "-"): 0.7, ("x ± 0.3", "+"): 1.3, ("x", ""): 1.0}
+    expected |= {("x (1 ± 0.3)", "-"): 0.7, ("x (1 ± 0.3)", "+"): 1.3}
+    assert at_one == pytest.approx(expected)
     starts = {(c.parameter, c.noise): c.input[np.argmax(c.output > 1e-9)] for c in noisy}
     assert starts["x ± 0.3", "+"] == pytest.approx(-0.3, abs=0.021)
     assert starts["x (1 ± 0.3)", "+"] == pytest.approx(0.0, abs=0.021)
@@ -91,10 +79,10 @@ def test_figures_2b_and_2c_are_the_papers(drawn):
 def test_each_panel_says_what_its_lines_mean(drawn):
     """A color is one value of rho in all panels, written beside its line; the panel's key has its styles."""
     panels = list(dict.fromkeys(curve.panel for curve in drawn))
-    spikes = [kind for kind in KINDS if kind.startswith("spike")]
+    spikes = [kind for kind in SMOOTHINGS if kind.startswith("spike")]
     assert panels[: len(spikes)] == spikes
-    assert sorted(panels[: len(KINDS)]) == sorted(KINDS)
-    assert panels[len(KINDS) :] == ["rectifier with dropout", "rectifier with batch norm"]
+    assert sorted(panels[: len(SMOOTHINGS)]) == sorted(SMOOTHINGS)
+    assert panels[len(SMOOTHINGS) :] == ["rectifier with dropout", "rectifier with batch norm"]
     shown = [axes for axes in draw_inverse_cdfs(drawn).axes if axes.axison]
     assert len(shown) == len(panels)
     assert [axes.get_xlim() for axes in shown[-2:]] == [(-1, 1)] * 2

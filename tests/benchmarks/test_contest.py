@@ -9,8 +9,7 @@ import torch
 
 from discrete_vae import RBM
 from discrete_vae.testing import all_states
-
-BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
+from tests.benchmarks.conftest import BENCHMARKS
 
 
 @pytest.mark.slow  # each contender starts a process and imports its libraries

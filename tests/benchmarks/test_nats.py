@@ -19,11 +19,8 @@ def outcome(values, index=(3, 4, 5), error=0.0):
 def test_a_gain_is_paired_by_seed_and_example():
     from nats_report import gain
 
-    plain = {
-        0: outcome([-1.0, -2.0, -30.0], error=0.3),
-        1: outcome([-2.0, -3.0, -31.0]),
-        2: outcome([0.0] * 3),
-    }
+    plain = {0: outcome([-1.0, -2.0, -30.0], error=0.3), 1: outcome([-2.0, -3.0, -31.0])}
+    plain[2] = outcome([0.0] * 3)
     measured = {1: outcome([-1.0, -1.0, -30.0], error=0.4), 0: outcome([-0.5, -1.0, -30.0])}
     found = gain(measured, plain)
     differences = np.array([[0.5, 1.0, 0.0], [1.0, 2.0, 1.0]])

@@ -53,9 +53,8 @@ def test_runs_that_differ_in_length_and_seed_are_timed_once(monkeypatch):
     )
     changes = [("training.num-importance-samples", ["5"])]
     base = apply_overrides(load_experiment("mnist-static", size="short"), changes)
-    longer = base.model_copy(
-        update={"seed": 3, "training": base.training.model_copy(update={"num_epochs": 99})}
-    )
+    training = base.training.model_copy(update={"num_epochs": 99})
+    longer = base.model_copy(update={"seed": 3, "training": training})
     nats_against_minutes.pace(base, None)
     nats_against_minutes.pace(longer, None)
     assert [late for _, late in asked] == [{"late": False}, {"late": True}] * 2

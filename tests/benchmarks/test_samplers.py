@@ -32,9 +32,8 @@ def test_rows_compare_seed_by_seed():
 def test_trajectory_tempering_has_as_many_chains_as_plain_chains():
     from samplers import sampler_config
 
-    plain, led = (
-        sampler_config("digits", "short", s, 50, 3) for s in ("block-gibbs", "trajectory-tempering")
-    )
+    both = ("block-gibbs", "trajectory-tempering")
+    plain, led = (sampler_config("digits", "short", sampler, 50, 3) for sampler in both)
     assert led.training.sampler.kind == "trajectory-tempering"
     assert led.training.sampler.num_chains == plain.training.sampler.num_chains
     assert (led.seed, led.training.num_epochs) == (3, 50)
@@ -52,9 +51,8 @@ def test_runs_are_compared_and_found_again(tmp_path, monkeypatch, capsys):
     assert "## Samplers of the negative phase: digits, smoke, 1 epochs" in page
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if line.startswith("| ")][2:]
     assert [row[0] for row in rows] == ["block-gibbs", "trajectory-tempering"]
-    assert all(
-        float(row[4].partition(" (")[0]) < 0.05 for row in rows
-    )  # nats, of a machine that is near its start
+    # nats, of a machine that is near its start
+    assert all(float(row[4].partition(" (")[0]) < 0.05 for row in rows)
     monkeypatch.setattr(samplers, "train", None)  # all is there
     monkeypatch.setattr(samplers, "measure", None)
     samplers.main(words)

@@ -8,8 +8,6 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae.config import MLPDecoderConfig
-from discrete_vae.config.model import GaussianLikelihoodConfig
 from discrete_vae.likelihoods.families import GaussianLikelihood
 from discrete_vae.model import DiscreteVAE
 from tests.models import small_config
@@ -48,13 +46,11 @@ def test_a_mixture_given_what_is_seen_is_the_joint_over_the_margin():
     seen = torch.tensor([[True, False, True]]).expand(5, 3)
 
     def density(columns):
-        return sum(
-            math.exp(weight)
-            * stats.multivariate_normal(mean[columns], part[np.ix_(columns, columns)]).pdf(y[:, columns])
-            for weight, mean, part in zip(
-                mixture.log_weights, mixture.means.numpy(), mixture.covariances.numpy(), strict=True
-            )
-        )
+        total = 0.0
+        for weight, mean, part in zip(*(each.numpy() for each in vars(mixture).values()), strict=True):
+            law = stats.multivariate_normal(mean[columns], part[np.ix_(columns, columns)])
+            total += math.exp(weight) * law.pdf(y[:, columns])
+        return total
 
     found = mixture.given(torch.from_numpy(y), seen, ~seen)
     np.testing.assert_allclose(found, np.log(density([0, 1, 2]) / density([0, 2])), rtol=1e-10)
@@ -112,10 +108,9 @@ def test_a_model_that_reads_no_latents_has_its_closed_form():
     from table_imputation import model_nats
 
     x, gaps = rows_with_gaps(12)
-    networks = {"groups": 2, "hidden": (4,), "decoder": MLPDecoderConfig(hidden=(4,))}
-    config = small_config(
-        3, **networks, likelihood=GaussianLikelihoodConfig(shorten_tails=True), missing=True
-    )
+    networks = {"groups": 2, "hidden": (4,), "decoder": {"kind": "mlp", "hidden": (4,)}}
+    law = {"kind": "gaussian", "shorten_tails": True}
+    config = small_config(3, **networks, likelihood=law, missing=True)
     model = DiscreteVAE.from_config(config).eval()
     likelihood = model.likelihood
     likelihood.initialize_(rows_with_gaps()[0].float())

@@ -6,35 +6,22 @@ import sys
 import pytest
 import torch
 
-from discrete_vae.config import (
-    BlockGibbsConfig,
-    GaussianHierarchyConfig,
-    HierarchicalPosteriorConfig,
-    MLPDecoderConfig,
-    ModelConfig,
-    RBMConfig,
-)
+from discrete_vae.config import BlockGibbsConfig
 from discrete_vae.presets import load_experiment
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
+from tests.models import LAYERS, small_config
 
 ROWS, X, LEFT, RIGHT, CHAINS = 6, 10, 3, 5, 7
 
 
 def tiny_experiment():
     config = load_experiment("digits", "smoke")
-    model = ModelConfig(
-        num_features=X,
-        prior=RBMConfig(num_left=LEFT, num_right=RIGHT),
-        posterior=HierarchicalPosteriorConfig(groups=2, hidden=(11,)),
-        hierarchy=GaussianHierarchyConfig(
-            num_layers=2, num_units=2, posterior_hidden=(12,), prior_hidden=(13,)
-        ),
-        decoder=MLPDecoderConfig(hidden=(14,)),
-    )
-    training = config.training.model_copy(
-        update={"sampler": BlockGibbsConfig(num_chains=CHAINS), "batch_size": ROWS, "num_sweeps": 2}
-    )
+    layers = LAYERS | {"posterior_hidden": (12,), "prior_hidden": (13,)}
+    decoder = {"kind": "mlp", "hidden": (14,)}
+    model = small_config(X, units=(LEFT, RIGHT), groups=2, hidden=(11,), hierarchy=layers, decoder=decoder)
+    changes = {"sampler": BlockGibbsConfig(num_chains=CHAINS), "batch_size": ROWS, "num_sweeps": 2}
+    training = config.training.model_copy(update=changes)
     return config.model_copy(update={"model": model, "training": training})
 
 
@@ -86,9 +73,8 @@ def test_plain_contender_has_the_same_weights_and_trains():
 def test_one_line_of_json(capsys, monkeypatch):
     import training_step as benchmark
 
-    monkeypatch.setattr(
-        sys, "argv", ["training_step.py", "digits", "--size", "smoke", "--json", "--seconds", "0"]
-    )
+    words = "training_step.py digits --size smoke --json --seconds 0"
+    monkeypatch.setattr(sys, "argv", words.split())
     benchmark.main()
     found = json.loads(capsys.readouterr().out)
     assert found["floor_ms"] == pytest.approx(found["products_ms"] + found["optimizer_ms"], abs=2e-4)

@@ -24,14 +24,8 @@ _NUMBERS = re.split(
     -9223372036854775809 18446744073709551616 ٣ 1_000 +5 007""",
 )
 _NUMBERS.append("1" + "0" * 400)
-_WORDS = (
-    "",
-    *re.split(" ", "- -- \udcff \x1b[31m ζ 😀 ~nouser/x . none true '"),
-    "a" * 5000,
-    "[1, 2]",
-    "a\nb",
-)
-_TEXTS = (*_NEVER_NUMBERS, *_NUMBERS, *_WORDS)
+_WORDS = ("", *re.split(" ", "- -- \udcff \x1b[31m ζ 😀 ~nouser/x . none true '"))
+_TEXTS = (*_NEVER_NUMBERS, *_NUMBERS, *_WORDS, "a" * 5000, "[1, 2]", "a\nb")
 _PLACES = ". ~nouser/x /dev/null/x /proc/x \udcff missing/x.png x.tiff ζ.png data"
 _PATHS = ("", "a" * 300, *re.split(" ", _PLACES))
 _STRANGE_STATES = ("<f4", ">f4", "|b1", "<u8", "<f2", "<c8", "<U3", "<M8[D]", "<f16", "|S2", ">i8", "<i2")

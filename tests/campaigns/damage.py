@@ -11,23 +11,8 @@ import torch
 
 from discrete_vae.runs.checkpoints import read_checkpoint, write_checkpoint
 
-_STRANGE = (
-    None,
-    True,
-    -1,
-    0,
-    1e308,
-    10**30,
-    "",
-    "x" * 1000,
-    "\u202e\x1b[31m",
-    [],
-    {},
-    [[[]]],
-    "nan",
-    -1e-300,
-)
-_STRANGE += (0.5, 3, float("nan"), float("inf"))
+_STRANGE = (None, True, -1, 0, 1e308, 10**30, "", "x" * 1000, "\u202e\x1b[31m", [], {}, [[[]]], "nan")
+_STRANGE += (-1e-300, 0.5, 3, float("nan"), float("inf"))
 
 
 def flip_bits(content, chosen):

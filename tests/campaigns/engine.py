@@ -111,9 +111,9 @@ class Report(NamedTuple):
     faults: list[tuple[int, str, str]]
 
 
-def cases(name, seed, numbers):
-    """Yield numbers and findings of cases, from processes that are replaced when a case brings one down."""
-    campaign, left = CAMPAIGNS[name], list(numbers)
+def _cases(name, seed, numbers):
+    """Numbers and findings of cases, from processes that are replaced when a case brings one down."""
+    campaign, left, found = CAMPAIGNS[name], list(numbers), []
     with tempfile.TemporaryDirectory(prefix=f"campaign-{name}-") as folder:
         stage = campaign.prepare(Path(folder))
         while left:
@@ -130,14 +130,15 @@ def cases(name, seed, numbers):
                         if not (line := lines.readline()):
                             break
                         outcome, *rest = json.loads(line)
-                        yield left.pop(0), Finding(Outcome(outcome), *rest)
+                        found.append((left.pop(0), Finding(Outcome(outcome), *rest)))
             finally:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(worker, signal.SIGKILL)
                 status = os.waitstatus_to_exitcode(os.waitpid(worker, 0)[1])
             if left:
                 what = f"the process ended with {status}, -9 for the limit of {campaign.limit:g} s"
-                yield left.pop(0), Finding(Outcome.CRASHED, what)
+                found.append((left.pop(0), Finding(Outcome.CRASHED, what)))
+    return found
 
 
 def _work(campaign, stage, seed, numbers, folder, writer):
@@ -155,13 +156,9 @@ def _work(campaign, stage, seed, numbers, folder, writer):
     os._exit(0)
 
 
-def _share(name, seed, numbers):
-    return list(cases(name, seed, numbers))
-
-
 def run(campaign, *, seed, numbers, jobs=1):
     """Carry out a campaign in several processes, each with its share of the cases, and count."""
-    begin, share = time.monotonic(), functools.partial(_share, campaign.name, seed)
+    begin, share = time.monotonic(), functools.partial(_cases, campaign.name, seed)
     if jobs == 1:
         found = share(numbers)
     else:

@@ -134,9 +134,7 @@ def _use(forging, verb, run, folder):
     if wanted is None:
         return Finding(Outcome.OTHER)
     right = found == wanted
-    if (
-        verb == "score"
-    ):  # log Z is the run's exact one, its estimate or a new one, each with an error of 0.003
+    if verb == "score":  # log Z is the run's exact one, its estimate or a new one, with an error of 0.003
         right = all(abs(mine - other) < 0.02 for mine, other in zip(found, wanted, strict=True))
     return Finding(Outcome.EQUAL if right else Outcome.WRONG, str(ended))
 

@@ -95,9 +95,8 @@ class _Process:
 
         self.words, self.out, self.err = tuple(words), _Output(), _Output()
         self.ends, held = os.pipe()
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, _HELD
-        )  # a signal is for the command, not for its start
+        # a signal is for the command, not for its start
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
         self.number = os.fork()
         if self.number == 0:
             status = 99

@@ -16,17 +16,8 @@ from tests.training.tiny import QuietProgress
 # What an argument of a name is wherever it stands; a call names what it is beyond that.
 _OPTIONAL = {"observed", "numbers", "batch_size", "units", "negative_phase"}
 _REAL = {"logits", "loc", "scale", "parameters"}
-_FIXED = {
-    "inverse_temperature",
-    "log_partition",
-    "beta",
-    "max_beta",
-    "b",
-    "prior_loc",
-    "max_ratio",
-    "min_scale",
-}
-_FIXED |= {"num_left", "num_right", "num_features"}
+_FIXED = {"inverse_temperature", "log_partition", "beta", "max_beta", "b", "prior_loc", "max_ratio"}
+_FIXED |= {"min_scale", "num_left", "num_right", "num_features"}
 
 
 @dataclass(frozen=True)
@@ -114,7 +105,8 @@ def _of_machine(name, machine):
     clamped = {"start": _bits(6, 7), "clamped": torch.arange(7) < 2, "inverse_temperature": 0.5}
     quick = {"energy": machine, "num_chains": 20, "seed": 0}
     bounded = quick | {"std_error": 0.5, "max_sweeps": 200}
-    annealed = {"num_temperatures": 10}
+    annealed, begun = {"num_temperatures": 10}, {"start": start, "_optional": "start"}
+    chains = {"chains": start, "max_enumerated": 0, "_optional": "chains", "_free": "chains"}
 
     def step(kind):
         return lambda num_sweeps, **k: kind(**k).step(num_sweeps)
@@ -128,34 +120,21 @@ def _of_machine(name, machine):
             running.add(_bits(6, 7) if number % 2 else 1 - _bits(6, 7))
         return running.value()
 
-    given, ladder = (
-        "start clamped",
-        {"inverse_temperatures": [0.0, 0.5, 1.0], "_optional": "inverse_temperatures"},
-    )
+    ladder = {"inverse_temperatures": [0.0, 0.5, 1.0], "_optional": "inverse_temperatures"}
+    of_block = {"z": z, "block": 0, "_free": "z"}
     calls = {
         "energy": (machine.energy, {"z": z, "_free": "z"}),
-        "block_logits": (machine.block_logits, {"z": z, "block": 0, "_free": "z"}),
-        "free_energy": (
-            free_energy,
-            {"z": z, "block": 0, "inverse_temperature": 0.5, "_free": "z", "_optional": "block"},
-        ),
+        "block_logits": (machine.block_logits, of_block),
+        "free_energy": (free_energy, of_block | {"inverse_temperature": 0.5, "_optional": "block"}),
         "BlockGibbs": (step(dv.BlockGibbs), sampler),
-        "BlockGibbs with a start": (step(dv.BlockGibbs), sampler | clamped | {"_optional": given}),
+        "BlockGibbs with a start": (step(dv.BlockGibbs), sampler | clamped | {"_optional": "start clamped"}),
         "ParallelTempering": (step(dv.ParallelTempering), sampler | ladder),
         "TrajectoryTempering": (step(dv.TrajectoryTempering), sampler | {"sweeps_per_swap": 1}),
         "RunningMoments": (moments, {"energy": machine, "num_chains": 6, "every": 1}),
         "exact_log_partition": (dv.exact_log_partition, {"energy": machine}),
-        "estimate_log_partition": (
-            dv.estimate_log_partition,
-            bounded
-            | annealed
-            | {"chains": start, "max_enumerated": 0, "_optional": "chains", "_free": "chains"},
-        ),
-        "annealed_log_partition": (
-            dv.annealed_log_partition,
-            quick | annealed | {"start": start, "_optional": "start"},
-        ),
-        "bennett_log_partition": (dv.bennett_log_partition, bounded | {"start": start, "_optional": "start"}),
+        "estimate_log_partition": (dv.estimate_log_partition, bounded | annealed | chains),
+        "annealed_log_partition": (dv.annealed_log_partition, quick | annealed | begun),
+        "bennett_log_partition": (dv.bennett_log_partition, bounded | begun),
     }
     methods = ("energy", "block_logits", "free_energy")
     return [
@@ -228,13 +207,8 @@ def _of_layers():
 
 def _of_smoothing():
     logits, rho, zeta, z = _normal(10, 7, seed=1), _bits(10, 7) * 0.6, _bits(10, 7) * 0.5, _bits(10, 7)
-    kinds = (
-        dv.SpikeExponential,
-        dv.SpikeSlab,
-        dv.MixtureOfRamps,
-        dv.OverlappingExponential,
-        dv.OverlappingPower,
-    )
+    kinds = (dv.SpikeExponential, dv.SpikeSlab, dv.MixtureOfRamps)
+    kinds += (dv.OverlappingExponential, dv.OverlappingPower)
     laws = [(kind(), {"logits": logits}, ("bits",)) for kind in kinds]
     of_x = {"logits": logits, "loc": logits / 4, "scale": (logits / 4).exp()}
     laws.append((dv.SpikeGaussian(prior_loc=0.5), of_x, ()))
@@ -270,11 +244,8 @@ def _small_model(**parts):
 def _of_model():
     calls = []
     x, z = _bits(10, 12), _bits(10, 7)
-    zeta, observed, weights = (
-        z * 0.5,
-        torch.arange(120).view(10, 12) % 7 > 0,
-        {"discrete": 0.5, "continuous": 0.5},
-    )
+    zeta, observed = z * 0.5, torch.arange(120).view(10, 12) % 7 > 0
+    weights = {"discrete": 0.5, "continuous": 0.5}
     graph = {"kind": "graph", "num_units": 7, "edges": ((0, 1), (1, 2), (4, 6))}
     models = {
         "RBM": _small_model(),
