@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shlex
 import shutil
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
@@ -141,6 +142,7 @@ _TEMPLATES = Environment(
     loader=PackageLoader("discrete_vae.interop", ""), trim_blocks=True, lstrip_blocks=True
 )
 _TEMPLATES.filters |= {"line": lambda text: printable(str(text)), "tojson_plain": json.dumps}
+_TEMPLATES.filters |= {"word": shlex.quote, "literal": partial(json.dumps, ensure_ascii=False)}
 
 
 class _Release(Schema):

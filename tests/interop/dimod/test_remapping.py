@@ -170,13 +170,14 @@ def test_a_broken_coupler_is_laid_under_a_weak_pair():
         (lambda: remap(RBM(2, 2), [0], []), "energy"),
         (lambda: remap(make_machine(), [0], []), "nodes"),
         (lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)), "candidates"),
+        (lambda: remap(make_machine(), [20], [], candidates=np.zeros((0, 8), int)), "candidates"),
         (lambda: remap(make_machine(), [20], [], z=torch.zeros(99, 8)), "z"),
         (lambda: remap(randomize(GraphBoltzmann(14, "complete")), [0], []), "nodes"),
         (lambda: solver_graph(3), "solver"),
         *(
             (lambda machine=machine, lattice=lattice: places(machine, lattice=lattice), "lattice")
             for machine in (GraphBoltzmann(32, "chimera"), GraphBoltzmann(8, [[0, 1]]))
-            for lattice in (("cube", 3), ("zephyr", 3), ("chimera", 1))
+            for lattice in (("cube", 3), ("zephyr", 3), ("chimera", 1), ("chimera",), "chimera")
         ),
     ],
 )

@@ -121,8 +121,13 @@ def remap(
         raise InvalidInputError("energy", "must be a GraphBoltzmann", f"a {type(energy).__name__}", repair)
     node_list, edge_list = sorted(nodes), list(edges)
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
-    if places.ndim != 2 or places.shape[1] != energy.num_units or places.dtype.kind not in "iu":
-        rule = f"must be integers (place, {energy.num_units})"
+    if (
+        places.ndim != 2
+        or places.shape[1] != energy.num_units
+        or not len(places)
+        or places.dtype.kind not in "iu"
+    ):
+        rule = f"must be integers (place, {energy.num_units}), one place at least"
         received = f"{places.dtype} of shape {places.shape}"
         raise InvalidInputError("candidates", rule, received, "discrete_vae.interop.dimod.places makes them.")
     place = places[int(losses(energy, places, node_list, edge_list).argmin())]
@@ -234,7 +239,7 @@ def places(
     graph.add_edges_from(energy.edges.tolist())
     group = graphs.schreier_rep(graph)
     anywhere = np.arange(energy.num_units)[None]
-    shifts = np.array(energy.nodes)[None] if lattice is None else _shifts(energy, *lattice)
+    shifts = np.array(energy.nodes)[None] if lattice is None else _shifts(energy, lattice)
     found = [np.array(energy.nodes)[None]]
     for index, shift in enumerate(shifts):
         symmetries = anywhere
@@ -246,8 +251,9 @@ def places(
     return np.concatenate(found)
 
 
-def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
+def _shifts(energy: GraphBoltzmann, lattice: tuple[str, int]) -> np.ndarray:
     graphs = library("dwave.graphs")
+    family, size = lattice if len(lattice) == 2 else ("", 0)
     if family in _LATTICES and isinstance(size, int):
         make, maps = getattr(graphs, f"{family}_graph"), getattr(graphs, f"{family}_sublattice_mappings")
         ours = np.sort(codes_of(energy.edges.cpu().numpy()))
@@ -258,7 +264,7 @@ def _shifts(energy: GraphBoltzmann, family: str, size: int) -> np.ndarray:
                 shifts = maps(own, make(size))
                 return np.array([[to_node(node) for node in nodes.tolist()] for to_node in shifts])
     rule = "must be a family and a size of which the machine's graph is a smaller one"
-    received = f"{(family, size)} for {energy.num_units} units and {len(energy.edges)} edges"
+    received = f"{lattice!r} for {energy.num_units} units and {len(energy.edges)} edges"
     raise InvalidInputError("lattice", rule, received, f"Families are {', '.join(_LATTICES)}.")
 
 
