@@ -153,19 +153,6 @@ def test_picture_of_feature_statistics(num_examples, num_features, num_chains, t
     assert ((colors[:, 2] - colors[:, 0]) > 0.3).sum() > 10  # points are blue
 
 
-@pytest.mark.parametrize(
-    ("x", "samples", "argument"),
-    [
-        (torch.zeros(0, 3), torch.zeros(20, 1, 3), "x"),
-        (torch.zeros(9, 3), torch.zeros(1, 1, 3), "samples"),
-        (torch.zeros(9, 3), torch.zeros(20, 1, 4), "samples"),
-        (torch.full((9, 3), torch.inf), torch.zeros(20, 1, 3), "x"),
-    ],
-)
-def test_wrong_arguments_of_feature_statistics(x, samples, argument):
-    assert refused_argument(feature_statistics_table, x, samples) == argument
-
-
 def normal(shape, seed, *, coupled=True):
     """Features of other scales and offsets that share one factor, correlation 0.5."""
     random = np.random.default_rng(seed)
@@ -238,11 +225,18 @@ def test_the_upper_one_of_a_pair_is_the_input(tmp_path, read_picture):
 
 
 @pytest.mark.parametrize(
-    ("x", "num_examples", "argument"),
-    [(X, 0, "num_examples"), (X, 91, "num_examples"), (X[:, 1:], 2, "x"), (2 * X, 2, "x")],
+    ("call", "argument"),
+    [
+        (lambda _: feature_statistics_table(torch.zeros(0, 3), torch.zeros(20, 1, 3)), "x"),
+        (lambda _: feature_statistics_table(torch.zeros(9, 3), torch.zeros(1, 1, 3)), "samples"),
+        (lambda _: feature_statistics_table(torch.zeros(9, 3), torch.zeros(20, 1, 4)), "samples"),
+        (lambda _: feature_statistics_table(torch.full((9, 3), torch.inf), torch.zeros(20, 1, 3)), "x"),
+        *((lambda m, n=n: reconstructions_table(m, X, num_examples=n), "num_examples") for n in (0, 91)),
+        *((lambda m, x=x: reconstructions_table(m, x, num_examples=2), "x") for x in (X[:, 1:], 2 * X)),
+    ],
 )
-def test_wrong_arguments_of_reconstructions(model, x, num_examples, argument):
-    assert refused_argument(reconstructions_table, model, x, num_examples=num_examples) == argument
+def test_wrong_arguments_are_named(call, argument, model):
+    assert refused_argument(call, model) == argument
 
 
 def test_constant_features_have_no_spread_under_any_weights():
