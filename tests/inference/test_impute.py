@@ -142,18 +142,20 @@ def latent_nodes(model):
     return model.decoder(model.hierarchy.decoder_input(zeta, h)).detach(), log_prob.detach()
 
 
+def nodes_given(model, row):
+    """The same, with the probabilities given the observed entries of a row."""
+    parameters, log_prob = latent_nodes(model)
+    size = (len(parameters), -1)
+    log_px = model.likelihood.log_prob(parameters, row.expand(size), ~row.isnan().expand(size))
+    return parameters, torch.softmax(log_prob + log_px, 0)
+
+
 def exact(model, rows, summarize=None):
     """E[T(x) | observed entries], (row, ...)."""
-    parameters, log_prob = latent_nodes(model)
-    summarize = model.likelihood.expected_statistics if summarize is None else summarize
-    means = []
+    summarize, means = summarize or model.likelihood.expected_statistics, []
     for row in rows:
-        seen = ~row.isnan()
-        log_px = model.likelihood.log_prob(
-            parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1)
-        )
-        weights = torch.softmax(log_prob + log_px, 0)
-        exposed = model.likelihood.at_exposure(parameters, row[None], seen[None])
+        parameters, weights = nodes_given(model, row)
+        exposed = model.likelihood.at_exposure(parameters, row[None], ~row[None].isnan())
         means.append(torch.tensordot(weights, summarize(exposed).double(), 1))
     return torch.stack(means).detach()
 
@@ -190,14 +192,9 @@ def test_importance_gives_the_conditional_mean(kind, layers, missing):
 
 def law_of_code(model, row, column):
     """P(code | observed entries) of one column, from the densities of a row with each code in turn."""
-    parameters, log_prob = latent_nodes(model)
-    size, seen = (len(parameters), -1), ~row.isnan()
-    weights = torch.softmax(
-        log_prob + model.likelihood.log_prob(parameters, row.expand(size), seen.expand(size)), 0
-    )
-    laws = []
+    (parameters, weights), laws = nodes_given(model, row), []
     for code in range(len(COLUMNS[column].values)):
-        x = row.nan_to_num(0).index_fill(0, torch.tensor([column]), code).expand(size)
+        x = row.nan_to_num(0).index_fill(0, torch.tensor([column]), code).expand(len(parameters), -1)
         laws.append(weights @ model.likelihood.feature_log_prob(parameters, x)[:, column].exp())
     return torch.stack(laws).detach()
 
