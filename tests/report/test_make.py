@@ -189,20 +189,14 @@ def test_damaged_files_are_named(images, name, tmp_path):
     assert name in refused_argument(make_report, run)
 
 
-@pytest.fixture(scope="module")
-def gaps(tmp_path_factory):
-    """Real values on very different scales, a fifth of them missing, one feature constant; one test example."""
-    random = np.random.default_rng(0)
+def test_real_values_with_gaps_another_sampler_and_one_test_example(tmp_path):
+    """Real values on very different scales, a fifth of them missing, one feature constant."""
+    random, file = np.random.default_rng(0), tmp_path / "gaps.npz"
     values = random.normal(size=(100, 5)) * [1, 10, 100, 1e-3, 0] + [0, 5, -100, 0, 3]
     values[random.random((100, 5)) < 0.2] = np.nan
-    path = tmp_path_factory.mktemp("gaps") / "gaps.npz"
-    np.savez(path, train=values[:90], valid=values[90:99], test=values[99:])
-    return path
-
-
-def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_path):
+    np.savez(file, train=values[:90], valid=values[90:99], test=values[99:])
     words = ["--model.likelihood", "gaussian", "--training.sampler", "parallel-tempering"]
-    run = trained(tmp_path, "--data", gaps, *words)
+    run = trained(tmp_path, "--data", file, *words)
     page = page_of(run)
     assert "in standard deviations of the feature" in page.said
     assert "feature 4" in page.said

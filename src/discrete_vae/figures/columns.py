@@ -238,9 +238,7 @@ def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> Co
     if schema is None:
         return column_distributions_table(x, samples, names=dataset.description.columns, weights=weights)
     kept = {place: each for place, each in enumerate(schema.columns) if each.kind != "exposure"}
-    names, words = (
-        [each.name for each in kept.values()],
-        [getattr(each, "values", None) for each in kept.values()],
-    )
+    names = [each.name for each in kept.values()]
+    words = [getattr(each, "values", None) for each in kept.values()]
     x, samples = x[:, [*kept]], samples[:, [*kept]]
     return column_distributions_table(x, samples, names=names, words=words, weights=weights)
