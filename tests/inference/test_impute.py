@@ -84,9 +84,8 @@ def build(kind="bernoulli", *, layers=0, missing=False):
     prior = RBM(1, 1)
     hierarchy = None
     if layers:
-        hierarchy = GaussianHierarchy(
-            num_features, NoSharing(2, layers, 1, hidden=(), log_std_bound=0.6), (), log_std_bound=0.6
-        )
+        sharing = NoSharing(2, layers, 1, hidden=(), log_std_bound=0.6)
+        hierarchy = GaussianHierarchy(num_features, sharing, (), log_std_bound=0.6)
     model = DiscreteVAE(
         prior=prior,
         posterior=HierarchicalPosterior(num_features, [[0], [1]], (), SpikeExponential(beta=2.0)),
@@ -96,11 +95,10 @@ def build(kind="bernoulli", *, layers=0, missing=False):
     )
     if kind in TRAINING:
         model.likelihood.initialize_(TRAINING[kind].round())
+    scale = 0.4 if kind in ("negative-binomial", "exposure") else 1.5
     with torch.no_grad():
         for parameter in [*prior.parameters(), *model.decoder.parameters()]:
-            parameter.copy_(
-                (0.4 if kind in ("negative-binomial", "exposure") else 1.5) * torch.randn_like(parameter)
-            )
+            parameter.copy_(scale * torch.randn_like(parameter))
     return model.double().eval(), torch.tensor(rows, dtype=torch.float64)
 
 
