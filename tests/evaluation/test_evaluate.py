@@ -123,9 +123,8 @@ def test_bridge_sampling_where_enumeration_is_out_of_reach():
     with torch.no_grad():
         rbm.weight.normal_(generator=torch.Generator().manual_seed(0))
     chains = BlockGibbs(rbm, 300, seed=1).step(200)
-    estimate = estimate_log_partition(
-        rbm, chains=chains, std_error=0.03, num_chains=300, num_temperatures=100, max_enumerated=4
-    )
+    sizes = {"num_chains": 300, "num_temperatures": 100, "max_enumerated": 4}
+    estimate = estimate_log_partition(rbm, chains=chains, std_error=0.03, **sizes)
     exact = exact_log_partition(rbm).value
     assert estimate.best.method == "bridge sampling"
     assert estimate.best.converged
@@ -143,10 +142,9 @@ def test_bridge_sampling_where_enumeration_is_out_of_reach():
 
 def test_annealing_that_disagrees_is_reported():
     rbm = two_far_modes(6, 4.0, excess=0.5)  # the chains know all-off alone
+    settings = {"std_error": 0.05, "num_temperatures": 50, "max_enumerated": 4}
     with pytest.warns(AnnealingDisagreementWarning):
-        estimate = estimate_log_partition(
-            rbm, chains=torch.zeros(50, 12), std_error=0.05, num_temperatures=50, max_enumerated=4
-        )
+        estimate = estimate_log_partition(rbm, chains=torch.zeros(50, 12), **settings)
     assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
 
 
@@ -222,9 +220,8 @@ def test_weighted_means_are_those_of_repeated_examples(model):
     assert found.value == pytest.approx(np.average(found.examples.value.numpy(), weights=WEIGHTS))
     assert found.effective_examples == pytest.approx(WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum())
     weighted = independent_features(model.likelihood, X, X, train_weights=WEIGHTS, weights=WEIGHTS)
-    assert weighted.value == pytest.approx(
-        independent_features(model.likelihood, again, again).value, rel=1e-12
-    )
+    repeated = independent_features(model.likelihood, again, again)
+    assert weighted.value == pytest.approx(repeated.value, rel=1e-12)
     elbo = evaluate_elbo(model, X, log_partition=1.0, num_samples=3, weights=WEIGHTS)
     assert elbo.elbo == pytest.approx(elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous, rel=1e-6)
     assert elbo.effective_examples == found.effective_examples

@@ -34,9 +34,8 @@ def test_rows_are_the_states_of_the_chains_and_the_model_stays_as_it_is(model):
     assert torch.equal(table.z, torch.stack([twin.step(7) for _ in range(4)]))
     assert (chains.sweep, table.num_sweeps) == (28, 7)
     for count, asked, shown in ((9, {}, 5), (2, {}, 2), (9, {"num_chains": 8}, 8)):  # five unless told
-        assert (
-            evolution_table(model, fresh(model, count), num_rows=1, num_sweeps=1, **asked).z.shape[1] == shown
-        )
+        table = evolution_table(model, fresh(model, count), num_rows=1, num_sweeps=1, **asked)
+        assert table.z.shape[1] == shown
 
 
 def test_draws_decode_their_state_and_follow_the_seed(model):
@@ -134,9 +133,8 @@ def test_constant_features_have_no_correlation_and_of_very_many_some_are_compare
     found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
-    many = feature_statistics_table(
-        draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
-    )
+    x, samples = draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
+    many = feature_statistics_table(x, samples)
     assert (len(many.means.data), len(many.correlations.data)) == (700, 256 * 255 // 2)
 
 

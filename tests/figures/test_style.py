@@ -113,9 +113,8 @@ NAMED = [
 
 
 def test_examples_without_a_label_are_no_label(tmp_path):
-    text = save_figure(
-        codes_of(np.eye(2).repeat(2, 0), ["one", "two", "", "two"]), tmp_path / "a.svg"
-    ).read_text()
+    figure = codes_of(np.eye(2).repeat(2, 0), ["one", "two", "", "two"])
+    text = save_figure(figure, tmp_path / "a.svg").read_text()
     both = text.count("<!-- one -->"), text.count("<!-- two -->")
     assert both == (1, 1)
     assert "<!--  -->" not in text

@@ -150,9 +150,7 @@ def computed_anew(folder, key="this"):
         return found
 
     log_partition = parts.log_partition(lambda: compute(ALL[0], LOG_PARTITION))
-    likelihoods = [
-        parts.log_likelihood(name, lambda name=name: compute(name, LIKELIHOOD)) for name in ALL[1:]
-    ]
+    likelihoods = [parts.log_likelihood(n, lambda n=n: compute(n, LIKELIHOOD)) for n in ALL[1:]]
     for found in likelihoods:
         for column in ("index", "value", "std_error", "ess"):
             assert getattr(found.examples, column).tolist() == getattr(EXAMPLES, column).tolist()

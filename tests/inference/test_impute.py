@@ -52,11 +52,7 @@ COLUMNS = (
     CountColumnConfig(name="f"),
     CategoryColumnConfig(name="g", values=("x", "y", "z", "u", "v")),
 )
-TABLE_ROWS = [
-    [1.0, NAN, 0.7, 0, 2, NAN, 4],
-    [NAN, 2, NAN, NAN, NAN, 2, NAN],
-    [0.0, NAN, NAN, NAN, 0, 5, 1],
-]
+TABLE_ROWS = [[1, NAN, 0.7, 0, 2, NAN, 4], [NAN, 2, NAN, NAN, NAN, 2, NAN], [0, NAN, NAN, NAN, 0, 5, 1]]
 LIKELIHOODS = {
     "bernoulli": (BernoulliLikelihood, [[1.0, NAN, 1, NAN], [NAN, 0, 0, 1]]),
     "gaussian": (GaussianLikelihood, [[1.5, NAN, -300.0, NAN], [NAN, 0.2, 700.0, 1]]),
@@ -126,10 +122,8 @@ def table():
 def latent_nodes(model):
     """What the decoder makes of nodes over all latents, and their log-probabilities."""
     nodes = joint_nodes(model.smoothing, 2, NUM_NODES)
-    log_prob = (
-        nodes.weight.log()
-        + enumerate_machine(model.prior).log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
-    )
+    log_prior = enumerate_machine(model.prior).log_prob
+    log_prob = nodes.weight.log() + log_prior[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
     zeta, h = nodes.zeta, nodes.zeta.new_zeros(len(nodes.zeta), 0, 0)
     if model.hierarchy.num_layers:
         noise, weight = normal_nodes(1, NUM_NODES)
@@ -345,11 +339,8 @@ def law_of_gaps(model, row):
     completed = row.repeat(4, 1)
     completed[:, row.isnan()] = pairs
     parameters, log_prob = latent_nodes(model)
-    joint = [
-        torch.logsumexp(log_prob + model.likelihood.log_prob(parameters, one.expand(len(parameters), -1)), 0)
-        for one in completed
-    ]
-    return pairs, torch.softmax(torch.stack(joint).detach(), 0)
+    log_px = [model.likelihood.log_prob(parameters, one.expand(len(parameters), -1)) for one in completed]
+    return pairs, torch.softmax(torch.logsumexp(log_prob + torch.stack(log_px), 1).detach(), 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*have fewer than 10")

@@ -72,9 +72,7 @@ class ColumnDistributions:
         """A row per bar: column, value or ends of the bin, and the share of both."""
         counts = [len(each.data) for each in self.shown]
         labels = [each.labels or ("",) * len(each.data) for each in self.shown]
-        edges = [
-            each.edges if len(each.edges) else np.full(len(each.data) + 1, np.nan) for each in self.shown
-        ]
+        edges = [np.full(len(each.data) + 1, np.nan) if each.labels else each.edges for each in self.shown]
         return {
             "column": np.repeat([each.name for each in self.shown], counts),
             "value": np.concatenate([np.array(each, dtype=str) for each in labels]),

@@ -250,9 +250,7 @@ def draw_scores(
         threshold = float(np.quantile(reference.value, _LEVEL, method="lower"))
         axes.axvline(threshold, color="0.3", linewidth=1, linestyle=":")
         largest = (1 + (reference.value < threshold).sum()) / (1 + len(reference.value))  # left of the line
-        text = (
-            f"\N{LEFTWARDS ARROW} lowest {100 * _LEVEL:.0f} % of {plot_text(names[1])}, p-value {largest:.2g}"
-        )
+        text = f"← lowest {100 * _LEVEL:.0f} % of {plot_text(names[1])}, p-value {largest:.2g}"
         place = {"xytext": (4, -2), "textcoords": "offset points", "va": "top", "fontsize": 8, "color": "0.3"}
         axes.annotate(text, (threshold, 1), xycoords=("data", "axes fraction"), **place)
     axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)
