@@ -119,7 +119,6 @@ def evolution_table(
     """
     shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
     check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
-
     c = model.check_condition(condition, shown)
     c = c if c is None else c.repeat_interleave(num_draws, 0)
     states, means = [], []
