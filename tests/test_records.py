@@ -6,7 +6,6 @@ import pkgutil
 import re
 from dataclasses import dataclass, field
 
-import pytest
 import torch
 
 import discrete_vae
@@ -26,13 +25,6 @@ from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.runs.load import LoadedRun
 from tests.models import small_model
 
-X = torch.zeros(3, 6)
-
-
-@pytest.fixture(scope="module")
-def model():
-    return small_model(6)
-
 
 @dataclass(repr=False)
 class Draw(ShowsShapes):
@@ -48,12 +40,13 @@ def test_a_record_shows_shapes_in_place_of_tensors_and_long_values():
     assert repr(found) == "Draw(z=<float32 (2, 3)>, parts={'a': <uint8 (4,)>}, step=3, long=<str>)"
 
 
-def test_records_fit_on_a_line(model):
+def test_records_fit_on_a_line():
+    model, x = small_model(6), torch.zeros(3, 6)
     for record in (
-        model.elbo(X, negative_phase=torch.ones(2, 4)),
+        model.elbo(x, negative_phase=torch.ones(2, 4)),
         model.sample(5, num_sweeps=1),
-        model.encode(X),
-        model.log_likelihood(X, 2),
+        model.encode(x),
+        model.log_likelihood(x, 2),
         load_dataset("digits"),
         LoadedRun(load_experiment("digits"), model, BlockGibbs(model.prior, 3), 5),
     ):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields
 
 _LONGEST = 80  # characters of one value
-_ERROR = "std_error"
 
 
 class ShowsTable:
@@ -44,12 +43,12 @@ def with_error(value: float, std_error: float, digits: int, unit: str = "") -> s
 def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:
     """Names and values of a dataclass, those of records inside it with dotted names."""
     values = {field.name: getattr(record, field.name) for field in fields(record) if field.repr}  # pyright: ignore[reportArgumentType]
-    errors = {name: _ERROR if name == "value" else f"{name}_{_ERROR}" for name in values}
+    errors = {name: "std_error" if name == "value" else f"{name}_std_error" for name in values}
     paired = {error for name, error in errors.items() if isinstance(values.get(error), float)}
     for name, value in values.items():
         if name in paired:
             continue
-        if isinstance(value, ShowsTable) and is_dataclass(value):
+        if isinstance(value, ShowsTable):
             yield from _rows(value, f"{prefix}{name}.")
         elif isinstance(value, float):
             yield f"{prefix}{name}", _rounded(value, values.get(errors[name]))

@@ -14,7 +14,7 @@ from discrete_vae.evaluation.diagnostics import (
     find_prior_modes,
     repeat_log_partition,
 )
-from tests.log_partition.machines import random_rbm
+from tests.log_partition.machines import random_rbm, two_far_modes
 from tests.refusals import refused_argument
 
 
@@ -46,11 +46,9 @@ def health_of(series):
 @pytest.mark.parametrize(("factor", "tolerance"), [(0.0, 0.05), (0.5, 0.06), (0.9, 0.12)])
 def test_effective_samples_of_autoregressions(factor, tolerance):
     series = autoregression(50, 2000, factor)
-    health = health_of(series)
-    assert health.effective_samples == pytest.approx(
-        series.numel() * (1 - factor) / (1 + factor), rel=tolerance
-    )
-    assert health.autocorrelation_time == pytest.approx((1 + factor) / (1 - factor), rel=tolerance)
+    health, time = health_of(series), (1 + factor) / (1 - factor)
+    assert health.effective_samples == pytest.approx(series.numel() / time, rel=tolerance)
+    assert health.autocorrelation_time == pytest.approx(time, rel=tolerance)
     assert health.r_hat == pytest.approx(1.0, abs=0.02)
 
 
@@ -62,9 +60,8 @@ def test_chains_with_different_means_are_told_and_alike_ones_are_no_error():
             health = health_of(wrong)
         assert health.r_hat > least
         assert health.effective_samples < 100
-    assert health_of(autoregression(1, 400, 0.0)).r_hat == pytest.approx(
-        1.0, abs=0.02
-    )  # compared with itself
+    alone = health_of(autoregression(1, 400, 0.0))  # compared with itself
+    assert alone.r_hat == pytest.approx(1.0, abs=0.02)
     still = health_of(torch.ones(3, 20))
     assert (still.r_hat, still.effective_samples, still.autocorrelation_time) == (1.0, 60.0, 1.0)
 
@@ -77,27 +74,14 @@ def test_chains_that_mix_are_told_from_chains_that_are_stuck(make):
     assert health.r_hat < 1.02
     assert 0.5 < health.autocorrelation_time < 5
     assert (health.num_chains, health.num_sweeps) == (50, 200)
-    rbm = RBM(10, 10)
-    with torch.no_grad():
-        rbm.weight.fill_(4.0)
-        rbm.bias.fill_(-19.0)  # the modes differ by 20 nats of energy, and chains do not cross
+    apart = two_far_modes(10, 4.0, excess=1.0)  # by 20 nats of energy
     with pytest.warns(ChainHealthWarning):
-        assert chain_health(BlockGibbs(rbm, 40, seed=0), num_sweeps=50).r_hat > 1.1
-
-
-def wells(share=0.5):
-    """An RBM of 6 + 6 units: all on or all off, and what its chains look like."""
-    rbm = RBM(6, 6)
-    with torch.no_grad():
-        rbm.weight.fill_(2.0)
-        rbm.bias.fill_(-6.0)
-    start = torch.zeros(200, 12)
-    start[: int(200 * share)] = 1.0
-    return rbm, start
+        assert chain_health(BlockGibbs(apart, 40, seed=0), num_sweeps=50).r_hat > 1.1
 
 
 def test_two_wells_are_two_modes_with_the_shares_of_their_chains():
-    rbm, start = wells(0.7)
+    rbm, start = two_far_modes(6, excess=0.0), torch.zeros(200, 12)
+    start[:140] = 1.0
     modes = find_prior_modes(rbm, start)
     assert len(modes) == 2
     assert modes.share.tolist() == pytest.approx([0.7, 0.3], abs=0.02)
@@ -141,8 +125,8 @@ def test_more_maxima_than_are_grouped_belong_to_the_nearest():
 @pytest.mark.parametrize(
     ("call", "argument"),
     [
-        (lambda: find_prior_modes(wells()[0], torch.zeros(3, 11)), "start"),
-        (lambda: find_prior_modes(wells()[0], torch.full((3, 12), 0.5)), "start"),
+        (lambda: find_prior_modes(RBM(6, 6), torch.zeros(3, 11)), "start"),
+        (lambda: find_prior_modes(RBM(6, 6), torch.full((3, 12), 0.5)), "start"),
         (lambda: chain_health(BlockGibbs(RBM(2, 2), 3), num_sweeps=5), "num_sweeps"),
         (lambda: chain_health(BlockGibbs(RBM(2, 2), 3), num_sweeps=25.5), "num_sweeps"),
         (lambda: repeat_log_partition(lambda seed: LogPartition(1.0, 0.1, "x", 1), 0), "repeats"),

@@ -32,6 +32,7 @@ from discrete_vae.log_partition.estimate import (
     quick_log_partition,
 )
 from tests.inference.models import small_model, some_bits
+from tests.log_partition.machines import two_far_modes
 from tests.refusals import refused_argument
 
 
@@ -101,22 +102,20 @@ def test_the_budget_decides_the_chunks_and_not_the_estimate(model):
 
 
 @pytest.mark.parametrize(
-    ("call", "argument"),
+    ("evaluate", "argument", "value"),
     [
-        (lambda m: evaluate_elbo(m, X, log_partition=0.0, num_samples=0), "num_samples"),
-        (lambda m: evaluate_log_likelihood(m, X, log_partition=0.0, num_samples=2, indices=[1]), "indices"),
-        (
-            lambda m: evaluate_log_likelihood(m, X, log_partition=0.0, num_samples=3, max_memory=0.0),
-            "max_memory",
-        ),
-        (
-            lambda m: independent_features(BernoulliLikelihood((2,)), torch.zeros(9, 2), torch.zeros(9, 3)),
-            "x",
-        ),
+        (evaluate_elbo, "num_samples", 0),
+        (evaluate_log_likelihood, "indices", [1]),
+        (evaluate_log_likelihood, "max_memory", 0.0),
+        *((evaluate_elbo, "weights", each) for each in (np.zeros(12), np.ones(11), np.arange(12.0))),
+        (evaluate_elbo, "weights", np.full(12, np.inf)),
     ],
 )
-def test_wrong_arguments_are_named(model, call, argument):
-    assert refused_argument(call, model) == argument
+def test_wrong_arguments_are_named(model, evaluate, argument, value):
+    given = {"log_partition": 0.0, "num_samples": 2, argument: value}
+    assert refused_argument(evaluate, model, X, **given) == argument
+    likelihood, train = BernoulliLikelihood((2,)), torch.zeros(9, 2)
+    assert refused_argument(independent_features, likelihood, train, torch.zeros(9, 3)) == "x"
 
 
 def test_bridge_sampling_where_enumeration_is_out_of_reach():
@@ -124,9 +123,8 @@ def test_bridge_sampling_where_enumeration_is_out_of_reach():
     with torch.no_grad():
         rbm.weight.normal_(generator=torch.Generator().manual_seed(0))
     chains = BlockGibbs(rbm, 300, seed=1).step(200)
-    estimate = estimate_log_partition(
-        rbm, chains=chains, std_error=0.03, num_chains=300, num_temperatures=100, max_enumerated=4
-    )
+    sizes = {"num_chains": 300, "num_temperatures": 100, "max_enumerated": 4}
+    estimate = estimate_log_partition(rbm, chains=chains, std_error=0.03, **sizes)
     exact = exact_log_partition(rbm).value
     assert estimate.best.method == "bridge sampling"
     assert estimate.best.converged
@@ -143,14 +141,10 @@ def test_bridge_sampling_where_enumeration_is_out_of_reach():
 
 
 def test_annealing_that_disagrees_is_reported():
-    rbm = RBM(6, 6)
-    with torch.no_grad():
-        rbm.weight.fill_(4.0)
-        rbm.bias.fill_(-11.5)  # all-on has exp(6) of the weight, and the chains know all-off alone
+    rbm = two_far_modes(6, 4.0, excess=0.5)  # the chains know all-off alone
+    settings = {"std_error": 0.05, "num_temperatures": 50, "max_enumerated": 4}
     with pytest.warns(AnnealingDisagreementWarning):
-        estimate = estimate_log_partition(
-            rbm, chains=torch.zeros(50, 12), std_error=0.05, num_temperatures=50, max_enumerated=4
-        )
+        estimate = estimate_log_partition(rbm, chains=torch.zeros(50, 12), **settings)
     assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
 
 
@@ -226,9 +220,8 @@ def test_weighted_means_are_those_of_repeated_examples(model):
     assert found.value == pytest.approx(np.average(found.examples.value.numpy(), weights=WEIGHTS))
     assert found.effective_examples == pytest.approx(WEIGHTS.sum() ** 2 / (WEIGHTS**2).sum())
     weighted = independent_features(model.likelihood, X, X, train_weights=WEIGHTS, weights=WEIGHTS)
-    assert weighted.value == pytest.approx(
-        independent_features(model.likelihood, again, again).value, rel=1e-12
-    )
+    repeated = independent_features(model.likelihood, again, again)
+    assert weighted.value == pytest.approx(repeated.value, rel=1e-12)
     elbo = evaluate_elbo(model, X, log_partition=1.0, num_samples=3, weights=WEIGHTS)
     assert elbo.elbo == pytest.approx(elbo.reconstruction - elbo.kl_discrete - elbo.kl_continuous, rel=1e-6)
     assert elbo.effective_examples == found.effective_examples
@@ -259,8 +252,3 @@ def test_examples_repeat_in_proportion_to_any_weights():
     shares = torch.bincount(repeated_by_weight(weights), minlength=50) / 400
     assert float((shares - weights / weights.sum()).abs().max()) < 1 / 400
     assert repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64)).tolist() == [0, 1, 1, 1]
-
-
-@pytest.mark.parametrize("weights", [np.zeros(12), np.ones(11), np.arange(12.0), np.full(12, np.inf)])
-def test_wrong_weights_of_a_mean_are_refused(model, weights):
-    assert refused_argument(evaluate_elbo, model, X, log_partition=0.0, weights=weights) == "weights"

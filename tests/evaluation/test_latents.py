@@ -8,19 +8,15 @@ import torch
 from torch import nn
 
 from discrete_vae import DiscreteVAE
-from discrete_vae.config import GaussianHierarchyConfig, HierarchicalPosteriorConfig, ModelConfig, RBMConfig
+from discrete_vae.config import GaussianHierarchyConfig
 from discrete_vae.evaluation.latents import flip_effects, label_agreement, latent_usage
+from tests.models import small_config
 from tests.refusals import refused_argument
 
 
 def model_with(decoder=None, **more):
     torch.manual_seed(0)
-    parts = {
-        "prior": RBMConfig(num_left=2, num_right=2),
-        "posterior": HierarchicalPosteriorConfig(hidden=(20,)),
-    }
-    config = ModelConfig(num_features=6, **parts, **more)
-    return DiscreteVAE.from_config(config, decoder=decoder).eval()
+    return DiscreteVAE.from_config(small_config(6, groups=4, **more), decoder=decoder).eval()
 
 
 class Table(nn.Module):

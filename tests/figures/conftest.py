@@ -4,15 +4,13 @@ import matplotlib.image
 import pytest
 import torch
 
-from discrete_vae.config import MLPDecoderConfig
 from tests.models import small_model
 
 
 @pytest.fixture
 def model():
-    networks = {"groups": 2, "hidden": (8,), "decoder": MLPDecoderConfig(hidden=(8,))}
     with torch.random.fork_rng():
-        return small_model(12, units=(4, 3), **networks)
+        return small_model(12, units=(4, 3), groups=2, hidden=(8,), decoder={"kind": "mlp", "hidden": (8,)})
 
 
 @pytest.fixture

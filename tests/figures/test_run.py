@@ -34,9 +34,8 @@ def test_rows_are_the_states_of_the_chains_and_the_model_stays_as_it_is(model):
     assert torch.equal(table.z, torch.stack([twin.step(7) for _ in range(4)]))
     assert (chains.sweep, table.num_sweeps) == (28, 7)
     for count, asked, shown in ((9, {}, 5), (2, {}, 2), (9, {"num_chains": 8}, 8)):  # five unless told
-        assert (
-            evolution_table(model, fresh(model, count), num_rows=1, num_sweeps=1, **asked).z.shape[1] == shown
-        )
+        table = evolution_table(model, fresh(model, count), num_rows=1, num_sweeps=1, **asked)
+        assert table.z.shape[1] == shown
 
 
 def test_draws_decode_their_state_and_follow_the_seed(model):
@@ -134,9 +133,8 @@ def test_constant_features_have_no_correlation_and_of_very_many_some_are_compare
     found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
-    many = feature_statistics_table(
-        draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
-    )
+    x, samples = draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
+    many = feature_statistics_table(x, samples)
     assert (len(many.means.data), len(many.correlations.data)) == (700, 256 * 255 // 2)
 
 
@@ -151,19 +149,6 @@ def test_picture_of_feature_statistics(num_examples, num_features, num_chains, t
     assert picture.shape[1] == 1140
     colors = picture.flatten(0, 1)
     assert ((colors[:, 2] - colors[:, 0]) > 0.3).sum() > 10  # points are blue
-
-
-@pytest.mark.parametrize(
-    ("x", "samples", "argument"),
-    [
-        (torch.zeros(0, 3), torch.zeros(20, 1, 3), "x"),
-        (torch.zeros(9, 3), torch.zeros(1, 1, 3), "samples"),
-        (torch.zeros(9, 3), torch.zeros(20, 1, 4), "samples"),
-        (torch.full((9, 3), torch.inf), torch.zeros(20, 1, 3), "x"),
-    ],
-)
-def test_wrong_arguments_of_feature_statistics(x, samples, argument):
-    assert refused_argument(feature_statistics_table, x, samples) == argument
 
 
 def normal(shape, seed, *, coupled=True):
@@ -238,11 +223,18 @@ def test_the_upper_one_of_a_pair_is_the_input(tmp_path, read_picture):
 
 
 @pytest.mark.parametrize(
-    ("x", "num_examples", "argument"),
-    [(X, 0, "num_examples"), (X, 91, "num_examples"), (X[:, 1:], 2, "x"), (2 * X, 2, "x")],
+    ("call", "argument"),
+    [
+        (lambda _: feature_statistics_table(torch.zeros(0, 3), torch.zeros(20, 1, 3)), "x"),
+        (lambda _: feature_statistics_table(torch.zeros(9, 3), torch.zeros(1, 1, 3)), "samples"),
+        (lambda _: feature_statistics_table(torch.zeros(9, 3), torch.zeros(20, 1, 4)), "samples"),
+        (lambda _: feature_statistics_table(torch.full((9, 3), torch.inf), torch.zeros(20, 1, 3)), "x"),
+        *((lambda m, n=n: reconstructions_table(m, X, num_examples=n), "num_examples") for n in (0, 91)),
+        *((lambda m, x=x: reconstructions_table(m, x, num_examples=2), "x") for x in (X[:, 1:], 2 * X)),
+    ],
 )
-def test_wrong_arguments_of_reconstructions(model, x, num_examples, argument):
-    assert refused_argument(reconstructions_table, model, x, num_examples=num_examples) == argument
+def test_wrong_arguments_are_named(call, argument, model):
+    assert refused_argument(call, model) == argument
 
 
 def test_constant_features_have_no_spread_under_any_weights():

@@ -30,14 +30,11 @@ from tests.refusals import refused_argument
 NAN = torch.nan
 
 
-def test_probabilities_stay_as_they_are():
+def test_probabilities_stay_as_they_are_and_other_features_of_a_table_have_their_own_range():
     x = torch.tensor([[0.0, 0.25], [NAN, 0.5]])
     gray = grayscale_for(x, per_feature=True)
     assert torch.equal(gray(x).nan_to_num(9.0), x.nan_to_num(9.0))
     assert gray.words == grayscale_for(torch.full((2, 3), NAN), per_feature=True).words == "black is 1"
-
-
-def test_each_feature_of_a_table_has_its_own_range():
     x = torch.tensor([[-5.0, 100.0, NAN, 7.0], [5.0, NAN, NAN, 7.0], [0.0, 300.0, NAN, 7.0]])
     gray = grayscale_for(x, per_feature=True)
     wanted = torch.tensor([[0.0, 0.0, NAN, 0.0], [1.0, NAN, NAN, 0.0], [0.5, 1.0, NAN, 0.0]])
@@ -116,9 +113,8 @@ NAMED = [
 
 
 def test_examples_without_a_label_are_no_label(tmp_path):
-    text = save_figure(
-        codes_of(np.eye(2).repeat(2, 0), ["one", "two", "", "two"]), tmp_path / "a.svg"
-    ).read_text()
+    figure = codes_of(np.eye(2).repeat(2, 0), ["one", "two", "", "two"])
+    text = save_figure(figure, tmp_path / "a.svg").read_text()
     both = text.count("<!-- one -->"), text.count("<!-- two -->")
     assert both == (1, 1)
     assert "<!--  -->" not in text

@@ -74,15 +74,6 @@ def test_zeta_is_the_median_at_the_bits_and_layers_are_means():
     assert bool(((draws.mean(0) - torch.from_numpy(codes.continuous[:, 0])).abs() < 5 * error).all())
 
 
-def test_packed_bits_are_in_the_documented_order():
-    codes = encode_rows(small_model(units=(6, 5)), some_bits(9))
-    assert codes.packed.shape == (9, 2)
-    first = sum(int(bit) << (7 - place) for place, bit in enumerate(codes.bits[0][:8]))
-    assert codes.packed[0, 0] == first
-    assert (codes.packed[:, 1] & 0b11111 == 0).all()
-    assert "continuous" not in codes.arrays()
-
-
 def test_draws_have_the_frequencies_of_the_posterior():
     model, x = small_model().discretized(), some_bits(1)
     log_q, states = enumerated(model, x)

@@ -58,17 +58,10 @@ def without_seconds(fields):
     return fields
 
 
-def test_it_is_plain_values(whole):
-    fields = json.loads(json.dumps(whole.to_json()))
-    assert whole.log_partition.best.method == "enumeration"
-    assert fields["log_likelihood"]["num_samples"] == whole.log_likelihood_limit.num_samples == 4
-    assert fields["log_partition"]["gap"] is None
-    assert whole.log_likelihood.log_partition_std_error == 0.0
-    assert whole.log_likelihood_limit.value != whole.log_likelihood.value
-
-
 def test_the_sharp_limit_can_be_left_out(model, whole):
-    seen = []
+    trained, limit, seen = whole.log_likelihood, whole.log_likelihood_limit, []
+    assert (trained.num_samples, limit.num_samples, trained.log_partition_std_error) == (4, 4, 0.0)
+    assert (trained.value != limit.value, whole.to_json()["log_partition"]["gap"]) == (True, None)
     config = CONFIG.model_copy(update={"sharp_limit": False})
     found = evaluate_model(model, BITS, config, report=lambda done, mean: seen.append(done))
     assert plain(found) == plain(dataclasses.replace(whole, log_likelihood_limit=None))
@@ -138,39 +131,24 @@ def test_what_was_stopped_goes_on(model, whole, tmp_path):
 EXAMPLES = ExampleLogLikelihoods(torch.tensor([4, 7]), *torch.tensor([[-1.1, -0.3], [0.1, 0.2], [3.0, 4]]))
 LIKELIHOOD = MeanLogLikelihood(-0.7, math.nan, 0.1, 3.0, 3.5, 1 / 3, 2, 4, 0.0, EXAMPLES)
 LOG_PARTITION = CheckedLogPartition(LogPartition(1 / 3, 0.5, "made up", 1, swap_rates=(0.1,)))
-
-
-class Evaluated:
-    """The parts of an evaluation as one after another asks for them; `computed` are those that were not found."""
-
-    def __init__(self, folder, key="this"):
-        self._parts, self.computed = KeptParts(folder, key), []
-        self.log_partition = self._parts.log_partition(lambda: self._compute("log Z", LOG_PARTITION))
-        self.likelihoods = [
-            self._parts.log_likelihood(name, lambda name=name: self._compute(name, LIKELIHOOD))
-            for name in ("trained-0", "trained-200")
-        ]
-
-    def _compute(self, name, found):
-        self.computed.append(name)
-        return found
-
-    def is_right(self):
-        rows = [vars(found.examples) for found in self.likelihoods]
-        same = all(
-            row[key].tolist() == getattr(EXAMPLES, key).tolist()
-            for row in rows
-            for key in ("index", "value", "std_error", "ess")
-        )
-        return same and self.log_partition == LOG_PARTITION and self.likelihoods == [self.likelihoods[0]] * 2
-
-
 ALL = ["log Z", "trained-0", "trained-200"]
 
 
-def check_again(folder, computed=ALL):
-    again = Evaluated(folder)
-    assert (again.computed, again.is_right()) == (computed, True)
+def computed_anew(folder, key="this"):
+    """An evaluation asks for its parts, all of which must be right; the names of those that were not found."""
+    parts, computed = KeptParts(folder, key), []
+
+    def compute(name, found):
+        computed.append(name)
+        return found
+
+    log_partition = parts.log_partition(lambda: compute(ALL[0], LOG_PARTITION))
+    likelihoods = [parts.log_likelihood(n, lambda n=n: compute(n, LIKELIHOOD)) for n in ALL[1:]]
+    for found in likelihoods:
+        for column in ("index", "value", "std_error", "ess"):
+            assert getattr(found.examples, column).tolist() == getattr(EXAMPLES, column).tolist()
+    assert (log_partition, likelihoods) == (LOG_PARTITION, [likelihoods[0]] * 2)
+    return computed
 
 
 def test_what_was_warned_of_is_warned_of_again(tmp_path):
@@ -190,15 +168,15 @@ def test_what_was_warned_of_is_warned_of_again(tmp_path):
 
 def test_parts_of_another_evaluation_do_not_count(tmp_path):
     for key in ("this", "other"):
-        Evaluated(tmp_path / key, key)
+        computed_anew(tmp_path / key, key)
     mine, others = (sorted((tmp_path / key).glob("*/*")) for key in ("this", "other"))
     for path, other in zip(mine, others, strict=True):
         path.write_bytes(other.read_bytes())
-    check_again(tmp_path / "this")
+    assert computed_anew(tmp_path / "this") == ALL
     first, second = mine[1].read_bytes(), mine[2].read_bytes()
     mine[1].write_bytes(second)
     mine[2].write_bytes(first)
-    check_again(tmp_path / "this", ALL[1:])
+    assert computed_anew(tmp_path / "this") == ALL[1:]
 
 
 def other_bytes(alter):
@@ -231,12 +209,12 @@ def other_value(value):
     ],
 )
 def test_a_damaged_part_is_computed_anew_and_others_are_taken(tmp_path, spoil, times):
-    assert Evaluated(tmp_path).computed == ALL
-    check_again(tmp_path, [])
+    assert computed_anew(tmp_path) == ALL
+    assert computed_anew(tmp_path) == []
     for _ in range(times):
         for path in sorted(tmp_path.glob("*/*")):
             spoil(path)
-        check_again(tmp_path)
+        assert computed_anew(tmp_path) == ALL
 
 
 # Two processes.

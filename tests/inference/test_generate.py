@@ -115,8 +115,10 @@ def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):
     states = PriorStates(model.prior, pool, num_chains=50)
     asked = {"classes": rare, "wanted": [2], "num_sweeps": 1, "max_rounds": 3}
     assert refused_argument(generate, model, states, 5, **asked) == "count"
-    for wanted in ([], [3], [-1]):
+    for wanted in ([], [3], [-1], [1, 1]):
         assert refused_argument(generate, model, states, 5, **asked | {"wanted": wanted}) == "wanted"
+    with_labels, pool = small_model_of(num_classes=3), torch.zeros(4, 4)
+    assert refused_argument(generate_of_labels, with_labels, pool, 5, [2, 2], num_chains=4) == "wanted"
 
 
 def test_classes_are_fitted_to_latents():
@@ -218,15 +220,6 @@ def test_layers_keep_their_place_in_the_prior():
     np.testing.assert_allclose(steps, steps.mean(), atol=1e-3)
     angles = torch.arccos((normals[1:] * normals[:-1]).sum(1) / lengths[1:] / lengths[:-1])
     np.testing.assert_allclose(angles, angles.mean(), atol=1e-3)
-
-
-def test_a_class_is_asked_for_once(model, pool, classes):
-    states = PriorStates(model.prior, pool, num_chains=4, seed=0)
-    asked = {"classes": classes, "wanted": [1, 1], "num_sweeps": 2}
-    assert refused_argument(generate, model, states, 5, **asked) == "wanted"
-    with_labels = small_model_of(num_classes=3)
-    pool = torch.zeros(4, with_labels.prior.num_units)
-    assert refused_argument(generate_of_labels, with_labels, pool, 5, [2, 2], num_chains=4) == "wanted"
 
 
 def test_the_mean_of_codes_is_their_mode():

@@ -52,11 +52,7 @@ COLUMNS = (
     CountColumnConfig(name="f"),
     CategoryColumnConfig(name="g", values=("x", "y", "z", "u", "v")),
 )
-TABLE_ROWS = [
-    [1.0, NAN, 0.7, 0, 2, NAN, 4],
-    [NAN, 2, NAN, NAN, NAN, 2, NAN],
-    [0.0, NAN, NAN, NAN, 0, 5, 1],
-]
+TABLE_ROWS = [[1, NAN, 0.7, 0, 2, NAN, 4], [NAN, 2, NAN, NAN, NAN, 2, NAN], [0, NAN, NAN, NAN, 0, 5, 1]]
 LIKELIHOODS = {
     "bernoulli": (BernoulliLikelihood, [[1.0, NAN, 1, NAN], [NAN, 0, 0, 1]]),
     "gaussian": (GaussianLikelihood, [[1.5, NAN, -300.0, NAN], [NAN, 0.2, 700.0, 1]]),
@@ -84,9 +80,8 @@ def build(kind="bernoulli", *, layers=0, missing=False):
     prior = RBM(1, 1)
     hierarchy = None
     if layers:
-        hierarchy = GaussianHierarchy(
-            num_features, NoSharing(2, layers, 1, hidden=(), log_std_bound=0.6), (), log_std_bound=0.6
-        )
+        sharing = NoSharing(2, layers, 1, hidden=(), log_std_bound=0.6)
+        hierarchy = GaussianHierarchy(num_features, sharing, (), log_std_bound=0.6)
     model = DiscreteVAE(
         prior=prior,
         posterior=HierarchicalPosterior(num_features, [[0], [1]], (), SpikeExponential(beta=2.0)),
@@ -96,11 +91,10 @@ def build(kind="bernoulli", *, layers=0, missing=False):
     )
     if kind in TRAINING:
         model.likelihood.initialize_(TRAINING[kind].round())
+    scale = 0.4 if kind in ("negative-binomial", "exposure") else 1.5
     with torch.no_grad():
         for parameter in [*prior.parameters(), *model.decoder.parameters()]:
-            parameter.copy_(
-                (0.4 if kind in ("negative-binomial", "exposure") else 1.5) * torch.randn_like(parameter)
-            )
+            parameter.copy_(scale * torch.randn_like(parameter))
     return model.double().eval(), torch.tensor(rows, dtype=torch.float64)
 
 
@@ -128,10 +122,8 @@ def table():
 def latent_nodes(model):
     """What the decoder makes of nodes over all latents, and their log-probabilities."""
     nodes = joint_nodes(model.smoothing, 2, NUM_NODES)
-    log_prob = (
-        nodes.weight.log()
-        + enumerate_machine(model.prior).log_prob[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
-    )
+    log_prior = enumerate_machine(model.prior).log_prob
+    log_prob = nodes.weight.log() + log_prior[(nodes.z.long() * torch.tensor([1, 2])).sum(-1)]
     zeta, h = nodes.zeta, nodes.zeta.new_zeros(len(nodes.zeta), 0, 0)
     if model.hierarchy.num_layers:
         noise, weight = normal_nodes(1, NUM_NODES)
@@ -142,18 +134,20 @@ def latent_nodes(model):
     return model.decoder(model.hierarchy.decoder_input(zeta, h)).detach(), log_prob.detach()
 
 
+def nodes_given(model, row):
+    """The same, with the probabilities given the observed entries of a row."""
+    parameters, log_prob = latent_nodes(model)
+    size = (len(parameters), -1)
+    log_px = model.likelihood.log_prob(parameters, row.expand(size), ~row.isnan().expand(size))
+    return parameters, torch.softmax(log_prob + log_px, 0)
+
+
 def exact(model, rows, summarize=None):
     """E[T(x) | observed entries], (row, ...)."""
-    parameters, log_prob = latent_nodes(model)
-    summarize = model.likelihood.expected_statistics if summarize is None else summarize
-    means = []
+    summarize, means = summarize or model.likelihood.expected_statistics, []
     for row in rows:
-        seen = ~row.isnan()
-        log_px = model.likelihood.log_prob(
-            parameters, row.expand(len(parameters), -1), seen.expand(len(parameters), -1)
-        )
-        weights = torch.softmax(log_prob + log_px, 0)
-        exposed = model.likelihood.at_exposure(parameters, row[None], seen[None])
+        parameters, weights = nodes_given(model, row)
+        exposed = model.likelihood.at_exposure(parameters, row[None], ~row[None].isnan())
         means.append(torch.tensordot(weights, summarize(exposed).double(), 1))
     return torch.stack(means).detach()
 
@@ -190,14 +184,9 @@ def test_importance_gives_the_conditional_mean(kind, layers, missing):
 
 def law_of_code(model, row, column):
     """P(code | observed entries) of one column, from the densities of a row with each code in turn."""
-    parameters, log_prob = latent_nodes(model)
-    size, seen = (len(parameters), -1), ~row.isnan()
-    weights = torch.softmax(
-        log_prob + model.likelihood.log_prob(parameters, row.expand(size), seen.expand(size)), 0
-    )
-    laws = []
+    (parameters, weights), laws = nodes_given(model, row), []
     for code in range(len(COLUMNS[column].values)):
-        x = row.nan_to_num(0).index_fill(0, torch.tensor([column]), code).expand(size)
+        x = row.nan_to_num(0).index_fill(0, torch.tensor([column]), code).expand(len(parameters), -1)
         laws.append(weights @ model.likelihood.feature_log_prob(parameters, x)[:, column].exp())
     return torch.stack(laws).detach()
 
@@ -350,11 +339,8 @@ def law_of_gaps(model, row):
     completed = row.repeat(4, 1)
     completed[:, row.isnan()] = pairs
     parameters, log_prob = latent_nodes(model)
-    joint = [
-        torch.logsumexp(log_prob + model.likelihood.log_prob(parameters, one.expand(len(parameters), -1)), 0)
-        for one in completed
-    ]
-    return pairs, torch.softmax(torch.stack(joint).detach(), 0)
+    log_px = [model.likelihood.log_prob(parameters, one.expand(len(parameters), -1)) for one in completed]
+    return pairs, torch.softmax(torch.logsumexp(log_prob + torch.stack(log_px), 1).detach(), 0)
 
 
 @pytest.mark.filterwarnings("ignore:.*have fewer than 10")

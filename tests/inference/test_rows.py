@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.inference.rows import CentralNoise, RowNoise, in_batches
+from discrete_vae.inference.rows import RowNoise, in_batches
 from discrete_vae.rng import open_uniform, standard_normal
 from tests.inference.models import small_model, some_bits
 
@@ -58,8 +58,3 @@ def test_noise_is_of_the_row_the_seed_and_the_key():
     many = open_uniform(torch.zeros(2000, 5), generator=RowNoise(range(2000), 0))
     assert abs(float(many.mean()) - 0.5) < 5 * (1 / 12 / many.numel()) ** 0.5
     assert abs(float(torch.corrcoef(many[:, :2].T)[0, 1])) < 5 / 2000**0.5
-
-
-def test_the_centre_of_noise():
-    assert open_uniform(torch.zeros(2, dtype=torch.float64), generator=CentralNoise()).tolist() == [0.5, 0.5]
-    assert standard_normal(torch.zeros(2), shape=(1, 2), generator=CentralNoise()).tolist() == [[0.0, 0.0]]

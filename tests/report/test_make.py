@@ -79,13 +79,10 @@ def test_the_example_on_the_site_is_todays_page(image_page):
 def test_its_command_lines_make_the_run_again(images, image_page, tmp_path):
     """As they are printed, but for the name of the folder, where the run is already."""
     again = tmp_path / "again"
-    lines = html.unescape(
-        re.search("<pre[^>]*><code>(.*?)</code>", image_page.text, re.DOTALL)[1]
-    ).splitlines()
-    commands = [shlex.split(each.replace(str(images), str(again))) for each in lines]
-    assert [words[:2] for words in commands] == [
-        ["dvae", verb] for verb in ("train", "evaluate", "log-partition", "report", "cite")
-    ]
+    lines = re.search("<pre[^>]*><code>(.*?)</code>", image_page.text, re.DOTALL)[1]
+    lines = html.unescape(lines).replace(str(images), str(again)).splitlines()
+    commands, verbs = [*map(shlex.split, lines)], ("train", "evaluate", "log-partition", "report", "cite")
+    assert [words[:2] for words in commands] == [["dvae", verb] for verb in verbs]
     for words in commands:
         assert main(words[1:]) == 0, words
     assert read(again, "config.json") == read(images, "config.json")
@@ -156,9 +153,8 @@ def test_a_table_that_was_never_evaluated(table_page):
 
 @pytest.mark.parametrize("per_row", [True, False])
 def test_labels_follow_the_examples_that_a_run_saw(tmp_path, table_file, per_row):
-    run = trained(
-        tmp_path, "--data", table_file, "--training.num-examples", "40", "--training.batch-size", "10"
-    )
+    few = ["--training.num-examples", "40", "--training.batch-size", "10"]
+    run = trained(tmp_path, "--data", table_file, *few)
     bits = np.loadtxt(table_file, delimiter=",", skiprows=1)[:, 1].astype(int)  # which stand for labels
     if not per_row:
         bits = load_file(path=table_file, kinds="auto").train[:, 1].numpy().astype(int)
@@ -189,20 +185,14 @@ def test_damaged_files_are_named(images, name, tmp_path):
     assert name in refused_argument(make_report, run)
 
 
-@pytest.fixture(scope="module")
-def gaps(tmp_path_factory):
-    """Real values on very different scales, a fifth of them missing, one feature constant; one test example."""
-    random = np.random.default_rng(0)
+def test_real_values_with_gaps_another_sampler_and_one_test_example(tmp_path):
+    """Real values on very different scales, a fifth of them missing, one feature constant."""
+    random, file = np.random.default_rng(0), tmp_path / "gaps.npz"
     values = random.normal(size=(100, 5)) * [1, 10, 100, 1e-3, 0] + [0, 5, -100, 0, 3]
     values[random.random((100, 5)) < 0.2] = np.nan
-    path = tmp_path_factory.mktemp("gaps") / "gaps.npz"
-    np.savez(path, train=values[:90], valid=values[90:99], test=values[99:])
-    return path
-
-
-def test_real_values_with_gaps_another_sampler_and_one_test_example(gaps, tmp_path):
+    np.savez(file, train=values[:90], valid=values[90:99], test=values[99:])
     words = ["--model.likelihood", "gaussian", "--training.sampler", "parallel-tempering"]
-    run = trained(tmp_path, "--data", gaps, *words)
+    run = trained(tmp_path, "--data", file, *words)
     page = page_of(run)
     assert "in standard deviations of the feature" in page.said
     assert "feature 4" in page.said
@@ -243,10 +233,8 @@ def test_samples_have_the_exposures_of_the_data_and_reconstructions_no_credit_fo
     figures = FigureRun(RunDirectory.open(run), lambda: loaded)
     samples = samples_of_run(figures, num_rows=20, seed=0).flatten(0, 1)
     assert torch.corrcoef(samples.T)[~torch.eye(6, dtype=torch.bool)].min() > 0.5
-    said = page_of(run, load=lambda: loaded).said
-    share, *_ = re.findall(
-        r"reconstructions explain (\S+) % of the variance", said.replace("\N{MINUS SIGN}", "-")
-    )
+    said = page_of(run, load=lambda: loaded).said.replace("\N{MINUS SIGN}", "-")
+    share, *_ = re.findall(r"reconstructions explain (\S+) % of the variance", said)
     assert float(share) < 5
 
 

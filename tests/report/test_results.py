@@ -6,9 +6,7 @@ from discrete_vae.report.results import training_verdict
 
 def test_a_model_of_independent_columns_is_no_best_of_training():
     lines = [{"step": 0, "epoch": 0.0, "validation_elbo": -6.8}, {"step": 1, "epoch": 0.1, "elbo": -15.0}]
-    lines += [
-        {"step": 10 * epoch, "epoch": float(epoch), "validation_elbo": -14.0 - epoch} for epoch in (1, 2)
-    ]
+    lines += [{"step": 10 * n, "epoch": float(n), "validation_elbo": -14.0 - n} for n in (1, 2)]
     said = training_verdict(training_curves_table(lines))
     assert not said.healthy
     assert "fell" not in said.text

@@ -13,7 +13,7 @@ from arviz_stats.base.array import array_stats
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
-from discrete_vae.checks import check_binary, check_number, check_positive_int, check_tensor
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.log_partition.bridge import bennett_log_partition
@@ -160,12 +160,8 @@ def find_prior_modes(
     states = [start] + [chains.step(1) for _ in range(num_sweeps)]
     reached = torch.cat([greedy_descent(energy, z).cpu() for z in states])
     found, place, visits = _distinct(reached)
-    order = np.argsort(-visits, kind="stable")
-    maxima = found[torch.from_numpy(order[:_MAX_MAXIMA])]
-    rank = torch.from_numpy(np.argsort(order))  # of each local maximum by its visits
-    known = torch.where(rank < len(maxima), rank, -1)
-    known[known < 0] = _nearest(found[known < 0], maxima)
-    at = known[torch.from_numpy(place)].reshape(num_sweeps + 1, len(start)).numpy()
+    maxima = found[torch.from_numpy(np.argsort(-visits, kind="stable")[:_MAX_MAXIMA])]
+    at = _nearest(found, maxima)[torch.from_numpy(place)].reshape(num_sweeps + 1, len(start)).numpy()
     counts = np.zeros((len(maxima), len(maxima)))
     np.add.at(counts, (at[:-1], at[1:]), 1)
     mode_of_maximum, modularity = communities(counts)
@@ -272,7 +268,6 @@ def evaluate_prior(
         LogPartitionWarning: If bridge sampling did not reach the standard error, or its chains do not mix.
     """
     prior, std_error = chains.energy, config.log_partition_std_error
-    check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     start = chains.step(config.num_chain_sweeps)
     exact = quick_exact_log_partition(prior, MAX_ENUMERATED_UNITS)
     if exact is not None and report is not None:

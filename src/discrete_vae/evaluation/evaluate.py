@@ -345,20 +345,17 @@ def mean_elbo(
 ) -> MeanElbo:
     """The mean over examples of what `elbo_parts` gives, weighted where there are weights."""
     given = positive_weights(weights, len(parts))
-    value = parts[:, 0] - parts[:, 1] - parts[:, 2]
+    terms = dict(zip(("reconstruction", "kl_discrete", "kl_continuous"), parts.unbind(1), strict=True))
+    terms["elbo"] = parts[:, 0] - parts[:, 1] - parts[:, 2]
+    means = {name: float(weighted_mean(values, given)) for name, values in terms.items()}
+    errors = {f"{name}_std_error": float(standard_error(values, given)) for name, values in terms.items()}
     return MeanElbo(
-        elbo=float(weighted_mean(value, given)),
-        elbo_std_error=float(standard_error(value, given)),
-        reconstruction=float(weighted_mean(parts[:, 0], given)),
-        kl_discrete=float(weighted_mean(parts[:, 1], given)),
-        kl_continuous=float(weighted_mean(parts[:, 2], given)),
-        num_examples=len(value),
+        **means,
+        **errors,
+        num_examples=len(parts),
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
         effective_examples=None if given is None else effective_number(given),
-        reconstruction_std_error=float(standard_error(parts[:, 0], given)),
-        kl_discrete_std_error=float(standard_error(parts[:, 1], given)),
-        kl_continuous_std_error=float(standard_error(parts[:, 2], given)),
     )
 
 

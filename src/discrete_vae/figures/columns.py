@@ -72,9 +72,7 @@ class ColumnDistributions:
         """A row per bar: column, value or ends of the bin, and the share of both."""
         counts = [len(each.data) for each in self.shown]
         labels = [each.labels or ("",) * len(each.data) for each in self.shown]
-        edges = [
-            each.edges if len(each.edges) else np.full(len(each.data) + 1, np.nan) for each in self.shown
-        ]
+        edges = [np.full(len(each.data) + 1, np.nan) if each.labels else each.edges for each in self.shown]
         return {
             "column": np.repeat([each.name for each in self.shown], counts),
             "value": np.concatenate([np.array(each, dtype=str) for each in labels]),
@@ -238,9 +236,7 @@ def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> Co
     if schema is None:
         return column_distributions_table(x, samples, names=dataset.description.columns, weights=weights)
     kept = {place: each for place, each in enumerate(schema.columns) if each.kind != "exposure"}
-    names, words = (
-        [each.name for each in kept.values()],
-        [getattr(each, "values", None) for each in kept.values()],
-    )
+    names = [each.name for each in kept.values()]
+    words = [getattr(each, "values", None) for each in kept.values()]
     x, samples = x[:, [*kept]], samples[:, [*kept]]
     return column_distributions_table(x, samples, names=names, words=words, weights=weights)

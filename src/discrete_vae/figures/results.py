@@ -101,15 +101,13 @@ def draw_denoised(
     places = torch.arange(count) * len(noisy) // count
     gray = grayscale_for(noisy, per_feature=shape is None)
     after = torch.from_numpy(denoised.reshape(len(noisy), -1))
-    kinds = [noisy, after] if clean is None else [clean, noisy, after]
-    members = torch.stack([gray(values[places].float()) for values in kinds], 1)
-    columns = min(_COLUMNS, count) if shape is not None else 1
-    grid = in_rows(members, columns)
-    names = ["noisy", "denoised"] if clean is None else ["clean", "noisy", "denoised"]
+    kinds = ({} if clean is None else {"clean": clean}) | {"noisy": noisy, "denoised": after}
+    members = torch.stack([gray(values[places].float()) for values in kinds.values()], 1)
+    grid = in_rows(members, min(_COLUMNS, count) if shape is not None else 1)
     text = GridText(
-        caption=f"Examples before and after noise was taken out, from above: {', '.join(names)}, the last as means "
+        caption=f"Examples before and after noise was taken out, from above: {', '.join(kinds)}, the last as means "
         f"given the noisy one; {gray.words}.",
-        row_labels=names * len(grid),
+        row_labels=[*kinds] * len(grid),
     )
     return draw_image_grid(grid, shape, text=text, stacked=True)
 
@@ -135,10 +133,8 @@ def draw_imputed(x: Tensor, imputed: Imputed, image_shape: tuple[int, int] | Non
         caption=f"Examples with gaps, which are tinted, and below them the same filled; {gray.words}.",
         row_labels=labels if image_shape is not None else labels * len(chosen),
     )
-    members = torch.stack(rows)
-    if image_shape is None:
-        return draw_image_grid(members.movedim(0, 1)[:, None], None, text=text, stacked=True)
-    return draw_image_grid(members[:, :, None], image_shape, text=text)
+    grid = torch.stack(rows, 1)[:, None] if image_shape is None else torch.stack(rows)[:, :, None]
+    return draw_image_grid(grid, image_shape, text=text)
 
 
 def draw_latent_paths(
@@ -189,9 +185,8 @@ def draw_neighbors(
         f"numbers of units: {distances.min()} to {distances.max()}. {gray.words.capitalize()}.",
         group_labels=["query", *map(str, range(1, indices.shape[1] + 1))] if image_shape is not None else [],
     )
-    if image_shape is None:
-        return draw_image_grid(images[:, None], None, text=text, stacked=True)
-    return draw_image_grid(images[:, :, None], image_shape, text=text)
+    grid = images[:, None] if image_shape is None else images[:, :, None]
+    return draw_image_grid(grid, image_shape, text=text)
 
 
 _NEW_EXAMPLES_COLUMNS, _ROWS, _NEW_EXAMPLES_STRIPS = 12, 12, 20
@@ -255,9 +250,7 @@ def draw_scores(
         threshold = float(np.quantile(reference.value, _LEVEL, method="lower"))
         axes.axvline(threshold, color="0.3", linewidth=1, linestyle=":")
         largest = (1 + (reference.value < threshold).sum()) / (1 + len(reference.value))  # left of the line
-        text = (
-            f"\N{LEFTWARDS ARROW} lowest {100 * _LEVEL:.0f} % of {plot_text(names[1])}, p-value {largest:.2g}"
-        )
+        text = f"← lowest {100 * _LEVEL:.0f} % of {plot_text(names[1])}, p-value {largest:.2g}"
         place = {"xytext": (4, -2), "textcoords": "offset points", "va": "top", "fontsize": 8, "color": "0.3"}
         axes.annotate(text, (threshold, 1), xycoords=("data", "axes fraction"), **place)
     axes.set_xlabel("ELBO (nats)" if scores.is_bound else "log-likelihood (nats)", fontsize=9)

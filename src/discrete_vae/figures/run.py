@@ -120,7 +120,6 @@ def evolution_table(
     """
     shown = min(DEFAULT_CHAINS, chains.num_chains) if num_chains is None else num_chains
     check_prior_chains(model, chains, shown, num_rows=num_rows, num_sweeps=num_sweeps, num_draws=num_draws)
-
     c = model.check_condition(condition, shown)
     c = c if c is None else c.repeat_interleave(num_draws, 0)
     states, means = [], []
@@ -422,13 +421,8 @@ def _draw(
     half = np.pad(half, 1, mode="edge")
     axes.fill_between(place, place - half, place + half, color="0.88", linewidth=0)
     axes.plot(limits, limits, color="0.45", linewidth=0.8)
-    dots = {
-        "s": 14.0 if count <= 500 else 4.0,
-        "alpha": float(np.clip(800 / count, 0.08, 0.7)),
-        "linewidths": 0,
-        "rasterized": True,
-    }
-    axes.scatter(found.samples, found.data, color=BLUE, **dots)
+    dots = {"s": 14.0 if count <= 500 else 4.0, "alpha": float(np.clip(800 / count, 0.08, 0.7))}
+    axes.scatter(found.samples, found.data, color=BLUE, linewidths=0, rasterized=True, **dots)
     title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
     title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
     axes.set_title(title, fontsize=8, loc="left")

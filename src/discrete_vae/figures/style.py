@@ -210,15 +210,10 @@ def draw_image_grid(
 ) -> Picture:
     """Draw examples in rows of groups: 0 is white, 1 is black, and every feature is a rectangle of whole pixels.
 
-    Args:
-        images: (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty.
-        image_shape: (height, width); None draws each example as a strip, one mark per feature.
-        text: The text around the grid.
-        stacked: Whether the members of a group lie below each other. Side by side otherwise; strips are always
-            stacked, so that members can be compared feature by feature.
-
-    Returns:
-        The figure; saved with its own dots per inch, it has the grid pixel by pixel.
+    Images are (row, group, member, feature), in [0, 1]; NaN leaves a feature's place empty. Without a (height, width)
+    each example is a strip, one mark per feature. Members of a group stand side by side, or below each other if stacked
+    and as strips, which can then be compared feature by feature. Saved with its own dots per inch, the figure has the
+    grid pixel by pixel.
     """
     check_tensor("images", images, ("row", "group", "member", "feature"))
     if images.numel() == 0:

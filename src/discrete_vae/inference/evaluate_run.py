@@ -173,9 +173,8 @@ def evaluate_model(
     _check_weights(trained)
     limit = None
     if num_modes(model, config) == 2:
-        limit = likelihood(
-            model.discretized(), "limit", report and (lambda done, mean: report(len(x) + done, mean))
-        )
+        after = report and (lambda done, mean: report(len(x) + done, mean))
+        limit = likelihood(model.discretized(), "limit", after)
     with precision_of_products(model, dtype):
         elbo = evaluate_elbo(model, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
     of_both = {"train_weights": train_weights, "weights": given}

@@ -153,16 +153,13 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
     order = np.random.default_rng(seed).permutation(len(labels))
     held_out, fitted = np.split(order, [max(1, int(_HELD_OUT * len(labels)))])
     # one example at least of each class is fitted
-    only = [
-        int(np.argmax(labels[held_out] == each)) for each in np.setdiff1d(labels[held_out], labels[fitted])
-    ]
+    classes, first = np.unique(labels[held_out], return_index=True)
+    only = first[~np.isin(classes, labels[fitted])]
     fitted, held_out = np.append(fitted, held_out[only]), np.delete(held_out, only)
     if len(np.unique(labels[fitted])) < 2 or not len(held_out):
-        rule, repair = (
-            "must name at least two classes, and examples to hold out",
-            "Give more labeled examples.",
-        )
-        raise InvalidInputError("labels", rule, f"{len(np.unique(labels))} in {len(labels)} examples", repair)
+        rule = "must name at least two classes, and examples to hold out"
+        received = f"{len(np.unique(labels))} in {len(labels)} examples"
+        raise InvalidInputError("labels", rule, received, "Give more labeled examples.")
     mean, scale = latents[fitted].mean(0), np.maximum(latents[fitted].std(0), 1e-3)
     model = LogisticRegression(C=_REGULARIZATION, max_iter=1000)
     model.fit((latents[fitted] - mean) / scale, labels[fitted])

@@ -64,13 +64,9 @@ def samples(source: ReportSource) -> Section:
         text += f", {percent(distance / spread)} of their spread over features"
     text += f"; {percent(agree)} agree within two errors."
     verdict = Verdict(distance <= _FAR * spread or agree >= _AGREE, text)
-    values: dict[str, Any] = {
-        "picture": None,
-        "found": found,
-        "num_sweeps": _SAMPLES_SWEEPS,
-        "columns": columns,
-    }
-    values["bins"] = [] if columns is None else [_bins(each) for each in columns.shown]
+    bins = [] if columns is None else [_bins(each) for each in columns.shown]
+    values: dict[str, Any] = {"picture": None, "found": found, "columns": columns, "bins": bins}
+    values["num_sweeps"] = _SAMPLES_SWEEPS
     if source.image_shape is not None:
         values |= _along_chains(source, source.image_shape)
     unit = "" if found.in_unit_interval else " (standard deviations)"
@@ -139,10 +135,8 @@ def reconstructions(source: ReportSource) -> Section:
     base = None if given is None else given / unit.cpu()
     share, of_feature = explained(source.shown(x).cpu().double() / unit.cpu(), means / unit.cpu(), base)
     left = "" if given is None else " that exposures leave"
-    text = (
-        f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples{left}; below "
-    )
-    text += f"{percent(_POOR)} the latents would tell nearly nothing."
+    text = f"reconstructions explain {percent(share)} of the variance of {len(x):,} test examples{left}; "
+    text += f"below {percent(_POOR)} the latents would tell nearly nothing."
     values: dict[str, Any] = {"pictures": [], "features": []}
     if source.image_shape is not None:
         values["pictures"] = _pairs(source, x.cpu(), means, source.image_shape)
