@@ -208,7 +208,7 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     model = run.loaded.config.model
     if not model.num_classes:
         rule, repair = "must be of a model with classes", "Train one with --data.label-units COLUMN."
-        raise InvalidInputError("run_dir", rule, run.words, repair)
+        raise InvalidInputError("run_dir", rule, run.directory.quoted, repair)
     examples = run.rows()
     labels = model.label_numbers(examples.labels, len(examples))
     found = run.compute(predict_rows, examples, "predicting", num_samples=num_samples, seed=run.seed)

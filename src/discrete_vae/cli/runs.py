@@ -120,7 +120,7 @@ def run_evaluate(
         if rows is not None:
             say_written(rows.write(found.result.columns()))
     print(_worth(found.result))
-    print(f"Next: dvae report {run.words}")
+    print(f"Next: dvae report {run.directory.quoted}")
     return record
 
 

@@ -99,13 +99,6 @@ class TrainedRun:
         return self.given_seed or 0
 
     @property
-    def words(self) -> str:
-        """The words that name it on the command line."""
-        if self.pretrained is None:
-            return self.directory.quoted
-        return f"--pretrained {self.pretrained}"
-
-    @property
     def title(self) -> str:
         """The run and its checkpoint, for the first line that a verb prints."""
         return f"{self.pretrained or self.directory.path}, checkpoint of step {self.loaded.step}"

@@ -314,7 +314,9 @@ def flattened(fields: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
 def reproduce(source: ReportSource) -> Section:
     """Train, evaluate and report anew, with every setting that is not the experiment's."""
     run, words = source.directory, train_command(source)
-    commands = [] if words is None else [[*words, "--run-dir", str(run.path)]]
+    folder = [] if run.release_path.exists() else ["--run-dir", str(run.path)]  # into which training goes
+    commands = [] if words is None else [[*words, *folder]]
+    out = ["--out", f"{run.path.name}.json"] if len(run.words) > 1 else []  # where nothing may be written
     step, best = source.loaded.step, run.checkpoints().best()
     checkpoint = [] if best is None or best["step"] == step else ["--checkpoint", str(step)]
     kept = {
@@ -330,10 +332,11 @@ def reproduce(source: ReportSource) -> Section:
                 for name in kept[verb]
                 if asked.get(name) is not None
             ]
-            commands.append(["dvae", verb, str(run.path), *checkpoint, *chain.from_iterable(given)])
+            commands.append(["dvae", verb, *run.words, *checkpoint, *chain.from_iterable(given), *out])
     own = {"--num-examples": (source.num_examples, 2000), "--seed": (source.seed, 0)}
     given = [word for name, (value, usual) in own.items() if value != usual for word in (name, str(value))]
-    commands += [["dvae", "report", str(run.path), *checkpoint, *given], ["dvae", "cite", str(run.path)]]
+    given += [] if source.label_file is None else ["--labels", source.label_file]
+    commands += [["dvae", "report", *run.words, *checkpoint, *given], ["dvae", "cite", str(run.path)]]
     values = {
         "has_command": words is not None,
         "commands": [shlex.join(command) for command in commands],

@@ -49,6 +49,7 @@ class ReportSource(FigureRun):
         super().__init__(directory, load, data_dir=data_dir)
         self.seed, self.num_examples = seed, num_examples
         self._labels = labels
+        self.label_file = str(labels) if isinstance(labels, str | Path) else None
 
     @property
     def model(self) -> DiscreteVAE:

@@ -24,6 +24,7 @@ from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
+from discrete_vae.runs.hub import FOLDERS
 from discrete_vae.runs.io import (
     RESTORE,
     EnvironmentSchema,
@@ -64,7 +65,9 @@ class RunDirectory:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.quoted = shlex.quote(str(path))  # as a command line has it
+        # the words of a command line that name it
+        self.words = ["--pretrained", path.name] if path.parent in FOLDERS else [str(path)]
+        self.quoted = shlex.join(self.words)
         self.config_path = path / "config.json"  # the resolved config; its presence makes the folder a run
         self.environment_path = path / "environment.json"  # versions, commit, seed, device
         self.metrics_path = path / "metrics.jsonl"  # one JSON object per line
