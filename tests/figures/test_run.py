@@ -127,6 +127,18 @@ def test_independent_noise_fills_the_band_as_normal_errors_do_and_other_means_ar
     assert abs(means.distance - 0.1) < 0.02
 
 
+def test_errors_of_samples_are_those_of_whole_chains():
+    x, states = draw(torch.full((4000, 6), 0.3), 0), draw(torch.full((3, 6), 0.3), 1)
+    found = feature_statistics_table(x, states.expand(20, 3, 6)).means  # chains that stand still
+    p = states.double().mean(0)
+    expected = (p * (1 - p) / 4000 + states.double().var(0) / 3).sqrt()
+    np.testing.assert_allclose(found.std_error, expected, rtol=1e-6)
+    few = feature_statistics_table(
+        draw(torch.full((5000, 60), 0.3), 2), draw(torch.full((2, 10, 60), 0.3), 3)
+    )
+    assert few.correlations.share_inside > 0.85  # 0.93 at 20 draws; errors of single draws would all be 0
+
+
 def test_constant_features_have_no_correlation_and_of_very_many_some_are_compared():
     x = draw(torch.full((100, 4), 0.5), 0)
     x[:, 1], x[:, 3] = 0, 1

@@ -162,6 +162,10 @@ def test_errors_are_counted_over_observed_values():
     with_constant[1][:, 4] += 1e6  # a feature that does not vary has no unit
     assert mean_error(*with_constant, is_share=False)[0] == pytest.approx(found)
     assert np.isnan(mean_error(values[:1], values[:1] + 1, is_share=False)).all()
+    few = np.full((500, 3), np.nan)
+    few[[7, 90]] = [[1.0, 2.0, 0.0], [0.0, np.nan, 1.0]]
+    guess = random.integers(0, 3, few.shape)
+    assert mean_error(few, guess, is_share=True) == mean_error(few[[7, 90]], guess[[7, 90]], is_share=True)
     drawn = random.random((400, 60, 5)) < 0.3
     found, std_error = np.array([mean_error(wrong, np.zeros((60, 5)), is_share=True) for wrong in drawn]).T
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)

@@ -361,6 +361,19 @@ def test_chains_that_have_not_forgotten_their_start_state_it_in_their_error():
     assert np.min(effective, 0).max() < 1000  # one may be right by luck
 
 
+def test_a_feature_that_never_varies_takes_no_effective_samples():
+    model, x = build("gaussian")
+    training = TRAINING["gaussian"].double()
+    training[:, 3] = 5.1
+    model.likelihood.initialize_(training)
+    settings = ImputationSettings(method="chains", num_steps=25)
+    known = x[:1].clone()
+    known[:, 3] = 5.1
+    found, without = (impute(model, rows, settings=settings) for rows in (x[:1], known))
+    assert found.filled[0, 3] == pytest.approx(5.1)
+    assert found.effective_samples == pytest.approx(without.effective_samples)
+
+
 def test_an_example_is_filled_alike_whatever_the_others():
     model, x = build()
     settings = ImputationSettings(num_samples=300, num_rounds=2, num_draws=2)

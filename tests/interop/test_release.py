@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -88,6 +89,18 @@ def test_the_difference_is_that_of_the_released_weights_on_the_same_noise(traine
     said = json.loads(released[0].release_path.read_text())
     assert said["difference"] == found.difference
     assert (said["precision"], said["num_examples"], said["num_samples"]) == ("bfloat16", 40, 2)
+
+
+def test_weights_of_examples_count_in_the_comparison(trained, digits, tmp_path):
+    weights = np.where(np.arange(len(digits.valid)) % 2, 1.0, 1e-9)
+    parts = release_run(trained, load_run(trained), digits, tmp_path / "a", **QUICK | {"num_examples": 200})
+    weighted = replace(digits, weights={"valid": weights})
+    found = release_run(trained, load_run(trained), weighted, tmp_path / "b", **QUICK | {"num_examples": 200})
+    chosen = subset_indices(len(digits.valid), 200)
+    values = elbo_rows(load_run(trained).model, digits.valid[chosen], log_partition=0.0, num_samples=2).value
+    away = values[weights[chosen] == 1].mean() - values.mean()
+    assert found.before - parts.before == pytest.approx(away, abs=1e-5)
+    assert abs(away) > 0.01
 
 
 def test_the_card_has_the_figure_its_error_and_what_rounding_did(released):

@@ -149,6 +149,7 @@ def test_a_table_that_was_never_evaluated(table_page):
     assert STRANGE in table_page.said
     # labels of the file's rows are cut as the file is
     assert "Agreement of modes with 3 labels of 96 training examples" in table_page.said
+    assert "--labels" in table_page.said
 
 
 @pytest.mark.parametrize("per_row", [True, False])
@@ -161,6 +162,9 @@ def test_labels_follow_the_examples_that_a_run_saw(tmp_path, table_file, per_row
     source = ReportSource(RunDirectory(run), lambda: load_run(run), labels=bits)
     assert len(source.labels) == 40
     assert (source.labels == source.train[:, 1].numpy()).all()
+    for shown in (source.indices, source.test_indices):  # the first of them are no beginning of the file
+        assert (np.diff(shown) < 0).any()
+        assert len({*shown.tolist()}) == len(shown)
 
 
 def test_the_same_seed_gives_the_same_page(table, table_page, table_file):
@@ -268,6 +272,16 @@ def test_log_z_of_an_earlier_version_which_kept_no_config(images, tmp_path):
         del kept[name]
     (run / "log_partition.json").write_text(json.dumps(kept))
     assert "--repeats 3" in page_of(run).said
+
+
+def test_estimates_of_log_z_that_agree_away_from_the_exact_value_are_sick(images, tmp_path):
+    run = shutil.copytree(images, tmp_path / "run")
+    kept = read(run, "log_partition.json")
+    assert "look: log Z" not in page_of(run).said
+    for estimate in kept["estimates"]:
+        estimate["value"] += 1
+    (run / "log_partition.json").write_text(json.dumps(kept))
+    assert "look: log Z" in page_of(run).said
 
 
 def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):
