@@ -384,18 +384,10 @@ def validate_batch(
     missing: bool,
     exact: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Check a batch of x at the model's door.
+    """Check a batch, (batch, *event) or (batch, feature), and its mask of observed entries at the model's door.
 
-    Args:
-        x: (batch, *event) or (batch, feature).
-        observed: Bool, of x's shape; None: NaN says what is unobserved.
-        likelihood: Gives the event's shape and the domain of x.
-        like: A tensor on the model's device.
-        missing: True where entries may be unobserved.
-        exact: As in `Likelihood.check`.
-
-    Returns:
-        x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
+    Only where `missing` is true may entries be unobserved; `like` is a tensor on the model's device. Gives x in the
+    event's shape, and the mask as `Likelihood.observed_mask` has it.
     """
     shape = likelihood.event_shape
     # others are refused below
