@@ -7,13 +7,7 @@ import pytest
 import torch
 
 import discrete_vae as dv
-from discrete_vae import (
-    RBM,
-    DiscreteVAE,
-    HierarchicalPosterior,
-    SpikeExponential,
-    exact_log_partition,
-)
+from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, SpikeExponential, exact_log_partition
 from discrete_vae.config import (
     CategoryColumnConfig,
     CountColumnConfig,
@@ -104,9 +98,7 @@ def estimates(model, path):
 
 
 @pytest.mark.parametrize(
-    ("name", "path"),
-    by_path(CASES, ["no layers, networks", "one layer, networks"], STEPS),
-    ids=str,
+    ("name", "path"), by_path(CASES, ["no layers, networks", "one layer, networks"], STEPS), ids=str
 )
 def test_elbo_and_every_gradient_are_unbiased(name, path):
     model, num_nodes = build(name)

@@ -25,11 +25,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.latents import flip_effects
 from discrete_vae.inference import ImputationSettings, denoise_rows, impute, reconstruct_rows
 from discrete_vae.likelihoods import CategoricalLikelihood
-from discrete_vae.likelihoods.table import (
-    OrdinalLikelihood,
-    RealLikelihood,
-    TableLikelihood,
-)
+from discrete_vae.likelihoods.table import OrdinalLikelihood, RealLikelihood, TableLikelihood
 from discrete_vae.testing import all_states, check_mean
 from discrete_vae.testing import likelihoods as contracts
 from discrete_vae.testing.likelihoods import Support
