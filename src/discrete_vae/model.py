@@ -407,9 +407,8 @@ class DiscreteVAE(nn.Module):
         check_trains_prior(self._trains_prior(gradient))
         groups, own = estimator.group_of_unit, self.posterior.group_of_unit
         readable = values_are_readable(groups) and values_are_readable(own)
-        if groups.shape != own.shape or (
-            readable and not torch.equal(groups, own)
-        ):  # else the bias is silent
+        # else the bias is silent
+        if groups.shape != own.shape or (readable and not torch.equal(groups, own)):
             name = type(estimator).__name__
             rule, repair = "must be for this model's groups of units", f"Make it by {name}.of(model)."
             raise InvalidInputError("estimator", rule, f"a {name} for others", repair)
