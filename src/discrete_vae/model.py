@@ -918,12 +918,9 @@ class DiscreteVAE(nn.Module):
         self._check_has_condition(condition)
         given = self.likelihood.network_input(x, observed)
         if self.missing:
-            gaps = self.mask == "gaps"
-            if observed is None:
-                mask = torch.zeros_like(x) if gaps else torch.ones_like(x)
-            else:
-                mask = (~observed if gaps else observed).to(x.dtype)
-            given = torch.cat([given, mask], dim=1)
+            seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
+            mask = seen if self.mask == "observed" else ~seen
+            given = torch.cat([given, mask.to(x.dtype)], dim=1)
         features = self.encoder(given.to(self.dtype))
         size = self.posterior.num_features - self.posterior.num_classes
         if self.condition is None or condition is None:

@@ -235,12 +235,10 @@ class Likelihood(nn.Module, ABC):
         Returns:
             In the shape of the parameters; here they themselves.
         """
-        del x, observed
         return parameters
 
     def with_exposure(self, values: Tensor, x: Tensor) -> Tensor:
         """Values that this law gives for rows x, (batch, *event), with x's own exposures where features are such."""
-        del x
         return values
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
