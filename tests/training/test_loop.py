@@ -27,7 +27,7 @@ from discrete_vae.runs.load import load_run
 from discrete_vae.training import loop
 from discrete_vae.training.loop import run_steps, validation_score
 from discrete_vae.training.run import validation_baseline
-from discrete_vae.training.state import ElboSums, TrainingState
+from discrete_vae.training.state import PARTS, ElboSums, TrainingState
 from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
 from tests.training.tiny import (
@@ -81,6 +81,10 @@ def test_metrics(unbroken):
         total = record["reconstruction"] - record["kl_discrete"] - record["kl_continuous"]
         assert record["elbo"] == pytest.approx(total, abs=1e-3)
         assert {"epoch", "seconds", "beta", "log_partition", "learning_rate"} <= record.keys()
+        shares = [record[f"{part}_share"] for part in PARTS]
+        assert min(shares) > 0
+        assert sum(shares) <= 1
+        assert record["examples_per_second"] > 0
     validations = {each["step"]: each["validation_elbo"] for each in records if "validation_elbo" in each}
     assert sorted(validations) == [7, 14, 21, 28, 35, 36]
     best = unbroken[1]

@@ -325,15 +325,6 @@ def test_shares_are_those_of_the_time_and_the_rate_counts_all_of_it(clock):
     assert times.metrics(10, torch.device("cuda")) == {"examples_per_second": 5.0}  # and no shares
 
 
-def test_lines_of_the_log_carry_them(whole):
-    for record in whole.metrics().read():
-        if "elbo" in record:
-            shares = [record[f"{part}_share"] for part in PARTS]
-            assert min(shares) > 0
-            assert sum(shares) <= 1
-            assert record["examples_per_second"] > 0
-
-
 def test_decay_shrinks_without_entering_the_moments():
     weight, other = (torch.nn.Parameter(torch.tensor([2.0])) for _ in range(2))
     groups = [
