@@ -227,13 +227,8 @@ class Likelihood(nn.Module, ABC):
         `distribution`, `joint_log_prob` and `feature_log_prob` take parameters as they are: give them what this
         returns where they speak of a row of data.
 
-        Args:
-            parameters: As for `log_prob`.
-            x: Likewise; what unobserved entries hold is not read.
-            observed: Likewise.
-
-        Returns:
-            In the shape of the parameters; here they themselves.
+        The arguments are those of `log_prob`; what unobserved entries hold is not read. What is returned has the shape
+        of the parameters; here they themselves.
         """
         return parameters
 
@@ -267,11 +262,7 @@ class Likelihood(nn.Module, ABC):
     def statistics(self, x: Tensor) -> Tensor:
         """T(x), whose mean is a law's summary: x itself, or of codes 1 at the code and 0 at the others.
 
-        Args:
-            x: (..., *event).
-
-        Returns:
-            (..., *statistic_shape), in x's dtype.
+        Of x, (..., *event), they are (..., *statistic_shape), in its dtype.
         """
         return x
 
