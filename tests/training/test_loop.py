@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import re
 import shutil
 from dataclasses import replace
 from types import SimpleNamespace
@@ -146,8 +145,9 @@ def test_a_broken_weight_stops_the_run(weight, value, step, stop, named, saved, 
         return elbo
 
     monkeypatch.setattr(loop, "training_step", broken)
-    with pytest.raises(NonFiniteLossError, match=re.escape(named)) as caught:
+    with pytest.raises(NonFiniteLossError) as caught:
         train_quietly(run, stop=stop_after(stop))
+    assert named in str(caught.value)
     assert caught.value.step == step + 1
     assert run.checkpoints().steps() == saved
     assert caught.value.last_checkpoint == (saved[-1] if saved else None)
