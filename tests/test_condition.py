@@ -9,15 +9,6 @@ import pytest
 import torch
 
 import discrete_vae as dv
-from discrete_vae import (
-    RBM,
-    BlockGibbs,
-    DiscreteVAE,
-    HierarchicalPosterior,
-    SpikeExponential,
-    exact_log_partition,
-    load_run,
-)
 from discrete_vae.config import (
     BinaryColumnConfig,
     BlockGibbsConfig,
@@ -71,7 +62,7 @@ GIVEN = torch.tensor(
 def made(**changes):
     """A model of a config, with weights far enough from 0 for c to matter."""
     torch.manual_seed(0)
-    model = DiscreteVAE.from_config(CONFIG.model_copy(update=changes))
+    model = dv.DiscreteVAE.from_config(CONFIG.model_copy(update=changes))
     model.initialize_(ROWS, condition=GIVEN if model.condition is not None else None)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -131,14 +122,14 @@ def test_a_row_is_reconstructed_under_another_condition_by_a_saved_model_too(tmp
     own = model.reconstruct(ROWS, condition=GIVEN, seed=2)
     torch.testing.assert_close(own[::3], found[::3])  # the rows whose own c that is
     assert not torch.allclose(own, found, atol=0.01)
-    twin = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
+    twin = dv.DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
     assert twin.config == model.config
     assert torch.equal(twin.reconstruct(ROWS, condition=GIVEN, seed=2), own)
 
 
 def test_samples_without_the_data_have_every_column_missing_and_old_models_no_condition(tmp_path):
     model, plain = made(), made(condition=())
-    loaded = LoadedRun(dv.load_experiment("digits"), model, BlockGibbs(model.prior, 3), 5)  # other data
+    loaded = LoadedRun(dv.load_experiment("digits"), model, dv.BlockGibbs(model.prior, 3), 5)  # other data
     with pytest.warns(UserWarning, match="every column"):
         c = FigureRun(RunDirectory(tmp_path), lambda: loaded).condition_of_samples(7)
     assert bool(c.isnan().all())
@@ -152,13 +143,15 @@ def test_samples_without_the_data_have_every_column_missing_and_old_models_no_co
 
 def test_sizes_and_data_without_c_are_refused(tmp_path):
     parts = {
-        "prior": RBM(1, 1),
-        "posterior": HierarchicalPosterior(NUM_FEATURES + 3, [[0], [1]], (), SpikeExponential(beta=2.0)),
+        "prior": dv.RBM(1, 1),
+        "posterior": dv.HierarchicalPosterior(
+            NUM_FEATURES + 3, [[0], [1]], (), dv.SpikeExponential(beta=2.0)
+        ),
         "hierarchy": NoHierarchy(num_latents=2, num_features=NUM_FEATURES + 3),
         "likelihood": BernoulliLikelihood((NUM_FEATURES,)),
         "condition": ConditionEmbedding(COLUMNS),
     }
-    assert refused_argument(DiscreteVAE, **parts) == "hierarchy"
+    assert refused_argument(dv.DiscreteVAE, **parts) == "hierarchy"
     config = dv.load_experiment("digits", size="smoke")
     given = config.model_copy(update={"model": config.model.model_copy(update={"condition": COLUMNS})})
     assert "condition" in refused_argument(dv.train, given, dv.load_dataset("digits"), tmp_path / "run")
@@ -216,7 +209,7 @@ def test_paths_and_flips_stay_under_their_condition(hierarchy):
 
 def test_functions_of_rows_read_each_row_with_its_own_condition():
     model = made(hierarchy=LAYERS)
-    log_z = exact_log_partition(model.prior).value
+    log_z = dv.exact_log_partition(model.prior).value
     calls = [
         lambda x, c, n: dv.encode_rows(model, x, condition=c, draw=True, numbers=n).probabilities,
         lambda x, c, n: dv.reconstruct_rows(
@@ -256,7 +249,7 @@ def test_tables_of_pictures_are_under_the_condition_of_each_chain_and_example(hi
     sizes = {"num_rows": 2, "num_sweeps": 3, "num_chains": 12}
 
     def chains():
-        return BlockGibbs(model.prior, 12, seed=0)
+        return dv.BlockGibbs(model.prior, 12, seed=0)
 
     calls = [
         lambda c: evolution_table(model, chains(), num_draws=3, condition=c, **sizes).means.transpose(0, 1),
@@ -277,7 +270,7 @@ def test_images_have_a_condition_too():
         "encoder": ConvolutionalEncoderConfig(num_features=4, widths=(2, 2)),
         "decoder": ConvolutionalDecoderConfig(widths=(2, 2)),
     }
-    model = DiscreteVAE.from_config(CONFIG.model_copy(update=changes)).eval()
+    model = dv.DiscreteVAE.from_config(CONFIG.model_copy(update=changes)).eval()
     x = torch.bernoulli(torch.full((12, 1, 8, 8), 0.5), generator=torch.Generator().manual_seed(0))
     found = [model.reconstruct(x, condition=GIVEN, decoder_condition=c, seed=1) for c in (GIVEN, GIVEN[:1])]
     assert found[0].shape == x.shape
@@ -327,7 +320,7 @@ def trained(folder, *, conditioned):
     with warnings.catch_warnings():
         warnings.simplefilter("error", KernelWarning)  # steps are recorded
         dv.train(config, table[0], folder, progress=QuietProgress())
-    return load_run(folder), *table
+    return dv.load_run(folder), *table
 
 
 def test_codes_agree_across_batches_with_the_condition_and_not_without(tmp_path):
@@ -347,7 +340,7 @@ def test_codes_agree_across_batches_with_the_condition_and_not_without(tmp_path)
             )
             error = float(np.sqrt(np.mean((found - swapped.numpy()) ** 2)))
             assert error < 1.0  # the noise is 0.5, the batches are 4 apart
-            log_z = exact_log_partition(loaded.model.prior).value
+            log_z = dv.exact_log_partition(loaded.model.prior).value
             refit = refit_posterior(loaded.model, data, loaded.chains, log_partition=log_z, num_steps=3)
             assert math.isfinite(refit.after.elbo)
     assert agreement[True] > 0.85

@@ -7,13 +7,7 @@ import pytest
 import torch
 
 import discrete_vae as dv
-from discrete_vae import (
-    RBM,
-    DiscreteVAE,
-    HierarchicalPosterior,
-    SpikeExponential,
-    exact_log_partition,
-)
+from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, SpikeExponential, exact_log_partition
 from discrete_vae.config import (
     CategoryColumnConfig,
     CountColumnConfig,
@@ -35,11 +29,8 @@ X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0], [0, 1, 1, 0]], dtype
 COLUMNS = (CategoryColumnConfig(name="batch", values=("A", "B")), RealColumnConfig(name="energy"))
 NAN = torch.nan
 C = torch.tensor([[0.0, 0.5], [1.0, -1.0], [NAN, 0.3], [1.0, NAN]], dtype=torch.float64)
-READ = (
-    torch.tensor(  # what is read of C before anything was learned: one-hot batches, energies; means of gaps
-        [[1.0, 0.0, 0.5], [0.0, 1.0, -1.0], [0.5, 0.5, 0.3], [0.0, 1.0, 0.0]], dtype=torch.float64
-    )
-)
+# what is read of C before anything was learned: one-hot batches, energies; means of gaps
+READ = torch.tensor([[1, 0, 0.5], [0, 1, -1], [0.5, 0.5, 0.3], [0, 1, 0]], dtype=torch.float64)
 GAPS = torch.tensor([[0, 0], [0, 0], [1, 0], [0, 1]], dtype=torch.float64)
 
 CASES = {
@@ -104,9 +95,7 @@ def estimates(model, path):
 
 
 @pytest.mark.parametrize(
-    ("name", "path"),
-    by_path(CASES, ["no layers, networks", "one layer, networks"], STEPS),
-    ids=str,
+    ("name", "path"), by_path(CASES, ["no layers, networks", "one layer, networks"], STEPS), ids=str
 )
 def test_elbo_and_every_gradient_are_unbiased(name, path):
     model, num_nodes = build(name)

@@ -22,8 +22,6 @@ from discrete_vae.config import (
     DisARMConfig,
     ExperimentConfig,
     GaussianHierarchyConfig,
-    GraphBoltzmannConfig,
-    HierarchicalPosteriorConfig,
     ModelConfig,
     OptimizerConfig,
     RBMConfig,
@@ -332,15 +330,8 @@ def test_labels_beside_gaussian_layers_and_a_condition():
 
 
 def test_a_model_with_classes_of_a_config_is_saved_and_read(tmp_path):
-    torch.manual_seed(0)
-    config = ModelConfig(
-        num_features=NUM_FEATURES,
-        num_classes=3,
-        prior=GraphBoltzmannConfig(num_units=8, edges="complete"),
-        posterior=HierarchicalPosteriorConfig(groups="colors", hidden=(5,)),
-    )
-    model = DiscreteVAE.from_config(config).eval()
-    x = X.float()
+    graph, x = {"kind": "graph", "num_units": 8, "edges": "complete"}, X.float()
+    model = small_model(NUM_FEATURES, num_classes=3, prior=graph, groups="colors", hidden=(5,)).eval()
     again = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "model"))
     first, second = (each.predict(x, 20, keys=[1, 2, 3]).value for each in (model, again))
     assert torch.equal(first, second)
@@ -416,10 +407,7 @@ def test_no_label_is_the_same_as_unknown_labels_and_an_entry_not_observed_is_sum
         for labels in (None, torch.full((3,), -1))
     ]
     assert torch.equal(*found)
-    config = ModelConfig(
-        num_features=NUM_FEATURES, num_classes=2, missing=True, prior=RBMConfig(num_left=3, num_right=3)
-    )
-    model, x = DiscreteVAE.from_config(config).eval(), X.float()
+    model, x = small_model(NUM_FEATURES, units=(3, 3), num_classes=2, missing=True).eval(), X.float()
     x[:, 1] = math.nan
     found = [
         model.elbo(each, labels=LABELS, observed=~x.isnan(), generator=torch.Generator().manual_seed(1)).value
@@ -442,17 +430,15 @@ REFUSED = [
     ("method", lambda m: impute(m, X * math.nan, settings=ImputationSettings(method="chains"))),
     ("labels", lambda m: generate_of_labels(m, torch.zeros(10, 4), 4, [3], num_chains=4)),
     ("clamped", lambda m: generate_of_labels(m, torch.zeros(10, 4), 4, [0], clamped={1: 1}, num_chains=4)),
-    ("model", lambda _: without_classes().elbo(X.float(), labels=LABELS)),
-    ("model", lambda _: without_classes().log_likelihood(X.float(), 2, labels=LABELS)),
-    ("model", lambda _: without_classes().predict(X.float(), 2)),
-    ("model", lambda _: without_classes().sample(labels=LABELS)),
-    ("ModelConfig", lambda _: without_classes(num_classes=4)),
+    ("model", lambda _: small_model(NUM_FEATURES).elbo(X.float(), labels=LABELS)),
+    ("model", lambda _: small_model(NUM_FEATURES).log_likelihood(X.float(), 2, labels=LABELS)),
+    ("model", lambda _: small_model(NUM_FEATURES).predict(X.float(), 2)),
+    ("model", lambda _: small_model(NUM_FEATURES).sample(labels=LABELS)),
+    (
+        "ModelConfig",
+        lambda _: ModelConfig(num_features=4, num_classes=4, prior=RBMConfig(num_left=2, num_right=2)),
+    ),
 ]
-
-
-def without_classes(**more):
-    prior = RBMConfig(num_left=2, num_right=2)
-    return DiscreteVAE.from_config(ModelConfig(num_features=NUM_FEATURES, prior=prior, **more))
 
 
 @pytest.mark.parametrize(("argument", "call"), REFUSED)
@@ -464,8 +450,7 @@ def test_what_breaks_a_rule_is_named(argument, call):
 
 
 def test_a_step_of_training_has_the_gradient_of_the_loss():
-    prior = RBMConfig(num_left=3, num_right=3)
-    model = DiscreteVAE.from_config(ModelConfig(num_features=NUM_FEATURES, num_classes=2, prior=prior)).eval()
+    model = small_model(NUM_FEATURES, units=(3, 3), num_classes=2).eval()
     states, generator, x = torch.randint(2, (20, 6)).float(), torch.Generator().manual_seed(0), X.float()
     given = {"labels": LABELS, "label_weight": 2.0}
     step = RecordedStep(model, Adam(model.parameters()))

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from discrete_vae import HierarchicalPosterior, SpikeExponential, SpikeGaussian
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.testing import contracts
 from tests.refusals import refused_argument
@@ -53,24 +52,17 @@ class Autoregressive(Posterior):
 
 def test_a_posterior_of_ones_own():
     torch.manual_seed(0)
-    contracts.check_posterior(Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval(), FEATURES)
+    posterior = Autoregressive(5, 3, SpikeExponential(beta=2.0)).double().eval()
+    contracts.check_posterior(posterior, FEATURES)
+    # it has no discrete draws
+    assert refused_argument(posterior.sample_discretely, FEATURES, torch.rand(1, 4, 3)) == "gradient"
 
 
-def test_a_posterior_with_classes():
+def test_a_posterior_with_classes_and_one_of_too_many_units():
     torch.manual_seed(0)
     posterior = HierarchicalPosterior(5, [[2, 3], [4]], (5,), SpikeExponential(beta=3.0), num_classes=2)
-    contracts.check_posterior(posterior.double().eval(), torch.linspace(-1, 1, 20).reshape(4, 5).double())
-
-
-def test_a_posterior_of_too_many_units_is_refused():
-    many = build([list(range(64))])
-    assert refused_argument(contracts.check_posterior, many, FEATURES) == "posterior"
-
-
-def test_a_posterior_without_discrete_draws_says_so():
-    posterior = Autoregressive(5, 3, SpikeExponential(beta=2.0))
-    with pytest.raises(InvalidInputError, match="gradient"):
-        posterior.sample_discretely(torch.zeros(2, 5), torch.rand(1, 2, 3))
+    contracts.check_posterior(posterior.double().eval(), FEATURES)
+    assert refused_argument(contracts.check_posterior, build([list(range(64))]), FEATURES) == "posterior"
 
 
 class ReadsRho(HierarchicalPosterior):
@@ -94,78 +86,60 @@ def test_faults_of_discrete_draws_are_found(kind):
         contracts.check_discrete_draws(build(GROUPS["in order"], kind=kind), FEATURES)
 
 
-class Changed(HierarchicalPosterior):
-    """A fault in what a right draw says of itself."""
+def changed(change):
+    """A kind whose draws are right, and say something wrong of themselves."""
 
-    def rsample(self, features, *, num_samples=None, generator=None):
-        right = super().rsample(features, num_samples=num_samples, generator=generator)
-        return dataclasses.replace(right, **self.change(right))
+    class Changed(HierarchicalPosterior):
+        def rsample(self, features, *, num_samples=None, generator=None):
+            right = super().rsample(features, num_samples=num_samples, generator=generator)
+            return dataclasses.replace(right, **change(self, right))
 
-
-class OneGroup(Changed):
-    """Says that all units are drawn together."""
-
-    def __init__(self, *arguments):
-        super().__init__(*arguments)
-        self.group_of_unit.zero_()
-
-    def change(self, right):
-        return {}
+    return Changed
 
 
-class SecondDraw(Changed):
-    """z and zeta are of two draws."""
-
-    def change(self, right):
-        return {"z": torch.bernoulli(torch.sigmoid(right.logits.detach()))}
+def no_law_of_x(posterior, right):
+    return {"smoothing": None, "parameters": ()}
 
 
-class WrongLogits(Changed):
-    """The logits are not those that z was drawn from."""
-
-    def change(self, right):
-        return {"logits": right.logits / 2, "bits": self.smoothing.bits(right.zeta, right.logits / 2)}
+def flipped_parameters(posterior, right):
+    return {"parameters": tuple(value.flip(-1) for value in right.parameters)}
 
 
-class CutOff(Changed):
-    """No gradient reaches the networks."""
-
-    def change(self, right):
-        return {name: getattr(right, name).detach() for name in ("zeta", "logits", "bits")} | {
-            "zeta": right.zeta.detach().requires_grad_()
-        }
+def second_draw(posterior, right):
+    return {"z": torch.bernoulli(torch.sigmoid(right.logits.detach()))}
 
 
-class ForgottenParameters(Changed):
-    """Says that prior and posterior share r."""
-
-    def change(self, right):
-        return {"smoothing": None, "parameters": ()}
+def half_the_logits(posterior, right):
+    return {"logits": right.logits / 2, "bits": posterior.smoothing.bits(right.zeta, right.logits / 2)}
 
 
-class WrongOrder(Changed):
-    """The parameters are not in the prior's order."""
-
-    def change(self, right):
-        return {"parameters": tuple(value.flip(-1) for value in right.parameters)}
+def cut_off(posterior, right):
+    detached = {name: getattr(right, name).detach() for name in ("zeta", "logits", "bits")}
+    return detached | {"zeta": right.zeta.detach().requires_grad_()}
 
 
-@pytest.mark.parametrize(
-    ("kind", "check"),
-    [
-        (ForgottenParameters, contracts.check_sample),
-        (WrongOrder, contracts.check_law),
-        (OneGroup, contracts.check_groups),
-        (SecondDraw, contracts.check_sample),
-        (WrongLogits, contracts.check_law),
-        (CutOff, contracts.check_gradients),
-    ],
-)
-def test_faults_are_found(kind, check):
-    depends_on_x = kind in (ForgottenParameters, WrongOrder)
-    posterior = build(GROUPS["in order"], SpikeGaussian() if depends_on_x else None, kind)
+# what is wrong -> (whether the transformation depends on x, what is said of a right draw, the law that is broken)
+FAULTS = {
+    "prior and posterior share r": (True, no_law_of_x, contracts.check_sample),
+    "the parameters are not in the prior's order": (True, flipped_parameters, contracts.check_law),
+    "z and zeta are of two draws": (False, second_draw, contracts.check_sample),
+    "the logits are not those that z was drawn from": (False, half_the_logits, contracts.check_law),
+    "no gradient reaches the networks": (False, cut_off, contracts.check_gradients),
+}
+
+
+@pytest.mark.parametrize(("depends_on_x", "change", "check"), FAULTS.values(), ids=FAULTS)
+def test_faults_are_found(depends_on_x, change, check):
+    posterior = build(GROUPS["in order"], SpikeGaussian() if depends_on_x else None, changed(change))
     if depends_on_x:
         with torch.no_grad():
             posterior.parameter_network.norm.offset.copy_(torch.linspace(-1, 1, 8))
     with pytest.raises(AssertionError):
         check(posterior, FEATURES)
+
+
+def test_all_units_are_not_drawn_together_though_it_says_so():
+    posterior = build(GROUPS["in order"])
+    posterior.group_of_unit.zero_()
+    with pytest.raises(AssertionError):
+        contracts.check_groups(posterior, FEATURES)

@@ -407,9 +407,8 @@ class DiscreteVAE(nn.Module):
         check_trains_prior(self._trains_prior(gradient))
         groups, own = estimator.group_of_unit, self.posterior.group_of_unit
         readable = values_are_readable(groups) and values_are_readable(own)
-        if groups.shape != own.shape or (
-            readable and not torch.equal(groups, own)
-        ):  # else the bias is silent
+        # else the bias is silent
+        if groups.shape != own.shape or (readable and not torch.equal(groups, own)):
             name = type(estimator).__name__
             rule, repair = "must be for this model's groups of units", f"Make it by {name}.of(model)."
             raise InvalidInputError("estimator", rule, f"a {name} for others", repair)
@@ -919,12 +918,9 @@ class DiscreteVAE(nn.Module):
         self._check_has_condition(condition)
         given = self.likelihood.network_input(x, observed)
         if self.missing:
-            gaps = self.mask == "gaps"
-            if observed is None:
-                mask = torch.zeros_like(x) if gaps else torch.ones_like(x)
-            else:
-                mask = (~observed if gaps else observed).to(x.dtype)
-            given = torch.cat([given, mask], dim=1)
+            seen = torch.ones_like(x, dtype=torch.bool) if observed is None else observed
+            mask = seen if self.mask == "observed" else ~seen
+            given = torch.cat([given, mask.to(x.dtype)], dim=1)
         features = self.encoder(given.to(self.dtype))
         size = self.posterior.num_features - self.posterior.num_classes
         if self.condition is None or condition is None:

@@ -137,7 +137,6 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
 
     Source: the paper is silent on the division; this one is ours.
     """
-    check_positive_int("num_units", num_units)
     check_positive_int("num_groups", num_groups)
     if num_groups > num_units:
         repair = "Use fewer groups or more units."

@@ -9,9 +9,7 @@ import scipy.stats
 import torch
 
 from discrete_vae import exact_log_partition
-from discrete_vae.config import (
-    NegativeBinomialLikelihoodConfig,
-)
+from discrete_vae.config import NegativeBinomialLikelihoodConfig
 from discrete_vae.inference import reconstruct_rows
 from discrete_vae.likelihoods import (
     BernoulliLikelihood,

@@ -25,11 +25,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.latents import flip_effects
 from discrete_vae.inference import ImputationSettings, denoise_rows, impute, reconstruct_rows
 from discrete_vae.likelihoods import CategoricalLikelihood
-from discrete_vae.likelihoods.table import (
-    OrdinalLikelihood,
-    RealLikelihood,
-    TableLikelihood,
-)
+from discrete_vae.likelihoods.table import OrdinalLikelihood, RealLikelihood, TableLikelihood
 from discrete_vae.testing import all_states, check_mean
 from discrete_vae.testing import likelihoods as contracts
 from discrete_vae.testing.likelihoods import Support
@@ -150,10 +146,8 @@ def test_a_table_is_the_product_of_its_columns(table):
     turned = [*reversed(range(NUMBER))]
     other = TableLikelihood((NUMBER,), [COLUMNS[place] for place in turned])
     start, begun = table.initialize_(rows(300)), other.initialize_(rows(300)[:, turned])
-    mine, others = (
-        table.feature_log_prob(start.expand(5, -1), x),
-        other.feature_log_prob(begun.expand(5, -1), x[:, turned]),
-    )
+    mine = table.feature_log_prob(start.expand(5, -1), x)
+    others = other.feature_log_prob(begun.expand(5, -1), x[:, turned])
     assert torch.allclose(mine, others.flip(1), atol=1e-4)
 
 
@@ -181,24 +175,6 @@ def test_a_constant_column_adds_nothing_whatever_its_scale():
     parameters = law.initialize_(torch.full((50, 1), 999.0))
     found = law.log_prob(parameters.expand(2, -1), torch.tensor([[999.0], [9.0]]))
     assert found.tolist() == [0.0, 0.0]
-
-
-@pytest.mark.parametrize("name", ["COLUMNS", "SHARES", "EXPOSED"])
-def test_a_table_is_a_module_as_every_likelihood(name):
-    columns, x = {
-        "COLUMNS": (COLUMNS, rows(300)),
-        "SHARES": (SHARES, of_shares()),
-        "EXPOSED": (EXPOSED, exposed_rows(300)),
-    }[name]
-    table = TableLikelihood((len(columns),), columns)
-    contracts.check_initialization(copy.deepcopy(table), x)
-    table.initialize_(x)
-    parameters = outputs(table, 4)
-    contracts.check_interface(table, parameters, x[:4])
-    contracts.check_extremes(table, x[:4])
-    contracts.check_gradients(copy.deepcopy(table).double(), parameters.double(), x[:4].double())
-    if name != "COLUMNS":
-        contracts.check_exposure(copy.deepcopy(table).double(), parameters.double(), x[:4].double())
 
 
 def made(columns, x):
@@ -266,9 +242,8 @@ def test_several_reconstructions_are_averaged_by_probabilities(model):
 
 def test_flips_change_the_probabilities_of_words_as_they_change_the_mean_code(model):
     columns = model.likelihood.statistic_columns
-    of_statistics, of_means = (
-        flip_effects(model, rows(30), statistics=each).change for each in (True, False)
-    )
+    of_statistics = flip_effects(model, rows(30), statistics=True).change
+    of_means = flip_effects(model, rows(30), statistics=False).change
     for column in (2, 4, 7):
         own = [(place, code) for place, (each, code) in enumerate(columns) if each == column]
         change = of_statistics[:, [place for place, _ in own]]
@@ -287,15 +262,15 @@ SHARES = (
 )
 
 
-def of_shares():
-    x = rows(300)[:, [3, 1, 3, 3, 3]]
+def of_shares(number):
+    x = rows(number)[:, [3, 1, 3, 3, 3]]
     x[:, 0], x[:, 3] = 3 * x[:, 0] + 1, 2 * x[:, 3].flip(0)
     return x
 
 
 def test_counts_have_the_exposure_of_their_own_columns():
     """The total is that of the columns that say so; the law of each group is that which it has alone."""
-    x, table = of_shares(), TableLikelihood((5,), SHARES)
+    x, table = of_shares(300), TableLikelihood((5,), SHARES)
     assert [kind.num_features for kind in table.kinds] == [2, 1, 1, 1]
     assert table.initialize_(x).shape == table.parameter_shape == (6,)
     parameters, few = outputs(table, 4), x[:4].clone()
@@ -327,6 +302,20 @@ def exposed_rows(number, seed=0):
     visits, falls, calls = (torch.poisson(rate * days, generator=generator) for rate in (2.0, 1.0, 0.5))
     falls[torch.rand(number, generator=generator) < 0.4] = 0
     return torch.stack([visits, torch.randn(number, generator=generator), falls, calls, days], 1)
+
+
+@pytest.mark.parametrize(("columns", "make"), [(COLUMNS, rows), (SHARES, of_shares), (EXPOSED, exposed_rows)])
+def test_a_table_is_a_module_as_every_likelihood(columns, make):
+    table, x = TableLikelihood((len(columns),), columns), make(300)
+    contracts.check_initialization(copy.deepcopy(table), x)
+    table.initialize_(x)
+    parameters = outputs(table, 4)
+    contracts.check_interface(table, parameters, x[:4])
+    contracts.check_extremes(table, x[:4])
+    wide = copy.deepcopy(table).double()
+    contracts.check_gradients(wide, parameters.double(), x[:4].double())
+    if columns is not COLUMNS:
+        contracts.check_exposure(wide, parameters.double(), x[:4].double())
 
 
 @pytest.fixture

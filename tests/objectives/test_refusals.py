@@ -76,10 +76,7 @@ REFUSED = [
         "negative_phase",
         lambda: small_model().estimate_gradient(LeaveOneOut.of(small_model()), X, log_partition=0.0),
     ),
-    (
-        "estimator",
-        lambda: small_model().estimate_gradient(DisARM.of(small_model(groups=2)), X, **PLAIN),
-    ),
+    ("estimator", lambda: small_model().estimate_gradient(DisARM.of(small_model(groups=2)), X, **PLAIN)),
     ("decay", lambda: RunningMean(-0.1, **SIZES)),
     ("decay", lambda: RunningMean(float("nan"), **SIZES)),
     ("1 - decay", lambda: RunningMean(1.0, **SIZES)),

@@ -1,4 +1,4 @@
-"""Reconstruction and KL of one draw, with all of their gradients, against quadrature; faults are rejected."""
+"""Reconstruction and KL of one draw, and the loss, with all gradients, against quadrature; faults are rejected."""
 
 from dataclasses import replace
 
@@ -16,6 +16,7 @@ from discrete_vae import (
     kl_to_boltzmann,
 )
 from discrete_vae.numerics import replace_gradient
+from discrete_vae.objectives.elbo import Elbo, loss_gradients
 from discrete_vae.testing import check_mean, enumerate_machine
 from tests.boltzmann.graphs import randomize
 from tests.exact_paths import log_prior
@@ -279,3 +280,22 @@ def test_float32_agrees_with_float64_at_saturated_logits():
         found.append((value.double(), torch.autograd.grad(value.sum(), logits, retain_graph=True)[0]))
     torch.testing.assert_close(found[0][0], found[1][0], rtol=1e-6, atol=1e-5)
     torch.testing.assert_close(found[0][1], found[1][1], rtol=1e-5, atol=1e-9)
+
+
+# The loss with weights on its KL terms.
+
+
+@pytest.mark.parametrize("log_partition", [None, 3.0, torch.tensor(3.0, dtype=torch.float64)])
+def test_value_and_gradients_of_the_loss(log_partition):
+    parts = [torch.randn(5, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+
+    def loss(*parts):
+        return Elbo(*parts, log_partition, True).weighted_loss(discrete=0.3, continuous=0.7)
+
+    shift = 0.0 if log_partition is None else 0.3 * 3.0
+    plain = (0.3 * parts[1] + 0.7 * parts[2] - parts[0]).mean() + shift
+    torch.testing.assert_close(loss(*parts), plain)
+    torch.autograd.gradcheck(loss, parts)
+    torch.autograd.gradgradcheck(lambda *p: loss(*p) ** 2, parts)
+    exact = torch.autograd.grad(loss(*parts), parts)
+    torch.testing.assert_close(loss_gradients(5, 0.3, 0.7, like=parts[0]), exact, rtol=1e-15, atol=0)

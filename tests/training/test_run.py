@@ -1,16 +1,19 @@
-"""Training from Python leaves what the command leaves, which both read."""
+"""Training from Python leaves what the command leaves, which both read; threads of a run."""
 
 import json
 
 import numpy as np
 import pytest
+import torch
 
 import discrete_vae
 from discrete_vae import DiscreteVAE, load_dataset, load_run
 from discrete_vae.cli import main
 from discrete_vae.config import FileDataConfig
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.presets import load_experiment
 from discrete_vae.runs.run_directory import RunDirectory, sole_writer
+from discrete_vae.training.run import training_threads
 from tests.refusals import refused_argument
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, assert_same_run, stop_after
 
@@ -113,3 +116,64 @@ def _steady(environment):
     """Without the threads, which the command chooses."""
     environment["platform"].pop("torch_threads")
     return json.dumps(environment)
+
+
+# Threads: one for small models, the run's own number when it is resumed, the user's word first.
+
+
+@pytest.fixture
+def two_threads(monkeypatch):
+    """A machine of two cores, whose user has not chosen."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def number_of_threads(config, begun=None):
+    """The threads inside the block; outside they must be as they were."""
+    with training_threads(config, {} if begun is None else {"platform": {"torch_threads": begun}}):
+        inside = torch.get_num_threads()
+    assert torch.get_num_threads() == 2
+    return inside
+
+
+@pytest.mark.usefixtures("two_threads")
+@pytest.mark.parametrize(
+    ("experiment", "begun", "asked", "expected", "said"),
+    [
+        ("digits", None, None, 1, ""),  # a small model
+        ("mnist-static", None, None, 2, ""),
+        ("digits", 1, None, 1, ""),  # resumed
+        ("digits", 2, None, 2, ""),
+        ("digits", 64, None, 2, "began with 64 threads and goes on with 2: the same up to rounding"),
+        ("digits", None, "2", 2, ""),  # the user's number
+        ("digits", 1, "2", 2, "began with 1 thread and goes on with 2"),
+    ],
+)
+def test_the_number_of_threads_and_what_is_said(
+    experiment, begun, asked, expected, said, capsys, monkeypatch
+):
+    if asked is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", asked)
+    assert number_of_threads(load_experiment(experiment, "short"), begun) == expected
+    told = capsys.readouterr().err
+    assert said in told if said else told == ""
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_a_model_that_cannot_be_made_is_refused_before_its_weights_are_counted():
+    config = load_experiment("digits", "short")
+    for slot, settings in (("prior", {"num_left": 10**10}), ("posterior", {"groups": 10**9})):
+        part = getattr(config.model, slot).model_copy(update=settings)
+        large = config.model_copy(update={"model": config.model.model_copy(update={slot: part})})
+        with pytest.raises(InvalidInputError, match="memory"):
+            number_of_threads(large)
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_the_number_of_threads_is_restored_after_an_error():
+    with pytest.raises(ZeroDivisionError), training_threads(load_experiment("digits", "short"), {}):
+        raise ZeroDivisionError
+    assert torch.get_num_threads() == 2

@@ -73,10 +73,14 @@ def batches(missing=False):
         yield x
 
 
-def run(config, *, recorded=True, missing=False):
+def started(config, recorded=True):
+    """The state before the first step of a run that records its steps or not."""
     settings = config.training.model_copy(update={"record": recorded})
-    state = TrainingState.initial(config.model_copy(update={"training": settings}), torch.full((30, 64), 0.3))
-    values = []
+    return TrainingState.initial(config.model_copy(update={"training": settings}), torch.full((30, 64), 0.3))
+
+
+def run(config, *, recorded=True, missing=False):
+    state, values = started(config, recorded), []
     for x in batches(missing):
         epoch = state.step / 5 + 0.1  # beta's bound and the warm-up change from step to step
         values.append(training_step(state, config, x, epoch, state.step / STEPS).value)
@@ -298,15 +302,11 @@ def test_the_first_batch_may_lie_in_memory_in_any_order():
     config = with_settings({})
     first = torch.bernoulli(torch.full((100,), 0.3), generator=torch.Generator().manual_seed(0))
     for start in (first[:64].expand(20, 64), first.unfold(0, 64, 1)[:20], first.as_strided((20, 64), (1, 1))):
-        states = []
-        for recorded in (True, False):
-            settings = config.training.model_copy(update={"record": recorded})
-            whole = config.model_copy(update={"training": settings})
-            state = TrainingState.initial(whole, torch.full((30, 64), 0.3))
+        states = [started(config, recorded) for recorded in (True, False)]
+        for state in states:
             for x in (start, *batches()):
                 training_step(state, config, x, 1.0, 0.5)
                 state.step += 1
-            states.append(state)
         assert states[0].recorded.functions.reason is None
         assert_same(*states)
 
@@ -341,11 +341,18 @@ class Mine(nn.Module):
         return x.flatten(1)
 
 
-def test_a_module_of_the_users_own_ends_the_recording():
-    state, config = run(with_settings({}))[0], with_settings({})
-    state.model.encoder = Mine()
-    with pytest.warns(KernelWarning, match="Mine"):
-        training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+def test_a_module_of_the_users_own_or_a_hook_of_a_parameter_ends_the_recording():
+    config, seen = with_settings({}), []
+    changes = {
+        "Mine": lambda model: setattr(model, "encoder", Mine()),
+        r"prior\.bias": lambda model: model.prior.bias.register_hook(lambda slope: seen.append(slope.shape)),
+    }
+    for named, change in changes.items():
+        state, _ = run(config)
+        change(state.model)
+        with pytest.warns(KernelWarning, match=named):
+            training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
+    assert seen == [state.model.prior.bias.shape]
 
 
 def test_a_hook_that_comes_later_is_called_and_ends_the_recording():
@@ -366,15 +373,6 @@ def test_a_hook_that_comes_later_is_called_and_ends_the_recording():
         assert torch.equal(mine, expected)
 
 
-def test_a_hook_of_a_parameter_ends_the_recording():
-    config, seen = with_settings({}), []
-    state, _ = run(config)
-    state.model.prior.bias.register_hook(lambda gradient: seen.append(gradient.shape))
-    with pytest.warns(KernelWarning, match=r"prior\.bias"):
-        training_step(state, config, torch.ones(20, 64), 1.0, 0.2)
-    assert seen == [state.model.prior.bias.shape]
-
-
 # Precision of the products.
 
 
@@ -387,20 +385,26 @@ def config_in(name, model=CONFIG.model, **more):
     return CONFIG.model_copy(update={"training": settings, "model": model})
 
 
-def chosen(config, begun=None):
-    return choose_precision(config, device="cpu", begun=begun)
-
-
 @pytest.fixture(params=[True, False], ids=["fast", "slow"])
 def fast(request, monkeypatch):
     monkeypatch.setattr(step, "has_fast_bfloat16", lambda device: request.param)
     return request.param
 
 
-def test_auto_takes_bfloat16_where_processor_and_networks_gain(fast):
-    assert chosen(config_in("auto")).name == "float32"
-    assert chosen(config_in("auto", WIDE, batch_size=10)).name == "float32"
-    assert chosen(config_in("auto", WIDE)).name == ("bfloat16" if fast else "float32")
+def test_auto_goes_by_processor_and_networks_unless_a_precision_was_asked_for_or_begun(fast):
+    for config, begun, expected in (
+        (config_in("auto"), None, "float32"),
+        (config_in("auto", WIDE, batch_size=10), None, "float32"),
+        (config_in("auto", WIDE), None, "bfloat16" if fast else "float32"),
+        (config_in("float32", WIDE), None, "float32"),
+        (config_in("bfloat16"), None, "bfloat16"),
+        (config_in("auto"), {"precision": "bfloat16"}, "bfloat16"),
+        (config_in("auto", WIDE), {"seed": 1}, "float32"),
+    ):
+        chosen = choose_precision(config, device="cpu", begun=begun)
+        assert (chosen.name, chosen.dtype) == (expected, getattr(torch, expected))
+        if config.training.precision == "bfloat16":
+            assert ("slow" in chosen.reason) is not fast
 
 
 def test_a_gain_goes_by_the_multiplications_of_a_product():
@@ -410,18 +414,6 @@ def test_a_gain_goes_by_the_multiplications_of_a_product():
     assert not gains_by_bfloat16(network, enough - 1)
     no_network_of_ours = nn.Linear(10_000, 10_000, device="meta")
     assert not gains_by_bfloat16(no_network_of_ours, 1000)
-
-
-def test_what_is_asked_for_is_taken(fast):
-    assert chosen(config_in("float32", WIDE)).dtype == torch.float32
-    asked = chosen(config_in("bfloat16"))
-    assert asked.dtype == torch.bfloat16
-    assert ("slow" in asked.reason) is not fast
-
-
-def test_a_run_goes_on_in_the_precision_that_it_began_with(fast):
-    assert chosen(config_in("auto"), {"precision": "bfloat16"}).name == "bfloat16"
-    assert chosen(config_in("auto", WIDE), {"seed": 1}).name == "float32"
 
 
 def test_the_folder_names_it(tmp_path, fast):

@@ -227,20 +227,13 @@ class Likelihood(nn.Module, ABC):
         `distribution`, `joint_log_prob` and `feature_log_prob` take parameters as they are: give them what this
         returns where they speak of a row of data.
 
-        Args:
-            parameters: As for `log_prob`.
-            x: Likewise; what unobserved entries hold is not read.
-            observed: Likewise.
-
-        Returns:
-            In the shape of the parameters; here they themselves.
+        The arguments are those of `log_prob`; what unobserved entries hold is not read. What is returned has the shape
+        of the parameters; here they themselves.
         """
-        del x, observed
         return parameters
 
     def with_exposure(self, values: Tensor, x: Tensor) -> Tensor:
         """Values that this law gives for rows x, (batch, *event), with x's own exposures where features are such."""
-        del x
         return values
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
@@ -269,11 +262,7 @@ class Likelihood(nn.Module, ABC):
     def statistics(self, x: Tensor) -> Tensor:
         """T(x), whose mean is a law's summary: x itself, or of codes 1 at the code and 0 at the others.
 
-        Args:
-            x: (..., *event).
-
-        Returns:
-            (..., *statistic_shape), in x's dtype.
+        Of x, (..., *event), they are (..., *statistic_shape), in its dtype.
         """
         return x
 
@@ -384,18 +373,10 @@ def validate_batch(
     missing: bool,
     exact: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Check a batch of x at the model's door.
+    """Check a batch, (batch, *event) or (batch, feature), and its mask of observed entries at the model's door.
 
-    Args:
-        x: (batch, *event) or (batch, feature).
-        observed: Bool, of x's shape; None: NaN says what is unobserved.
-        likelihood: Gives the event's shape and the domain of x.
-        like: A tensor on the model's device.
-        missing: True where entries may be unobserved.
-        exact: As in `Likelihood.check`.
-
-    Returns:
-        x in the event's shape, and the mask of observed entries as `Likelihood.observed_mask` gives it.
+    Only where `missing` is true may entries be unobserved; `like` is a tensor on the model's device. Gives x in the
+    event's shape, and the mask as `Likelihood.observed_mask` has it.
     """
     shape = likelihood.event_shape
     # others are refused below

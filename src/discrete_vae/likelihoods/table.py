@@ -336,13 +336,13 @@ class TableLikelihood(Likelihood):
         return values.index_copy(-1, places, x.index_select(-1, places).to(values.dtype))
 
     def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        parts = zip(self._of(x, None), self._cut(parameters), strict=True)
-        first, *rest = [kind.joint_log_prob(part, own) for (kind, own, _), part in parts]
+        parts = zip(self._of(x), self._cut(parameters), strict=True)
+        first, *rest = [kind.joint_log_prob(part, own) for (kind, own), part in parts]
         return sum(rest, first)
 
     def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        parts = zip(self._of(x, None), self._cut(parameters), strict=True)
-        return self._join([kind.feature_log_prob(part, own) for (kind, own, _), part in parts])
+        parts = zip(self._of(x), self._cut(parameters), strict=True)
+        return self._join([kind.feature_log_prob(part, own) for (kind, own), part in parts])
 
     def mean(self, parameters: Tensor) -> Tensor:
         return self._each(parameters, lambda kind, part: kind.mean(part))
@@ -370,7 +370,7 @@ class TableLikelihood(Likelihood):
 
     def statistics(self, x: Tensor) -> Tensor:
         """Those of the kinds, one after the other, (..., statistic)."""
-        return self._in_a_row([kind.statistics(own) for kind, own, _ in self._of(x, None)])
+        return self._in_a_row([kind.statistics(own) for kind, own in self._of(x)])
 
     def expected_statistics(self, parameters: Tensor) -> Tensor:
         parts = zip(self.kinds, self._cut(parameters), strict=True)
@@ -415,29 +415,27 @@ class TableLikelihood(Likelihood):
     def _cut(self, parameters: Tensor) -> tuple[Tensor, ...]:
         return parameters.split(self._sizes, -1)
 
-    def _of(self, x: Tensor, observed: Tensor | None) -> list[tuple[Likelihood, Tensor, Tensor | None]]:
-        """Each kind with its columns of x and of the mask."""
+    def _of(self, x: Tensor) -> list[tuple[Likelihood, Tensor]]:
+        """Each kind with its columns of x, or of a mask."""
+        columns = x if self._is_sorted else x.index_select(-1, self.by_kind)
         widths = [kind.num_features for kind in self.kinds]
-        parts = [x if self._is_sorted else x.index_select(-1, self.by_kind)]
-        if observed is not None:
-            parts.append(observed if self._is_sorted else observed.index_select(-1, self.by_kind))
-        columns, masks = [*(part.split(widths, -1) for part in parts), [None] * len(widths)][:2]
-        return list(zip(self.kinds, columns, masks, strict=True))
+        return list(zip(self.kinds, columns.split(widths, -1), strict=True))
 
     def _given(
         self, x: Tensor, observed: Tensor | None
     ) -> Iterator[tuple[Any, Tensor, Tensor | None, dict[str, Tensor]]]:
-        """`_of`, with a keyword for kinds that have a column as their exposure: that over its reference, (..., 1).
+        """`_of` and the mask, with a keyword where a column is a kind's exposure: that over its reference, (..., 1).
 
         The first kind, that of the exposures, may take its references before the next one is asked for.
         """
         names = [*self._exposures]
-        for of_kind, name in zip(self._of(x, observed), self._exposed, strict=True):
+        masks = [None] * len(self.kinds) if observed is None else [seen for _, seen in self._of(observed)]
+        for (kind, own), seen, name in zip(self._of(x), masks, self._exposed, strict=True):
             given = {}
             if name is not None:
                 reference = self.kinds[0].get_buffer("reference")[names.index(name)]
                 given["scale"] = x[..., self._exposures[name], None] / reference.to(x.dtype)
-            yield *of_kind, given
+            yield kind, own, seen, given
 
     def _join(self, parts: Sequence[Tensor]) -> Tensor:
         """Columns in the table's order from those of each kind."""
@@ -462,7 +460,7 @@ class _Columns(UncheckedDistribution):
         return self._table._join([part.mode for part in self._parts])
 
     def log_prob(self, value: Tensor) -> Tensor:
-        values = [own for _, own, _ in self._table._of(value, None)]
+        values = [own for _, own in self._table._of(value)]
         return self._table._join([part.log_prob(own) for part, own in zip(self._parts, values, strict=True)])
 
     @torch.no_grad()

@@ -464,8 +464,8 @@ class _FusedMLP(torch.autograd.Function):
         for index in reversed(range(len(plan.norms))):
             hidden, out, statistics = keep[len(matrices) + 3 * index :][:3]
             if wants_parameter[index + 1]:
-                by_weight = _product(gradient, out, plan.linears[index + 1].gradient_memory())
-                found[index + 1] = by_weight
+                memory = plan.linears[index + 1].gradient_memory()  # None is new memory, here and below
+                found[index + 1] = by_weight = torch.mm(gradient.t(), out, out=memory)
                 if plan.centres(index + 1):
                     kernel.clear_constant(out, by_weight)
             place = len(weights) + 2 * index
@@ -483,7 +483,7 @@ class _FusedMLP(torch.autograd.Function):
                 lead = gradient.view(*plan.lead, -1)
                 share = lead.sum_to_size(*joint.lead, gradient.shape[-1]).reshape(len(matrix), -1)
             if wants_parameter[0] and len(matrices) == 1:
-                found[0] = _product(share, matrix, memory)
+                found[0] = torch.mm(share.t(), matrix, out=memory)
             elif wants_parameter[0]:
                 if found[0] is None:
                     found[0] = torch.empty_like(weights[0]) if memory is None else memory
@@ -492,10 +492,6 @@ class _FusedMLP(torch.autograd.Function):
                 kernel.clear_constant(matrix, by_weight[:, joint.start : joint.stop])
             by_inputs += _by_inputs(joint, share, weights[0], wants_input, ctx.dtypes)
         return None, *by_inputs, *found
-
-
-def _product(gradient: Tensor, activations: Tensor, memory: Tensor | None) -> Tensor:
-    return torch.mm(gradient.t(), activations, out=memory)  # None is new memory
 
 
 def _by_inputs(

@@ -112,10 +112,9 @@ class MixedPrecisionWeight:
         stride = next(
             each for each in range(max(1, min(rows, columns - 1)), 0, -1) if math.gcd(each, columns) == 1
         )
-        probes = (each.detach() for each in (master, value))
         self._probe, self._probe_of_value = (
-            each.flatten()[::stride] if master.is_contiguous() else each
-            for each in probes  # no copies
+            each.detach().flatten()[::stride] if master.is_contiguous() else each.detach()  # no copies
+            for each in (master, value)
         )
 
     def written(self) -> None:

@@ -415,12 +415,10 @@ class LearnedBaseline(Baseline):
         self.level, self.variance = RunningMean(decay, **sizes), RunningMean(decay, **sizes)
         self.register_buffer("by_group", group_of_unit.argsort(stable=True), persistent=False)
         self._sizes = torch.bincount(group_of_unit).tolist()
-        self.networks = nn.ModuleList(
-            MLP([num_features, *self._sizes[:index]], 1, hidden) for index in range(self.num_groups)
-        )
-        for network in self.networks:
-            assert isinstance(network, MLP)
+        networks = [MLP([num_features, *self._sizes[:index]], 1, hidden) for index in range(self.num_groups)]
+        for network in networks:
             network.initialize_output_(0.0, scale=0.0)
+        self.networks = nn.ModuleList(networks)
 
     def forward(self, features: Tensor, zeta: Tensor, signals: Tensor) -> tuple[Tensor, Tensor]:
         """Take away what the networks expect of what is known before each group; then note the signals."""

@@ -97,11 +97,8 @@ def class_probabilities(log_weights: Tensor, log_q: Tensor) -> ClassProbabilitie
     """Estimate p(y | x) from importance weights for p(x, y), independent between classes.
 
     With W_y the mean weight and s_y its relative standard error, p_y = W_y / sum W and
-    var p_y = p_y^2 sum_k (1[k = y] - p_k)^2 s_k^2.
-
-    Args:
-        log_weights: (sample, batch, class), nats, up to a constant of each example.
-        log_q: log q(y | x), (batch, class), nats.
+    var p_y = p_y^2 sum_k (1[k = y] - p_k)^2 s_k^2. The logarithms of weights, (sample, batch, class), nats, are known
+    up to a constant of each example; log q(y | x) is (batch, class).
     """
     shape = check_tensor("log_weights", log_weights, ("sample", "batch", "class")).shape[1:]
     found = importance_weighted(log_weights.flatten(1))
@@ -117,20 +114,13 @@ def class_probabilities(log_weights: Tensor, log_q: Tensor) -> ClassProbabilitie
 
 
 def weighted_mean(log_weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor, float]:
-    """The self-normalized mean sum_k w_k f_k / sum_k w_k of weighted draws.
+    """The self-normalized mean sum_k w_k f_k / sum_k w_k of draws f_k, (draw, ...), by log w_k, (draw,) float64.
 
-    It is consistent, with a bias of the order of 1 / effective samples.
+    It is consistent, with a bias of the order of 1 / effective samples. With it come its standard error
+    sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k by the delta method, too small where effective samples are few, and
+    these, (sum w)^2 / sum w^2, between 1 and the number of draws.
 
     Source: Owen 2013, "Monte Carlo theory, methods and examples", section 9.2.
-
-    Args:
-        log_weights: log w_k, (draw,) float64, nats, finite.
-        values: f_k, (draw, ...).
-
-    Returns:
-        The mean, (...) float64; its standard error sqrt(sum_k w_k^2 (f_k - mean)^2) / sum_k w_k by the delta method,
-        likewise, too small where effective samples are few; and these, (sum w)^2 / sum w^2, between 1 and the number of
-        draws.
     """
     weights = torch.softmax(log_weights, 0)
     away = (values - values[0]).double()  # sums about a value that occurs lose no digits

@@ -489,10 +489,8 @@ class RunCheckpoints:
         validation ELBO, which is the log-likelihood of independent features. Weights and conditions are those of the
         two parts.
         """
-        model, (train, condition) = (
-            initial_model(config).double(),
-            by_weight(train, conditions[0], weights[0]),
-        )
+        model = initial_model(config).double()
+        train, condition = by_weight(train, conditions[0], weights[0])
         model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
@@ -515,11 +513,7 @@ class RunCheckpoints:
         run are alike, and too closely fitted ones are worse, so that all of them together seldom pass more often.
 
         A bound may lie far below log p(x). Where its lead is above 0 and does not pass, that of the log-likelihood by
-        importance samples is judged.
-
-        Args:
-            bound: The validation bound.
-            examples: That of each, (example,), nats.
+        importance samples is judged. The bound of each of the examples is (example,), nats.
         """
         score = validation_score(bound)
         if self._independent is None:

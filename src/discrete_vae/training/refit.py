@@ -20,13 +20,7 @@ from discrete_vae.checks import check_number, check_positive_int
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, training_subset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
-from discrete_vae.evaluation.evaluate import (
-    MeanElbo,
-    elbo_parts,
-    mean_elbo,
-    positive_weights,
-    standard_error,
-)
+from discrete_vae.evaluation.evaluate import MeanElbo, elbo_parts, mean_elbo, positive_weights, standard_error
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.model import DiscreteVAE

@@ -134,9 +134,8 @@ class AveragedWeights:
 
     def __init__(self, model: DiscreteVAE, decay: float) -> None:
         self.model = copy.deepcopy(model).eval().requires_grad_(False)
-        for (
-            part
-        ) in self.model.modules():  # averages lie within bounds that rise, the present one is of one step
+        # averages lie within bounds that rise, the present one is of one step
+        for part in self.model.modules():
             if isinstance(part, Smoothing):
                 part.bound_sharpness_(math.inf)
         self._decay = decay
@@ -363,8 +362,7 @@ class TrainingState:
         """The state before the first step; depends on the config and the statistics of the training data alone.
 
         The condition, (example, column), is that of a model of p(x | c), and the weights, (example,) above 0, are those
-        of the statistics. None for the precision of the products means
-        what the config asks for on this device.
+        of the statistics. None for the precision of the products means what the config asks for on this device.
         """
         if precision is None:
             precision = choose_precision(config, device=device).dtype

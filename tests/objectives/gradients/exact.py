@@ -5,7 +5,6 @@ which z does not change, times a quadrature over the noise of zeta. Each piece i
 the weight of the row's loss, so one call gives the whole expectation.
 """
 
-from functools import partial
 from itertools import product
 
 import numpy as np
@@ -30,7 +29,7 @@ from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import all_states
 from tests.exact_paths import log_prior, randomize_norms
-from tests.oracles.quadrature import posterior_quadrature
+from tests.test_model_exact import exact_elbo, log_likelihood_of
 
 NUM_FEATURES = 5
 X = torch.tensor([[1, 0, 1, 1, 0]], dtype=torch.float64)
@@ -75,39 +74,24 @@ def flat_gradient(value, model):
     return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
 
 
-def logits_of(model, group, zeta):
-    """Of one group, given zeta (row, unit) of earlier ones."""
-    posterior = model.posterior
-    earlier = [zeta[:, list(units)] for units in posterior.groups[:group]]
-    network = posterior.networks[group]
-    return posterior.norms[group](network(X.expand(len(zeta), -1), *earlier))
-
-
 def exact_gradient(model, num_nodes=10):
     """Of WEIGHTS[0] KL - E log p(x | zeta), by quadrature over zeta; shares nothing with the estimators."""
     if isinstance(model.smoothing, SharpLimit):
         return _enumerated_gradient(model)
-    posterior = posterior_quadrature(
-        partial(logits_of, model), model.posterior.groups, model.smoothing, num_nodes
-    )
-    z, zeta = posterior.nodes.z, posterior.nodes.zeta
-    loss = WEIGHTS[0] * (posterior.log_q - log_prior(model.prior)(z)) - _log_likelihood(model, zeta)
-    return flat_gradient(posterior.expectation(loss), model)
+    reconstruction, kl = exact_elbo(model, num_nodes, X)
+    return flat_gradient(WEIGHTS[0] * kl - reconstruction, model)
 
 
 def _enumerated_gradient(model):
     """The same with zeta = z."""
-    z = all_states(4)
-    log_q = 0
-    for index, units in enumerate(model.posterior.groups):
-        law = torch.distributions.Bernoulli(logits=logits_of(model, index, z))
+    posterior, z, log_q = model.posterior, all_states(4), 0
+    for index, units in enumerate(posterior.groups):
+        earlier = [z[:, list(before)] for before in posterior.groups[:index]]
+        logits = posterior.norms[index](posterior.networks[index](X.expand(len(z), -1), *earlier))
+        law = torch.distributions.Bernoulli(logits=logits)
         log_q = log_q + law.log_prob(z[:, list(units)]).sum(-1)
-    loss = WEIGHTS[0] * (log_q - log_prior(model.prior)(z)) - _log_likelihood(model, z)
+    loss = WEIGHTS[0] * (log_q - log_prior(model.prior)(z)) - log_likelihood_of(model, X[0], z)
     return flat_gradient((log_q.exp() * loss).sum(), model)
-
-
-def _log_likelihood(model, zeta):
-    return model.likelihood.log_prob(model.decoder(zeta), X.expand(len(zeta), -1))
 
 
 def noise_grid(num_nodes, num_units=4):
