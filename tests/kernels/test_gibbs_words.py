@@ -9,7 +9,7 @@ from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.kernels import gibbs
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms, unit_words
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, TILE, draw_words, start_lanes
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import randomize, with_parameters
 from tests.boltzmann.products import operations_of
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
@@ -129,9 +129,7 @@ def test_the_noise_is_keyed():
 
 
 def test_a_uniform_of_zero_turns_no_unit_on(monkeypatch):
-    machine = FactorialBernoulli(5)
-    with torch.no_grad():
-        machine.bias.fill_(-30.0)
+    machine = with_parameters(FactorialBernoulli(5), bias=-30.0)
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **_: self.zero_())
     assert not bool(sweep(machine)(torch.zeros(20, 5)).any())
 

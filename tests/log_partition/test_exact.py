@@ -12,7 +12,7 @@ from discrete_vae.log_partition.exact import (
     log_partition_surrogate,
 )
 from discrete_vae.testing import enumerate_machine
-from tests.boltzmann.graphs import SMALL_GRAPHS, small_graph
+from tests.boltzmann.graphs import SMALL_GRAPHS, small_graph, with_parameters
 from tests.log_partition.machines import random_rbm
 from tests.refusals import refused_argument
 
@@ -41,18 +41,14 @@ def test_many_chunks_and_a_wide_other_side():
     codes = torch.arange(1 << 16)[:, None] >> torch.arange(16)
     expected = torch.logsumexp(-rbm.free_energy((codes & 1).double()), 0).item()
     assert exact_log_partition(rbm).value == pytest.approx(expected, abs=1e-9)
-    swapped = RBM(40, 16)
-    with torch.no_grad():
-        swapped.weight.copy_(rbm.weight.T)
-        swapped.bias.copy_(torch.cat([rbm.bias[16:], rbm.bias[:16]]))
+    swapped = with_parameters(RBM(40, 16), weight=rbm.weight.T, bias=rbm.bias.roll(-16))
     assert exact_log_partition(swapped).value == pytest.approx(exact_log_partition(rbm).value, abs=1e-9)
     (gradient,) = torch.autograd.grad(enumerate_log_partition(rbm), rbm.bias)
     assert bool(((gradient > 0) & (gradient < 1)).all())
     one = RBM(1, 1)
     assert str(exact_log_partition(one)) == "log Z = 1.3863 nats (exact, enumeration)"
     assert float(exact_log_partition(one)) == pytest.approx(1.386294, abs=1e-6)
-    with torch.no_grad():
-        one.weight.fill_(1e38)
+    with_parameters(one, weight=1e38)
     assert exact_log_partition(one).value == pytest.approx(1e38)
 
 
@@ -62,8 +58,7 @@ def test_many_chunks_and_a_wide_other_side():
     ids=["rbm", "graph", "factorial"],
 )
 def test_units_that_do_not_interact_are_not_enumerated(machine):
-    with torch.no_grad():
-        machine.bias.copy_(torch.linspace(-40.0, 3.0, 130))
+    with_parameters(machine, bias=torch.linspace(-40.0, 3.0, 130))
     found = exact_log_partition(machine)
     wanted = torch.nn.functional.softplus(machine.bias.double()).sum()
     assert found.value == pytest.approx(float(wanted.detach()), abs=1e-10)

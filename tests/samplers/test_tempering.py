@@ -15,7 +15,7 @@ from discrete_vae.samplers.tempering import (
     start_ladder,
 )
 from discrete_vae.testing import all_states, check_frequencies
-from tests.boltzmann.graphs import state_counts
+from tests.boltzmann.graphs import state_counts, with_parameters
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 from tests.oracles.replica_exchange import joint_law, joint_swap_matrix, joint_sweep_matrix
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
@@ -197,9 +197,7 @@ def test_minima_cannot_go_lower_and_come_in_order():
         assert local_minima(rbm, 2).mean(1).tolist() == [1.0, 0.0]
     deep = local_minima(wide_and_deep_mode(10, 16, 2.0, 14.0), 1)[0]
     assert deep.tolist() == [1.0] * 20 + [0.0] * 16
-    prior = FactorialBernoulli(3)
-    with torch.no_grad():
-        prior.bias.copy_(torch.tensor([1.0, -1.0, 2.0]))
+    prior = with_parameters(FactorialBernoulli(3), bias=[1.0, -1.0, 2.0])
     assert local_minima(prior, 3).tolist() == [[1.0, 0.0, 1.0]] * 3  # the only one
     assert local_minima(RBM(2, 2), 5).shape == (5, 4)
 
@@ -263,9 +261,7 @@ def test_pairs_of_equal_states_give_no_masks():
 
 
 def test_jumps_among_a_single_minimum_change_nothing():
-    rbm = RBM(2, 2)
-    with torch.no_grad():
-        rbm.bias.fill_(1.0)
+    rbm = with_parameters(RBM(2, 2), bias=1.0)
     chains, plain = (ParallelTempering(rbm, 5, [0.5, 1.0], seed=0) for _ in range(2))
     chains.jumps = ModeJumps(rbm, local_minima(rbm, 4))
     assert torch.equal(chains.step(8), plain.step(8))
