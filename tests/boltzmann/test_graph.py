@@ -215,7 +215,7 @@ def test_named_graphs_are_those_of_their_maker(name, size):
     [
         ("pegasus", 41, (40, 128)),
         ("zephyr", 10, (48,)),
-        *(("chimera", number, (8, 32)) for number in (9, 16)),
+        ("chimera", 9, (8, 32)),
         ("chimera", 1, (8,)),
     ],
 )
@@ -230,8 +230,8 @@ def test_nodes_are_kept_and_checked():
     assert graph.nodes == (7, 0, 12)
     wrong = [{"nodes": nodes} for nodes in ([0, 1], [0, 1, 1], [0, 1, -2], [0.0, 1.0, 2.0], 3)]
     for arguments in wrong + [{"num_units": number} for number in (0, -1, 2.0, True)]:
-        with pytest.raises(InvalidInputError, match=f"^{next(iter(arguments))} "):
-            GraphBoltzmann(**{"num_units": 3, "edges": TRIANGLE, **arguments})
+        given = {"num_units": 3, "edges": TRIANGLE, **arguments}
+        assert refused_argument(GraphBoltzmann, **given) == next(iter(arguments))
 
 
 def test_the_config_offers_every_named_graph():
