@@ -26,9 +26,7 @@ def _body(elements, per_row):
 
 
 ROWS = RowReduction("test rows", _body)
-ALL = RowReduction(
-    "test all", _body, across_rows=True, finish=lambda sums, per_row: [sums[0] * per_row[0], sums[1]]
-)
+ALL = RowReduction("test all", _body, finish=lambda sums, per_row: [sums[0] * per_row[0], sums[1]])
 
 
 def values(*shape, seed=0):
