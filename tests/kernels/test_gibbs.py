@@ -172,10 +172,6 @@ def test_a_large_machine_follows_the_reference():
     assert int((reference != compiled).sum()) <= 2  # rounding at the edge of a decision
 
 
-def refused(energy, z, num_sweeps=3, **options):
-    return refused_argument(run_sweeps, energy, z, num_sweeps, **START | options)
-
-
 @TWO
 @pytest.mark.parametrize("parameter", ["weight", "bias"])
 def test_parameters_that_are_not_finite_are_refused(name, parameter):
@@ -183,7 +179,8 @@ def test_parameters_that_are_not_finite_are_refused(name, parameter):
         energy = MACHINES[name]()
         with torch.no_grad():
             getattr(energy, parameter).view(-1)[2] = value
-        assert refused(energy, torch.zeros(4, energy.num_units)) == f"energy.{parameter}"
+        start = torch.zeros(4, energy.num_units)
+        assert refused_argument(run_sweeps, energy, start, 3, **START) == f"energy.{parameter}"
 
 
 def test_the_reference_in_parts_is_the_reference(monkeypatch):
@@ -215,4 +212,4 @@ def test_states_that_are_not_binary_are_refused(name, kernel):
     for value in (0.5, 2.0, -1.0, float("nan")):
         start = torch.zeros(70, energy.num_units)
         start[66, 3] = value
-        assert refused(energy, start, kernel=kernel) == "z"
+        assert refused_argument(run_sweeps, energy, start, 3, kernel=kernel, **START) == "z"
