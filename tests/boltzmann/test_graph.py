@@ -186,7 +186,6 @@ def test_pairs_keep_their_order_and_orientation():
         ("edges", [[0, 1], [2]]),
         ("edges", [[0.0, 1.0]]),
         ("edges", [[True, False]]),
-        ("edges", torch.zeros(2, 1, dtype=torch.int64)),
         ("edges", [[0, 2**70]]),
         ("edges", None),
         ("edges", "torus"),

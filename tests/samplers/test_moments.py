@@ -128,7 +128,6 @@ def test_moments_of_a_small_machine_agree_with_enumeration():
             for key, wrong in (
                 ("units", torch.zeros(4, 5)),
                 ("pairs", torch.zeros(4, 2, 3, dtype=torch.int64)),
-                ("pairs", None),
                 ("num_chains", 5),
                 ("every", 2),
                 ("num_draws", -1),
