@@ -77,8 +77,6 @@ def mean_and_entropy(logits: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class _MeanAndEntropy(torch.autograd.Function):
-    """See `mean_and_entropy`."""
-
     @staticmethod
     def forward(ctx: Any, logits: Tensor) -> tuple[Tensor, Tensor]:
         ctx.set_materialize_grads(False)
@@ -155,8 +153,6 @@ def project_(value: Tensor, low: Tensor | float, high: Tensor | float) -> None:
 
 
 class _Bounded(torch.autograd.Function):
-    """See `bounded`."""
-
     @staticmethod
     def forward(ctx: Any, value: Tensor, low: Tensor | float, high: Tensor | float) -> Tensor:
         inside = torch.clamp(value, low, high)  # pyright: ignore[reportCallIssue, reportArgumentType]

@@ -26,6 +26,14 @@ def randomize(energy, *, scale=1.0, seed=0):
     return energy
 
 
+@torch.no_grad()
+def with_parameters(energy, **values):
+    """The machine itself, whose parameters of these names now have these numbers."""
+    for name, value in values.items():
+        energy.get_parameter(name).copy_(torch.as_tensor(value))
+    return energy
+
+
 def small_graph(name, **options):
     return randomize(GraphBoltzmann(*SMALL_GRAPHS[name]), **options)
 
@@ -35,10 +43,7 @@ def rbm_and_its_graph(num_left, num_right, **options):
     rbm = randomize(RBM(num_left, num_right), **options)
     pairs = [[i, num_left + j] for i in range(num_left) for j in range(num_right)]
     graph = GraphBoltzmann(rbm.num_units, pairs)
-    with torch.no_grad():
-        graph.weight.copy_(rbm.weight.flatten())
-        graph.bias.copy_(rbm.bias)
-    return rbm, graph
+    return rbm, with_parameters(graph, weight=rbm.weight.flatten(), bias=rbm.bias)
 
 
 def random_graph(num_units, num_edges, *, seed=0, scale=0.4):

@@ -192,8 +192,6 @@ HUGE = 10**18
     [
         ("num_left", lambda: RBM(0, 3)),
         ("num_right", lambda: RBM(3, -1)),
-        ("num_left", lambda: RBM(2.5, 1)),
-        ("num_left", lambda: RBM(True, 1)),
         ("num_units", lambda: FactorialBernoulli(0)),
         ("left", lambda: RBM(2, 3).free_energy(torch.zeros(1, 3))),
         ("left", lambda: RBM(2, 3).free_energy(torch.tensor([[1.0, -1.0]]))),

@@ -48,9 +48,6 @@ def test_it_is_the_rbm_on_the_rbms_graph():
     rbm, graph = machines = [machine.double() for machine in rbm_and_its_graph(2, 3)]
     z, exact = all_states(rbm.num_units), {"rtol": 0, "atol": 1e-10}
     assert [block.tolist() for block in graph.blocks] == [block.tolist() for block in rbm.blocks]
-    for block in range(2):
-        torch.testing.assert_close(graph.block_logits(z, block), rbm.block_logits(z, block), **exact)
-        torch.testing.assert_close(graph.free_energy(z, block, 0.3), rbm.free_energy(z, block, 0.3), **exact)
     weights = torch.linspace(-1, 2, len(z), dtype=torch.float64)
     for call in ("energy", "free_energy"):
         values = [getattr(machine, call)(z) for machine in machines]
@@ -189,7 +186,6 @@ def test_pairs_keep_their_order_and_orientation():
         ("edges", [[0, 1], [2]]),
         ("edges", [[0.0, 1.0]]),
         ("edges", [[True, False]]),
-        ("edges", torch.zeros(2, 1, dtype=torch.int64)),
         ("edges", [[0, 2**70]]),
         ("edges", None),
         ("edges", "torus"),
@@ -215,7 +211,7 @@ def test_named_graphs_are_those_of_their_maker(name, size):
     [
         ("pegasus", 41, (40, 128)),
         ("zephyr", 10, (48,)),
-        *(("chimera", number, (8, 32)) for number in (9, 16)),
+        ("chimera", 9, (8, 32)),
         ("chimera", 1, (8,)),
     ],
 )
@@ -230,8 +226,8 @@ def test_nodes_are_kept_and_checked():
     assert graph.nodes == (7, 0, 12)
     wrong = [{"nodes": nodes} for nodes in ([0, 1], [0, 1, 1], [0, 1, -2], [0.0, 1.0, 2.0], 3)]
     for arguments in wrong + [{"num_units": number} for number in (0, -1, 2.0, True)]:
-        with pytest.raises(InvalidInputError, match=f"^{next(iter(arguments))} "):
-            GraphBoltzmann(**{"num_units": 3, "edges": TRIANGLE, **arguments})
+        given = {"num_units": 3, "edges": TRIANGLE, **arguments}
+        assert refused_argument(GraphBoltzmann, **given) == next(iter(arguments))
 
 
 def test_the_config_offers_every_named_graph():

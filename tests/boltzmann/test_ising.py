@@ -9,7 +9,7 @@ import torch
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann.base import fit_inverse_temperature
 from discrete_vae.testing import all_states, enumerate_machine
-from tests.boltzmann.graphs import exact_draws, randomize, small_graph
+from tests.boltzmann.graphs import exact_draws, randomize, small_graph, with_parameters
 from tests.refusals import refused_argument
 
 EDGES = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0], [1, 3]]
@@ -48,8 +48,9 @@ def test_both_ways_have_one_law_and_the_same_numbers(case):
     torch.testing.assert_close(model.couplings, couplings, rtol=0, atol=1e-15)
     torch.testing.assert_close(model.fields, fields, rtol=0, atol=1e-14)
     assert not model.couplings.requires_grad
-    with torch.no_grad():  # planted: fields that forget what the couplings add to the biases
-        machine.bias.copy_(2 * fields)
+    with_parameters(
+        machine, bias=2 * fields
+    )  # planted: fields that forget what the couplings add to the biases
     assert float((machine.energy(z) - energies).detach().std()) > 0.1
 
 
@@ -115,35 +116,27 @@ def test_ground_states_of_any_gap_are_beyond_the_range(steep):
     all_off_and_on = torch.cat([torch.zeros(50, 8), torch.ones(50, 8)])
     assert math.isnan(fit_inverse_temperature(machine, all_off_and_on).value)  # no state is preferred
     for sign in (1, -1):
-        with torch.no_grad():
-            machine.weight.fill_(sign * steep)
-            machine.bias.fill_(-2 * sign * steep)
+        with_parameters(machine, weight=sign * steep, bias=-2 * sign * steep)
         found = fit_inverse_temperature(machine, all_off_and_on)
         assert (found.value, found.std_error) == (sign * 20.0, math.inf)
 
 
 def test_samples_that_do_not_vary_leave_the_error_unknown():
-    machine = FactorialBernoulli(2)
-    with torch.no_grad():
-        machine.bias.copy_(torch.tensor([2.0, -1.0]))
+    machine = with_parameters(FactorialBernoulli(2), bias=[2.0, -1.0])
     found = fit_inverse_temperature(machine, torch.ones(50, 2))
     assert (math.isfinite(found.value), found.std_error) == (True, math.inf)
 
 
 @pytest.mark.parametrize("weight", [math.nan, math.inf, 1e30])
 def test_weights_of_a_diverged_machine_are_refused(weight):
-    machine = RBM(3, 2)
-    with torch.no_grad():
-        machine.weight.fill_(weight)
+    machine = with_parameters(RBM(3, 2), weight=weight)
     assert refused_argument(fit_inverse_temperature, machine, all_states(5)) == "energy.weight"
 
 
 @pytest.mark.parametrize("margin", [0.01, 5.0, 80.0])
 def test_one_unit_has_a_closed_form(margin):
     """Of n states with n - m in the better one, t = log((n - m) / m) / margin."""
-    machine = FactorialBernoulli(1)
-    with torch.no_grad():
-        machine.bias.fill_(margin)
+    machine = with_parameters(FactorialBernoulli(1), bias=margin)
     z = torch.ones(1000, 1)
     z[:450] = 0
     exact = math.log(550 / 450) / margin

@@ -37,10 +37,9 @@ def working_copies(parameters):
 
 
 def take(optimizer, step, dtype=torch.float32):
-    for group in optimizer.param_groups:
-        group["lr"] = 0.01 * 0.7**step
-    own = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    for parameter, gradient in zip(own, gradients(step, dtype), strict=True):
+    (group,) = optimizer.param_groups
+    group["lr"] = 0.01 * 0.7**step
+    for parameter, gradient in zip(group["params"], gradients(step, dtype), strict=True):
         working = getattr(optimizer, "_working", {}).get(parameter)
         if working is None or working.dtype == torch.float32:
             parameter.grad = gradient
@@ -61,7 +60,7 @@ def take_both(one, other, num_steps, dtype=torch.float32, after=lambda: None):
         take(one, step, dtype)
         take(other, step, dtype)
         after()
-        pair = ([p for group in each.param_groups for p in group["params"]] for each in (one, other))
+        pair = (each.param_groups[0]["params"] for each in (one, other))
         differences.append(largest_difference(*pair) / ((step + 1) * TOLERANCE))
     return max(differences)
 

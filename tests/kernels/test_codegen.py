@@ -8,22 +8,9 @@ from discrete_vae.kernels import codegen
 from discrete_vae.kernels.rows import RowReduction
 
 EXACT = {"exp": np.exp, "expm1": np.expm1, "log1p": np.log1p, "tanh": np.tanh}
-SPECIAL = [
-    0.0,
-    -0.0,
-    1.0,
-    -1.0,
-    np.inf,
-    -np.inf,
-    np.nan,
-    1e-45,
-    -1e-45,
-    3.4e38,
-    -3.4e38,
-    88.72283,
-    88.7229,
-    -103.97,
-]
+SPECIAL = (
+    0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 1e-45, -1e-45, 3.4e38, -3.4e38, 88.72283, 88.7229, -103.97,
+)  # fmt: skip
 
 
 def compiled(name, x, part=None):

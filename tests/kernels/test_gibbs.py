@@ -143,8 +143,33 @@ def test_other_layouts_and_dtypes(name):
     assert torch.equal(run_sweeps(low, start, 3, **START), run_sweeps(low.float(), start, 3, **START))
 
 
-def refused(energy, z, num_sweeps=3, **options):
-    return refused_argument(run_sweeps, energy, z, num_sweeps, **START | options)
+@pytest.mark.parametrize("size", [7, 64])
+def test_the_size_of_a_graphs_chunk_does_not_matter(size, monkeypatch):
+    energy = randomize(GraphBoltzmann(128, "chimera"), scale=0.5)
+    start = fair_coins(150, 128, key=1)
+    expected = run_sweeps(energy, start, 5, **START)
+    monkeypatch.setattr(gibbs_graph, "chunk_size", lambda *sizes: size)
+    assert torch.equal(run_sweeps(energy, start, 5, **START), expected)
+
+
+@pytest.mark.parametrize("shape", [(5, 3), (100, 70)], ids=str)
+def test_rows_that_are_made_when_they_are_due_are_those_of_whole_tables(shape, monkeypatch):
+    rbm, z = make_rbm(*shape, scale=0.4), fair_coins(30, sum(shape), key=1)
+    whole = run_sweeps(rbm, z, 3, **START)
+    monkeypatch.setattr(gibbs_rbm, "LARGEST_TABLE", 0)
+    monkeypatch.setattr(gibbs_rbm, "_kept", gibbs_rbm._Kept())
+    assert torch.equal(run_sweeps(rbm, z, 3, **START), whole)
+    assert not any(table.size for table in gibbs_rbm._kept.tables)
+
+
+@pytest.mark.slow
+def test_a_large_machine_follows_the_reference():
+    energy = random_graph(100_000, 1_000_000, scale=0.2)
+    start = fair_coins(70, 100_000, key=1)
+    z = run_sweeps(energy, start, 3, **START)
+    assert torch.equal(z[:3], run_sweeps(energy, start[:3], 3, **START))
+    compiled, reference = both(energy, start[:3], 1)
+    assert int((reference != compiled).sum()) <= 2  # rounding at the edge of a decision
 
 
 @TWO
@@ -154,7 +179,8 @@ def test_parameters_that_are_not_finite_are_refused(name, parameter):
         energy = MACHINES[name]()
         with torch.no_grad():
             getattr(energy, parameter).view(-1)[2] = value
-        assert refused(energy, torch.zeros(4, energy.num_units)) == f"energy.{parameter}"
+        start = torch.zeros(4, energy.num_units)
+        assert refused_argument(run_sweeps, energy, start, 3, **START) == f"energy.{parameter}"
 
 
 def test_the_reference_in_parts_is_the_reference(monkeypatch):
@@ -186,4 +212,4 @@ def test_states_that_are_not_binary_are_refused(name, kernel):
     for value in (0.5, 2.0, -1.0, float("nan")):
         start = torch.zeros(70, energy.num_units)
         start[66, 3] = value
-        assert refused(energy, start, kernel=kernel) == "z"
+        assert refused_argument(run_sweeps, energy, start, 3, kernel=kernel, **START) == "z"

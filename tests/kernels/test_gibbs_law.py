@@ -18,9 +18,9 @@ from tests.oracles.transitions import check_sweeps, check_transitions, invarianc
 REPEATS = 1000  # chains out of each state
 
 
-def make_rbm(num_left, num_right, *, scale=1.5, seed=0):
+def make_rbm(num_left, num_right, *, scale=1.5):
     rbm = RBM(num_left, num_right)
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         rbm.weight.normal_(0, scale, generator=generator)
         rbm.bias.normal_(0, 1, generator=generator)
@@ -135,12 +135,8 @@ def test_counted_transitions_reject_one_random_number_for_both_sides(monkeypatch
         check_transitions(step, sweep_matrix(rbm), 6, repeats=REPEATS)
 
 
-LARGER = {"rbm": lambda: make_rbm(10, 8, scale=0.6, seed=3), "graph": lambda: random_graph(16, 40, scale=0.6)}
-
-
-@pytest.mark.parametrize("name", LARGER)
-def test_moments_of_a_larger_machine_and_of_a_slightly_colder_one(name):
-    energy = LARGER[name]()
+def test_moments_of_a_larger_graph_and_of_a_slightly_colder_one():
+    energy = random_graph(16, 40, scale=0.6)
     exact = enumerate_machine(energy).pair_moments().detach()
 
     def moments(z):

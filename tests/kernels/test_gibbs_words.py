@@ -1,4 +1,4 @@
-"""The random words: published vectors, distinct counters, the uniforms, and the compiled copy."""
+"""The random words: published vectors, distinct counters, uniforms, the compiled copy and its decisions."""
 
 import numpy as np
 import pytest
@@ -6,10 +6,10 @@ import torch
 from numba import njit
 
 from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.kernels import gibbs
+from discrete_vae.kernels import gibbs, gibbs_rbm
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms, unit_words
-from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, TILE, draw_words, start_lanes
-from tests.boltzmann.graphs import randomize
+from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, PART, ROWS, TILE, decide, draw_words, start_lanes
+from tests.boltzmann.graphs import randomize, with_parameters
 from tests.boltzmann.products import operations_of
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
@@ -79,6 +79,37 @@ def test_uniforms_stay_inside_the_open_interval():
     assert values[3] < 0.5 <= values[4]
 
 
+@njit
+def compiled_decisions(words, inverse, bias, table):
+    """Decide tiles of four chains without any spin of the other side."""
+    spins, others = np.empty((len(words), 1, PART), np.uint16), np.zeros((1, PART), np.uint16)
+    for i in range(len(words)):
+        decide(spins[i], 0, words[i], 0, inverse, bias[i], 0, table, 0, others, 0, 1, PART, 0)
+    return spins[:, 0]
+
+
+def test_compiled_decision_is_the_logistic_one():
+    generator = np.random.default_rng(0)
+    count = 3000
+    logits = generator.normal(0, 6, (count, TILE)).astype(np.float32)
+    logits[:4, :6] = [-1e30, 1e30, -90, 90, 0, -0.0]
+    inverse = np.array([1, 0, 0.5, 2], np.float32)
+    words = generator.integers(0, 2**64, (count, 2, LANES), dtype=np.uint64)
+    bias, table = gibbs_rbm._aligned(count, TILE), gibbs_rbm._aligned(1, ROWS, TILE)
+    bias[:], table[:] = logits * np.float32(-np.log2(np.e)), 0
+    spins = compiled_decisions(words, inverse, bias, table)
+    drawn = spins[..., None] >> np.arange(TILE) & 1
+    # bits 0-7 of a chain read its first eight 32-bit words of row 0, bits 8-15 those of row 1
+    halves = words.view(np.uint32).reshape(count, 2, GROUP, TILE // 2)[:, :, :PART]
+    own = halves.transpose(0, 2, 1, 3).reshape(count, PART, TILE)
+    noise = uniforms(torch.from_numpy(own.astype(np.int64))).double().numpy()
+    with np.errstate(over="ignore"):
+        excess = noise * (1 + np.exp(-logits[:, None].astype(np.float64) * inverse[:, None])) - 1
+    clear = np.abs(excess) > 2e-6
+    assert clear.mean() > 0.999
+    np.testing.assert_array_equal(drawn[clear] == 1, excess[clear] < 0)
+
+
 @pytest.mark.parametrize("seed", [0, 2**63, 2**64 - 1])
 def test_coins_are_fair_and_differ_between_neighboring_keys(seed):
     coins, neighbor = (fair_coins(500, 64, key=key % 2**64) for key in (seed, seed + 1))
@@ -129,9 +160,7 @@ def test_the_noise_is_keyed():
 
 
 def test_a_uniform_of_zero_turns_no_unit_on(monkeypatch):
-    machine = FactorialBernoulli(5)
-    with torch.no_grad():
-        machine.bias.fill_(-30.0)
+    machine = with_parameters(FactorialBernoulli(5), bias=-30.0)
     monkeypatch.setattr(torch.Tensor, "uniform_", lambda self, **_: self.zero_())
     assert not bool(sweep(machine)(torch.zeros(20, 5)).any())
 

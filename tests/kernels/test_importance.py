@@ -206,27 +206,20 @@ class OwnDecoder(nn.Module):
         return self.network(latents)
 
 
-class OwnSmoothing(SpikeSlab):
-    pass
-
-
-class OwnPosterior(HierarchicalPosterior):
-    pass
+def own(kind):
+    """A subclass, which may compute otherwise."""
+    return type("Own", (kind,), {})
 
 
 def own_network(model):
     model.hierarchy.prior.networks[1].network = nn.Sequential(model.hierarchy.prior.networks[1].network)
 
 
-class OwnNorm(L1BatchNorm):
-    pass
-
-
 CHANGES = {
-    "own norm": lambda model: setattr(model.posterior.norms[0], "__class__", OwnNorm),
+    "own norm": lambda model: setattr(model.posterior.norms[0], "__class__", own(L1BatchNorm)),
     "no norm": lambda model: model.posterior.norms.__setitem__(0, nn.Identity()),
-    "own smoothing": lambda model: setattr(model.posterior, "smoothing", OwnSmoothing()),
-    "own posterior": lambda model: setattr(model.posterior, "__class__", OwnPosterior),
+    "own smoothing": lambda model: setattr(model.posterior, "smoothing", own(SpikeSlab)()),
+    "own posterior": lambda model: setattr(model.posterior, "__class__", own(HierarchicalPosterior)),
     "own network": own_network,
     "a hook": lambda model: model.posterior.networks[1].register_forward_hook(lambda *_: None),
     "float64": DiscreteVAE.double,

@@ -72,12 +72,10 @@ def test_a_damaged_cache_is_made_anew(folder, ending, keep):
     ChunkLoop(make)(1, 4)
     (path,) = folder.rglob(f"*.{ending}")
     path.write_bytes(path.read_bytes()[:keep])
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        damaged = ChunkLoop(make)
-        assert damaged(1, 5) == 10
-        again = ChunkLoop(make)
-        assert again(1, 5) == 10
+    damaged = ChunkLoop(make)
+    assert damaged(1, 5) == 10
+    again = ChunkLoop(make)
+    assert again(1, 5) == 10
     assert (hits(damaged), hits(again)) == (0, 1)
 
 

@@ -211,7 +211,6 @@ OPERATIONS = (
 
 @pytest.mark.parametrize("seed", range(4))
 def test_random_graphs(seed):
-    """Graphs of 40 random operations: views, sums, writes in place, reuse of early values."""
     generator = torch.Generator().manual_seed(seed)
     plan = torch.randint(1000, (40, 3), generator=generator).tolist()
 

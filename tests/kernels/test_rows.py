@@ -8,16 +8,6 @@ import torch
 from discrete_vae.kernels import rows
 from discrete_vae.kernels.codegen import FLOAT32, concatenate
 from discrete_vae.kernels.gibbs import philox4x32, uniforms
-from discrete_vae.kernels.rows import (
-    KEY,
-    Block,
-    Keys,
-    RowReduction,
-    as_numbers,
-    as_rows,
-    draw_normals,
-    draw_uniforms,
-)
 
 
 def _body(elements, per_row):
@@ -25,10 +15,8 @@ def _body(elements, per_row):
     return [a * per_row[0] + b, a - b], [a * b, a]
 
 
-ROWS = RowReduction("test rows", _body)
-ALL = RowReduction(
-    "test all", _body, across_rows=True, finish=lambda sums, per_row: [sums[0] * per_row[0], sums[1]]
-)
+ROWS = rows.RowReduction("test rows", _body)
+ALL = rows.RowReduction("test all", _body, finish=lambda sums, per_row: [sums[0] * per_row[0], sums[1]])
 
 
 def values(*shape, seed=0):
@@ -62,14 +50,14 @@ def test_layouts_are_read_where_they_are():
     wide = values(6, 5, 40)
     of_rows = (wide[:, :, 3:20], wide[:, 2, 3:20], wide[:, :2, 3:20])
     for part in (*of_rows, wide[0, 0, :7].expand(6, 7), wide[:, :1, :7].expand(6, 5, 7)):
-        assert as_rows(part).data_ptr() == part.data_ptr()
+        assert rows.as_rows(part).data_ptr() == part.data_ptr()
     for part in (wide.transpose(0, 2), wide[:, :, ::2], wide[None, :, :2, 3:20]):
-        copy = as_rows(part)
+        copy = rows.as_rows(part)
         assert copy.is_contiguous()
         assert torch.equal(copy, part)
     numbers = wide[:, :2, 0].transpose(0, 1)
-    assert as_numbers(numbers) is numbers
-    assert as_numbers(wide.transpose(0, 1)).is_contiguous()
+    assert rows.as_numbers(numbers) is numbers
+    assert rows.as_numbers(wide.transpose(0, 1)).is_contiguous()
     a = wide[:, :, 3:20]
     outputs = [values(6, 5, 50)[:, :, 8:25] for _ in range(2)]
     sums = [torch.empty(6, 5) for _ in range(2)]
@@ -87,18 +75,19 @@ def test_threads_change_nothing(monkeypatch):
             a, b, numbers = values(*lead, 50), values(*lead, 50, seed=1), values(*lead, seed=2)
             outputs, sums = [torch.empty(2, *a.shape), torch.empty(2, *lead)]
             ROWS([a, b], [numbers], outputs, sums)
-            made += [outputs, sums, draw_normals((101, len(a), 50), Keys(torch.arange(len(a)), 0, 0))]
+            keys = rows.Keys(torch.arange(len(a)), 0, 0)
+            made += [outputs, sums, rows.draw_normals((101, len(a), 50), keys)]
     assert all(map(torch.equal, *found.values()))
 
 
 def _sample_body(elements, per_row):
     a, b = elements
-    return Block([a * b], [a + b], a * per_row[0] + per_row[1], [a * 0 + 1.5, a * 0 + 2])
+    return rows.Block([a * b], [a + b], a * per_row[0] + per_row[1], [a * 0 + 1.5, a * 0 + 2])
 
 
-SAMPLES = RowReduction("test samples", _sample_body, adds=True, factors=True, prefetches=True)
-WORDS = RowReduction(
-    "test words", lambda _elements, _per_row, words: Block([concatenate(words).view(FLOAT32)])
+SAMPLES = rows.RowReduction("test samples", _sample_body, adds=True, factors=True, prefetches=True)
+WORDS = rows.RowReduction(
+    "test words", lambda _elements, _per_row, words: rows.Block([concatenate(words).view(FLOAT32)])
 )
 TWO_AND_MINUS_ONE = torch.tensor([2.0, -1.0]).unbind()
 
@@ -140,7 +129,7 @@ def test_words_are_philox_of_place_sample_and_key():
     keys, first, draw = torch.tensor([3, -5, 2**40 + 9]), 2**31 - 2, 7
     shape = 4, 3, 70
     found = torch.empty(shape)
-    WORDS([found], outputs=[found], keys=Keys(keys, first, draw))
+    WORDS([found], outputs=[found], keys=rows.Keys(keys, first, draw))
     low = 0xFFFFFFFF
     counters = (
         (draw << 16) + torch.arange(24)[None, None],
@@ -148,17 +137,17 @@ def test_words_are_philox_of_place_sample_and_key():
         (keys & low)[None, :, None],
         ((keys >> 32) & low)[None, :, None],
     )
-    words = torch.stack(philox4x32(counters, KEY), -1).view(4, 3, 3, 8, 2, 2)
+    words = torch.stack(philox4x32(counters, rows.KEY), -1).view(4, 3, 3, 8, 2, 2)
     # of eight counters first words 0 and 1 of each, then words 2 and 3
     expected = words.transpose(3, 4).reshape(4, 3, 96)[..., :70]
     assert torch.equal(found.view(torch.int32).long() & low, expected)
-    drawn = draw_uniforms(shape, Keys(keys, first, draw))
+    drawn = rows.draw_uniforms(shape, rows.Keys(keys, first, draw))
     assert torch.equal(drawn, uniforms(expected))
 
 
 def test_normal_numbers():
     """Moments and tails of 2 million, and none related to its neighbours; alpha 1e-6 each."""
-    found = draw_normals((4000, 2, 256), Keys(torch.tensor([1, 2]), 0, 0)).double()
+    found = rows.draw_normals((4000, 2, 256), rows.Keys(torch.tensor([1, 2]), 0, 0)).double()
     count = found.numel()
     for power, moment in ((1, 0), (2, 1), (3, 0), (4, 3), (6, 15)):
         spread = math.sqrt(math.prod(range(1, 2 * power, 2)) - moment**2)

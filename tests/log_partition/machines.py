@@ -3,7 +3,7 @@
 import torch
 
 from discrete_vae import RBM
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import randomize, with_parameters
 
 
 def random_rbm(left, right, scale=1.0, seed=0):
@@ -12,11 +12,7 @@ def random_rbm(left, right, scale=1.0, seed=0):
 
 def two_far_modes(size=20, weight=2.0, excess=0.1):
     """All-off has weight 1, all-on exp(2 size excess), and single chains never cross."""
-    rbm = RBM(size, size)
-    with torch.no_grad():
-        rbm.weight.fill_(weight)
-        rbm.bias.fill_(excess - weight * size / 2)
-    return rbm
+    return with_parameters(RBM(size, size), weight=weight, bias=excess - weight * size / 2)
 
 
 def wide_and_deep_mode(core=8, extra=8, weight=2.0, depth=8.0):

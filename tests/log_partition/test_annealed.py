@@ -17,7 +17,7 @@ from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.testing import check_mean
-from tests.boltzmann.graphs import exact_draws, random_graph, small_graph
+from tests.boltzmann.graphs import exact_draws, random_graph, small_graph, with_parameters
 from tests.boltzmann.products import PRODUCTS, operations_of
 from tests.log_partition.machines import random_rbm, two_far_modes
 
@@ -36,9 +36,7 @@ def test_reverse_from_exact_states_a_factorial_prior_and_the_seed():
     estimate = annealed_log_partition(rbm, start=exact_draws(rbm, 2000), num_temperatures=100)
     assert estimate.method == "annealed reverse"
     assert abs(estimate.value - exact_log_partition(rbm).value) < 5 * estimate.std_error
-    prior = FactorialBernoulli(5)
-    with torch.no_grad():
-        prior.bias.copy_(torch.tensor([1.0, -2.0, 0.5, 3.0, 0.0]))
+    prior = with_parameters(FactorialBernoulli(5), bias=[1.0, -2.0, 0.5, 3.0, 0.0])
     estimate = annealed_log_partition(prior, num_chains=3, num_temperatures=2)
     assert estimate.value == pytest.approx(exact_log_partition(prior).value, abs=1e-5)
     few = {"num_chains": 20, "num_temperatures": 9}

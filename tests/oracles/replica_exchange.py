@@ -56,4 +56,4 @@ def joint_swap_matrix(
 
 def _product(parts: list[Tensor]) -> Tensor:
     """The Kronecker product with the first part varying fastest."""
-    return reduce(lambda slow, fast: torch.kron(slow, fast), reversed(parts))
+    return reduce(torch.kron, reversed(parts))

@@ -4,7 +4,6 @@ import copy
 
 import pytest
 import torch
-from torch import nn
 from torch._subclasses import FakeTensorMode
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 
@@ -22,6 +21,7 @@ from discrete_vae.log_partition.bridge import bridge_terms, tempered_work
 from discrete_vae.log_partition.estimate import annealed_weights
 from discrete_vae.samplers.tempering import ModeJumps
 from tests.boltzmann.graphs import randomize
+from tests.devices.models import empty_twin
 
 MACHINES = {
     "rbm": lambda: randomize(RBM(5, 4)),
@@ -55,15 +55,6 @@ def with_real_tensors(make):
         return make()
 
 
-def to_cuda(module):
-    """What .to("cuda") does to a module of one part; torch's own cannot change real parameters into fake ones."""
-    for name, parameter in module.named_parameters(recurse=False):
-        setattr(module, name, nn.Parameter(parameter.detach().to("cuda")))
-    for name, buffer in module.named_buffers(recurse=False):
-        setattr(module, name, buffer.to("cuda"))
-    return module
-
-
 def on_cuda(*tensors):
     return all(tensor.device.type == "cuda" for tensor in tensors)
 
@@ -71,10 +62,10 @@ def on_cuda(*tensors):
 def chains_on_cuda(make, machine, moved):
     """Chains of a machine that is moved before they are made or after, and perhaps with them."""
     if moved == "before":
-        return make(to_cuda(machine))
+        return make(empty_twin(machine, "cuda"))
     energy = with_real_tensors(lambda: copy.deepcopy(machine))
     chains = with_real_tensors(lambda: make(energy))
-    to_cuda(energy)
+    empty_twin(energy, "cuda")
     return chains.to("cuda") if moved == "both" else chains
 
 
@@ -114,13 +105,13 @@ def test_parallel_tempering(moved, ladder):
 
 
 def test_annealed_weights(machine):
-    to_cuda(machine)
+    empty_twin(machine, "cuda")
     z = torch.zeros(6, 9, device="cuda")
     assert on_cuda(annealed_weights(machine, z, [0.0, 0.5, 1.0], key=3))
 
 
 def test_pieces_of_bridge_sampling(machine):
-    to_cuda(machine)
+    empty_twin(machine, "cuda")
     z = torch.zeros(6, 3, 9, device="cuda")
     t = torch.linspace(0, 1, 3, dtype=torch.float64, device="cuda").expand(6, 3)
     for energies in (None, machine.compute_energy(z)):
@@ -131,6 +122,6 @@ def test_pieces_of_bridge_sampling(machine):
 
 
 def test_sides_of_an_rbm():
-    rbm = to_cuda(with_real_tensors(MACHINES["rbm"]))
+    rbm = empty_twin(with_real_tensors(MACHINES["rbm"]), "cuda")
     visible = torch.zeros(6, 5, device="cuda")
     assert on_cuda(rbm.hidden_given_visible(visible), rbm.sample_hidden(visible), rbm.free_energy(visible))

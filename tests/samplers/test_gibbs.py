@@ -11,7 +11,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers import gibbs
 from discrete_vae.samplers.gibbs import pack_bits, unpack_bits
 from discrete_vae.testing import all_states, enumerate_machine
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import randomize, with_parameters
 from tests.log_partition.machines import random_rbm
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 
@@ -25,9 +25,7 @@ CLAMPED = torch.tensor([True, False, False, True, False])
 
 @pytest.mark.parametrize("clamped", [None, CLAMPED], ids=["free", "clamped"])
 def test_independent_units_end_where_all_sweeps_would(clamped):
-    energy = FactorialBernoulli(5)
-    with torch.no_grad():
-        energy.bias.copy_(torch.linspace(-2, 2, 5))
+    energy = with_parameters(FactorialBernoulli(5), bias=torch.linspace(-2, 2, 5))
     whole, single = (BlockGibbs(energy, 6, seed=4, start=torch.ones(6, 5), clamped=clamped) for _ in range(2))
     mask = None if clamped is None else whole.clamped
     expected = run_sweeps(energy, whole.z, 30, key=key_to_seed(4), first_sweep=1, clamped=mask)

@@ -15,15 +15,11 @@ from discrete_vae.samplers.tempering import (
     start_ladder,
 )
 from discrete_vae.testing import all_states, check_frequencies
-from tests.boltzmann.graphs import state_counts
+from tests.boltzmann.graphs import state_counts, with_parameters
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode
 from tests.oracles.replica_exchange import joint_law, joint_swap_matrix, joint_sweep_matrix
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 from tests.refusals import refused_argument
-
-
-def make_rbm(left=5, right=4, scale=0.5):
-    return random_rbm(left, right, scale)
 
 
 def with_replicas(rbm, ladder, replicas, seed=0):
@@ -35,7 +31,7 @@ def with_replicas(rbm, ladder, replicas, seed=0):
 
 @pytest.mark.parametrize("sweeps", [1, 2])
 def test_transitions_against_the_exact_matrix_of_all_replicas(sweeps):
-    rbm, ladder = make_rbm(2, 1, 2.0), torch.tensor([0.0, 1.0], dtype=torch.float64)
+    rbm, ladder = random_rbm(2, 1, 2.0), torch.tensor([0.0, 1.0], dtype=torch.float64)
 
     def step(joint):
         chains = with_replicas(rbm, ladder, joint.view(len(joint), 2, 3))
@@ -49,7 +45,7 @@ def test_transitions_against_the_exact_matrix_of_all_replicas(sweeps):
 
 
 def test_states_follow_p_at_every_temperature():
-    rbm, ladder = make_rbm(3, 2, 1.5), torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
+    rbm, ladder = random_rbm(3, 2, 1.5), torch.tensor([0.0, 0.5, 1.0], dtype=torch.float64)
     chains = ParallelTempering(rbm, 20_000, ladder, seed=3)
     chains.step(60)
     energy = rbm.energy(all_states(5)).detach()
@@ -72,7 +68,7 @@ def test_far_modes_get_their_weights_where_single_chains_stay_put():
     assert abs(float((alone > 0.5).float().mean()) - expected) > 20 * error
 
 
-@pytest.mark.parametrize("energy", [make_rbm(30, 12, 1.0), two_far_modes()])
+@pytest.mark.parametrize("energy", [random_rbm(30, 12, 1.0), two_far_modes()])
 def test_tuning_brings_all_rates_near_one_half(energy):
     chains = ParallelTempering(energy, 100, seed=0)
     chains.step(400)
@@ -98,12 +94,13 @@ def test_the_ladder_follows_weights_that_grow():
 
 
 def test_one_replica_is_block_gibbs():
-    tempered, plain = ParallelTempering(make_rbm(), 6, [1.0], seed=4), BlockGibbs(make_rbm(), 6, seed=4)
+    rbm = random_rbm(5, 4, 0.5)
+    tempered, plain = ParallelTempering(rbm, 6, [1.0], seed=4), BlockGibbs(rbm, 6, seed=4)
     assert torch.equal(tempered.step(5), plain.step(5))
 
 
 def test_a_state_before_and_after_tuning_goes_on_bit_for_bit():
-    rbm = make_rbm(scale=2.0)
+    rbm = random_rbm(5, 4, 2.0)
     chains, other = (ParallelTempering(rbm, 100, seed=seed) for seed in (2**64 - 1, 4))
     for num_sweeps in (3, 87):
         chains.step(num_sweeps)
@@ -114,7 +111,7 @@ def test_a_state_before_and_after_tuning_goes_on_bit_for_bit():
 
 
 def test_retuning_needs_rates_that_one_replica_has_not():
-    chains = ParallelTempering(make_rbm(), 4, [1.0], seed=1)
+    chains = ParallelTempering(random_rbm(5, 4, 0.5), 4, [1.0], seed=1)
     assert refused_argument(chains.retune) == "retune()"
     chains.step(2)
     assert not chains.retune()
@@ -122,7 +119,7 @@ def test_retuning_needs_rates_that_one_replica_has_not():
 
 
 def test_chains_start_from_given_states():
-    chains = ParallelTempering(make_rbm(), 4, [0.5, 1.0], seed=1)
+    chains = ParallelTempering(random_rbm(5, 4, 0.5), 4, [0.5, 1.0], seed=1)
     before = chains.replicas
     chains.start_from(torch.ones(2, 9, requires_grad=True))
     assert not chains.z.requires_grad
@@ -132,7 +129,7 @@ def test_chains_start_from_given_states():
 
 
 def test_states_from_outside_have_no_trip_behind_them():
-    chains = ParallelTempering(make_rbm(), 200, [0.9, 1.0], seed=1)
+    chains = ParallelTempering(random_rbm(5, 4, 0.5), 200, [0.9, 1.0], seed=1)
     chains.step(20)
     before = chains.round_trips
     assert bool((before > 0).any())
@@ -197,9 +194,7 @@ def test_minima_cannot_go_lower_and_come_in_order():
         assert local_minima(rbm, 2).mean(1).tolist() == [1.0, 0.0]
     deep = local_minima(wide_and_deep_mode(10, 16, 2.0, 14.0), 1)[0]
     assert deep.tolist() == [1.0] * 20 + [0.0] * 16
-    prior = FactorialBernoulli(3)
-    with torch.no_grad():
-        prior.bias.copy_(torch.tensor([1.0, -1.0, 2.0]))
+    prior = with_parameters(FactorialBernoulli(3), bias=[1.0, -1.0, 2.0])
     assert local_minima(prior, 3).tolist() == [[1.0, 0.0, 1.0]] * 3  # the only one
     assert local_minima(RBM(2, 2), 5).shape == (5, 4)
 
@@ -263,9 +258,7 @@ def test_pairs_of_equal_states_give_no_masks():
 
 
 def test_jumps_among_a_single_minimum_change_nothing():
-    rbm = RBM(2, 2)
-    with torch.no_grad():
-        rbm.bias.fill_(1.0)
+    rbm = with_parameters(RBM(2, 2), bias=1.0)
     chains, plain = (ParallelTempering(rbm, 5, [0.5, 1.0], seed=0) for _ in range(2))
     chains.jumps = ModeJumps(rbm, local_minima(rbm, 4))
     assert torch.equal(chains.step(8), plain.step(8))

@@ -333,7 +333,6 @@ TOPOLOGIES: dict[str, Callable[[int], Tensor]] = {
     "pegasus": pegasus_edges,
     "zephyr": zephyr_edges,
 }
-"""Graphs that have a name, as functions of the number of units."""
 
 
 # Edges and nodes of the user's own: checks.

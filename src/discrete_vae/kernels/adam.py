@@ -162,16 +162,14 @@ class PointerTable:
     def fits(self, parameters: Sequence[Tensor], state: Mapping[Any, Mapping[str, Any]]) -> bool:
         """True if the parameters are the same, where they were, with the same moments; takes in their gradients."""
         gradients = [leaf.grad for leaf in self._leaves]
+        # the same ones where they were, even if somebody has set their data
+        in_place = _same(gradients, self._gradients) and _places(self._kept) == self._gradient_places
         return (
             _same(parameters, self._all)
             and _places(parameters) == self._places
             and _same(_moments(state), self._moments)
-            and (self._are_in_place(gradients) or self._take(gradients))
+            and (in_place or self._take(gradients))
         )
-
-    def _are_in_place(self, gradients: list[Tensor | None]) -> bool:
-        """True if the gradients are the same, where they were, even if somebody has set their data."""
-        return _same(gradients, self._gradients) and _places(self._kept) == self._gradient_places
 
     def forget_gradients(self) -> None:
         """Keep no gradient alive."""

@@ -121,16 +121,13 @@ class Recorder(TorchDispatchMode):
         self.calls.append(Call(function, arguments, keywords, None, ()))
 
     def _look_at(self, function: OpOverload, arguments: tuple[Any, ...], result: Any) -> None:
-        of_values = isinstance(result, (bool, int, float)) and function.overloadpacket not in _OF_SHAPES
-        if of_values and tensors_in(arguments):
+        of_tensors = isinstance(result, (bool, int, float)) and tensors_in(arguments)
+        if of_tensors and function.overloadpacket is not torch.ops.aten.is_same_size:
             self.problem = self.problem or f"{function} looks at a value"
         elif torch.Tag.dynamic_output_shape in function.tags and not _places_are_numbers(function, arguments):
             self.problem = self.problem or f"{function} gives a shape that depends on values"
         elif any(tensor.layout != torch.strided for tensor in tensors_in(result)):
             self.problem = self.problem or f"{function} gives a sparse tensor"
-
-
-_OF_SHAPES = frozenset([torch.ops.aten.is_same_size])
 
 
 def _places_are_numbers(function: OpOverload, arguments: tuple[Any, ...]) -> bool:

@@ -347,7 +347,7 @@ def _not_outward(totals: Vectors, per_row: Vectors) -> Vectors:
 
 
 # the sum over all elements is taken row by row, whatever the threads
-@partial(RowReduction, "backward", across_rows=True, finish=_not_outward)
+@partial(RowReduction, "backward", finish=_not_outward)
 def _draw_backward(elements: Vectors, _per_row: Vectors) -> tuple[Vectors, Vectors]:
     of_zeta, of_bits, by_logits, bits_by_logits, by_beta = elements
     return [of_zeta * by_logits + of_bits * bits_by_logits], [of_zeta * by_beta]

@@ -89,10 +89,9 @@ def check_inverse_temperature(value: float | Tensor, num_chains: int) -> Tensor 
         scale = check_tensor("inverse_temperature", value, (num_chains,)).detach().float()
         largest = float(scale.abs().max()) if values_are_known(scale) else 0.0
     else:
-        largest = abs(check_number("inverse_temperature", value, repair=repair))
-        scale = (
-            None if value == 1 else torch.full((num_chains,), float(value), dtype=torch.float32, device="cpu")
-        )
+        number = check_number("inverse_temperature", value, repair=repair)
+        largest = abs(number)
+        scale = None if number == 1 else torch.full((num_chains,), number, dtype=torch.float32, device="cpu")
     if not largest < _LARGEST_INVERSE_TEMPERATURE:
         rule = f"must be finite and below {_LARGEST_INVERSE_TEMPERATURE:g}"
         raise InvalidInputError("inverse_temperature", rule, f"a value of {largest:g}", repair)

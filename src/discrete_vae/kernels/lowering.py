@@ -271,7 +271,10 @@ class Replay:
         self._pool = _Pool()
         self.steps: list[Step] = []
         self._kept: list[Tensor] = []  # whose addresses are among the steps
-        self._inputs = [self._place_input(value) for value in graph.inputs]
+        for value in graph.inputs:
+            if value.layout is not None:
+                value.fixed = _dense(value.layout, "cpu")
+        self._inputs = [value.fixed for value in graph.inputs]
         last = _last_uses(graph)
         for index, operation in enumerate(graph.operations):
             self.steps += self._lower(operation)
@@ -316,11 +319,6 @@ class Replay:
         right = [*outputs, *self._state]
         self.is_checked = len(found) == len(right) and all(map(_equal, found, right))
         return outputs
-
-    def _place_input(self, value: Value) -> Any:
-        if (layout := value.layout) is not None:
-            value.fixed = _dense(layout, "cpu")
-        return value.fixed
 
     def _thing(self, value: Value) -> Any:
         return self._things.get(value, value.fixed)

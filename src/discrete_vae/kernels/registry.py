@@ -67,6 +67,7 @@ class Kernel:
                 torch.no_grad(),
             ):
                 self.self_test(self)
+            self._usable = True
         except Warning:  # the user made warnings errors
             raise
         except Exception as error:
@@ -79,8 +80,6 @@ class Kernel:
                 stacklevel=3,
             )
             self._usable = False
-        else:
-            self._usable = True
         return self._usable
 
 

@@ -93,18 +93,16 @@ class RowReduction:
         name: Tells it apart from all others that share the body's module.
         body: Takes vectors of elements, of each row's numbers, repeated, and, where keys are given, of the random
             words, two of 16 32-bit integers. Returns a `Block`, or its outputs and terms.
-        across_rows: Whether the sums are over all elements instead, one number each. They are taken row by row, on one
-            thread.
         adds: Whether sums are added to what is there.
         factors: Whether the body gives factors.
         prefetches: Whether to ask for rows before they are read, for rows that are not in the cache.
-        finish: Takes sums and each row's numbers, returns what is written in place of the sums.
+        finish: Where it is given, the sums are over all elements, one number each, and are taken row by row, on one
+            thread. It takes them and each row's numbers and returns what is written in their place.
     """
 
     name: str
     body: Body
     _: KW_ONLY
-    across_rows: bool = False
     adds: bool = False
     factors: bool = False
     prefetches: bool = False
@@ -134,7 +132,7 @@ class RowReduction:
         form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
         places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
         is_small = samples * examples * num_columns < SMALLEST_SHARED
-        threads = 1 if self.across_rows or is_small else available_threads()
+        threads = 1 if self.finish is not None or is_small else available_threads()
         if threads > 1 and keys is None and samples < examples and not spread:
             # the first axis is divided
             triples = zip(places[::3], places[1::3], places[2::3], strict=True)
@@ -245,22 +243,18 @@ class RowReduction:
             before = [splat(builder, builder.load(at), LANES) for at in singles[last_output:]]
             if self.adds:
                 found = [old + new for old, new in zip(before, found, strict=True)]
-            number = builder.add(builder.mul(sample, examples), example)
-            if self.across_rows:
+            if self.finish is not None:
+                number = builder.add(builder.mul(sample, examples), example)
+                last = builder.sub(builder.mul(samples, examples), constant(1))
                 at_start = builder.icmp_signed("==", number, constant(0))
+                at_end = builder.icmp_signed("==", number, last)
                 found = [
                     Vector(builder, builder.select(at_start, new.value, (old + new).value))
                     for old, new in zip(before, found, strict=True)
                 ]
-            if self.finish is not None:
-                last = builder.sub(builder.mul(samples, examples), constant(1))
-                at_end = builder.icmp_signed("==", number, last)
-                finished = self.finish(found, of_row)
                 found = [
                     Vector(builder, builder.select(at_end, end.value, vector.value))
-                    if self.across_rows
-                    else end
-                    for end, vector in zip(finished, found, strict=True)
+                    for end, vector in zip(self.finish(found, of_row), found, strict=True)
                 ]
             for vector, at in zip(found, singles[last_output:], strict=True):
                 builder.store(vector.element(0), at)

@@ -121,8 +121,8 @@ def sample_bridge(
         if len(known) == 0:
             raise InvalidInputError("start", "must hold a state", "none", "Leave it out to look for minima.")
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
-    jumps = ModeJumps(energy, local_minima(energy, _MODES, seed=seed), seed=key_to_seed(seed, _STREAM))
-    sampler.jumps = jumps if len(jumps.masks) else None
+    modes = local_minima(energy, _MODES, seed=seed)
+    sampler.jumps = ModeJumps(energy, modes, seed=key_to_seed(seed, _STREAM))
     for _ in range(_TUNING_ROUNDS):
         before = sampler.inverse_temperatures
         sampler.step(max(20, -(-2000 // num_chains)))

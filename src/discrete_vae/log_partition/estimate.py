@@ -22,7 +22,6 @@ from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 
 AGREEMENT = 0.1  # nats by which annealing may differ from the estimate before a warning
-_COMPARED_TO = 0.02  # nats
 
 
 class AnnealingDisagreementWarning(UserWarning):
@@ -153,7 +152,7 @@ def comparable_log_partition(
     *,
     chains: Tensor,
     max_enumerated: int = 16,
-    std_error: float = _COMPARED_TO,
+    std_error: float = 0.02,
     max_sweeps: int = 2000,
     num_chains: int = 100,
     annealing: tuple[int, int] = (200, 300),

@@ -116,7 +116,7 @@ class ParallelTempering(MarkovChains):
     @property
     def swap_rates(self) -> Tensor:
         """Mean exchange probability of neighbors since the last reset, (replica - 1,); NaN before a sweep."""
-        return self._swap_sum / (self.num_chains * self.measured) if self.measured else self._swap_sum / 0
+        return self._swap_sum / (self.num_chains * self.measured)
 
     @one_at_a_time
     def start_from(self, z: Tensor) -> None:

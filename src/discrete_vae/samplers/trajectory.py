@@ -25,9 +25,7 @@ from discrete_vae.samplers.moments import check_entry
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 
 LOW_RATE = 0.3  # exchange rate with the last snapshot below which the machine becomes the next one
-
 COLLAPSED_RATE = 0.1  # rate below which snapshots are put between the last one and the machine
-
 MAX_SNAPSHOTS = 512
 _MANY = 3  # snapshots at once; fewer are a matter of course while weights are small
 _PAIR_STREAM = 0x70616972

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -24,16 +24,8 @@ from discrete_vae.smoothing.base import (
 )
 from discrete_vae.smoothing.spike import SharpLimit
 
-
-class Slopes(NamedTuple):
-    """Derivatives of a function of (an element, a logit, the transformation's parameter), elementwise."""
-
-    by_element: Tensor
-    by_logits: Tensor
-    by_parameter: Tensor | None
-
-
-WithSlopes = tuple[Tensor, Slopes | None]
+WithSlopes = tuple[Tensor, tuple[Tensor, Tensor, Tensor | None] | None]
+"""A function of (an element, a logit, the transformation's parameter), and its derivatives by each, elementwise."""
 
 
 class OverlappingSmoothing(Smoothing):
@@ -195,14 +187,14 @@ class MixtureOfRamps(OverlappingSmoothing):
         if not differentiable:
             return zeta, None
         by_logits = p * q * zeta * (1 - zeta) / root
-        return zeta, Slopes(0.5 / root, by_logits, None)
+        return zeta, (0.5 / root, by_logits, None)
 
     def _mean(self, zeta: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
         density = (p * (1 - zeta) + q * zeta).clamp_min(torch.finfo(zeta.dtype).tiny)
         off, on = p / density, q / density
         mean = on * zeta
-        return mean, Slopes(off * on, mean * off * (1 - zeta), None)
+        return mean, (off * on, mean * off * (1 - zeta), None)
 
     def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
         below, above = ends_excluded(zeta)
@@ -268,14 +260,14 @@ class OverlappingExponential(BetaSmoothing, OverlappingSmoothing):
         by_logits = (p * q) * torch.expm1(-beta * zeta) * torch.expm1(-beta * (1 - zeta)) / density / beta
         by_rho = -minus_c / density / beta
         by_beta = q * (1 - zeta) * e1 - p * zeta * e0 - overlap * (q - rho)
-        return zeta, Slopes(by_rho, by_logits, by_beta / density / beta)
+        return zeta, (by_rho, by_logits, by_beta / density / beta)
 
     def _mean(self, zeta: Tensor, logits: Tensor, parameter: Tensor, differentiable: bool) -> WithSlopes:
         centred = 2 * zeta - 1
         inside = torch.addcmul(logits, parameter, centred)
         mean = torch.sigmoid(inside)
         variance = mean * torch.sigmoid(-inside)
-        return mean, Slopes(2 * parameter * variance, variance, centred * variance)
+        return mean, (2 * parameter * variance, variance, centred * variance)
 
     def _log_ratio(self, zeta: Tensor, parameter: Tensor) -> Tensor:
         return parameter * (2 * zeta - 1)
@@ -364,7 +356,7 @@ class OverlappingPower(OverlappingSmoothing):
         # x F_zeta: x alone may be 0
         steepness = a * (near * power + far * x * torch.exp((a - 1) * log_rest)).clamp_min_(tiny)
         by_logits = p * q * x * (power + torch.expm1(a * log_rest)) / steepness
-        return zeta, Slopes(x / steepness, by_logits, None)
+        return zeta, (x / steepness, by_logits, None)
 
     def _mean(self, zeta: Tensor, logits: Tensor, parameter: Any, differentiable: bool) -> WithSlopes:
         sharpness, largest = 1 - 1 / self.b, torch.finfo(zeta.dtype).max
@@ -376,7 +368,7 @@ class OverlappingPower(OverlappingSmoothing):
         # where zeta is rounded to 0 or 1 it has no slope left
         product = zeta * rest
         by_zeta = sharpness * variance / torch.where(product > 0, product, 1.0)
-        return mean, Slopes(by_zeta, variance, None)
+        return mean, (by_zeta, variance, None)
 
     def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
         below, above = ends_excluded(zeta)
