@@ -260,7 +260,8 @@ class PosteriorSample(ShowsShapes):
 
         Where prior and posterior share r, it is the sum over units of log Bernoulli(z; sigmoid(l)).
         """
-        of_z = bernoulli_log_prob(self.z, self.logits).sum(-1)
+        wide = torch.promote_types(self.logits.dtype, torch.float32)
+        of_z = bernoulli_log_prob(self.z.to(wide), self.logits.to(wide)).sum(-1)
         if self.smoothing is None:
             return of_z
         return of_z - self.smoothing.log_ratio(self.zeta, *self.parameters).sum(-1)

@@ -184,7 +184,8 @@ class BoltzmannMachine(nn.Module, ABC):
         return self.compute_energy(z * keep)
 
     def _widen(self, z: Tensor) -> Tensor:
-        return z.to(torch.promote_types(z.dtype, self.bias.dtype))
+        """z in float32 or wider: in bfloat16 an energy is rounded to whole nats."""
+        return z.to(torch.promote_types(torch.promote_types(z.dtype, self.bias.dtype), torch.float32))
 
     def _check_block(self, block: int) -> int:
         repair = "It is an index into the machine's blocks; of an RBM, 0 is the left side and 1 the right."

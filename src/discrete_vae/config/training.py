@@ -490,7 +490,8 @@ class ExperimentConfig(Record):
     @model_validator(mode="after")
     def _check_layers(self) -> Self:
         training, samples = self.training, self.training.num_importance_samples
-        warm_up, decay = training.in_epochs(training.warm_up.epochs), training.optimizer.layers_weight_decay
+        decay = training.optimizer.layers_weight_decay
+        warm_up = training.in_epochs(training.warm_up.epochs) if training.warm_up.strength > 1 else 0.0
         layers = "or give the model layers: --model.hierarchy gaussian"
         if isinstance(self.model.hierarchy, NoHierarchyConfig):
             if samples > 1 and self.model.smoothing.has_spike:

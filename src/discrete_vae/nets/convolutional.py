@@ -71,6 +71,9 @@ def _of_quarters(weight: Tensor) -> Tensor:
     return torch.stack(quarters, 2).flatten(1, 2).transpose(0, 1)
 
 
+_GROUPS = 8  # of channels, at most
+
+
 class _Norm(nn.GroupNorm):
     """A norm over the channels of one example, with a rectifier behind it.
 
@@ -78,7 +81,7 @@ class _Norm(nn.GroupNorm):
     """
 
     def __init__(self, width: int) -> None:
-        super().__init__(math.gcd(8, width), width)
+        super().__init__(math.gcd(_GROUPS, width), width)
 
     def forward(self, x: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         return _rectified_norm(x, self.weight, self.bias, self.num_groups, self.eps)
@@ -210,4 +213,10 @@ def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> lis
         rule = f"must have at least {needed} rows and columns for {len(widths)} widths"
         raise InvalidInputError(name, rule, tuple(shape), "Give fewer widths.")
     halvings = [1 << index for index in range(len(widths) + 1)]
-    return [(math.ceil(shape[1] / each), math.ceil(shape[2] / each)) for each in halvings]
+    sizes = [(math.ceil(shape[1] / each), math.ceil(shape[2] / each)) for each in halvings]
+    if sizes[-1] == (1, 1) and _GROUPS % widths[-1] == 0:
+        rule = f"must end with more than {_GROUPS} channels where the image ends at one pixel"
+        raise InvalidInputError(
+            "widths", rule, tuple(widths), "A norm of one number is 0: give fewer widths."
+        )
+    return sizes

@@ -376,8 +376,9 @@ def kl_without_log_partition(
 
     The order is what the energy's `pair_order` gives for the posterior's groups; it is made once, not per step.
     """
-    mean, entropy = mean_and_entropy(logits)
-    return energy.expected_energy(bits, mean, order) - entropy
+    wide = torch.promote_types(logits.dtype, torch.float32)
+    mean, entropy = mean_and_entropy(logits.to(wide))
+    return energy.expected_energy(bits.to(wide), mean, order) - entropy
 
 
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor]:

@@ -193,7 +193,7 @@ class MixtureOfRamps(OverlappingSmoothing):
         p, q = torch.sigmoid(-logits), torch.sigmoid(logits)
         density = (p * (1 - zeta) + q * zeta).clamp_min(torch.finfo(zeta.dtype).tiny)
         off, on = p / density, q / density
-        mean = on * zeta
+        mean = (on * zeta).clamp_max(1)  # which rounding may exceed
         return mean, (off * on, mean * off * (1 - zeta), None)
 
     def _log_ratio(self, zeta: Tensor, parameter: Any) -> Tensor:
