@@ -122,9 +122,8 @@ def _read(
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
     if takes_total(dataset, path, likelihood):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
-    config = own_experiment_of(
-        dataset, file.path, likelihood="bernoulli" if likelihood is None else likelihood, size=size
-    )
+    kind = "bernoulli" if likelihood is None else likelihood
+    config = own_experiment_of(dataset, file.path, likelihood=kind, size=size)
     if file.label_units is not None:
         config = with_classes(config, class_names(found, file.label_units))
     if found.condition_schema is not None:
@@ -179,9 +178,7 @@ def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
         rule = f"must name classes, words or at most {_MOST_NUMBERS} whole numbers"
         raise InvalidInputError("label_units", rule, received, repair)
     if len(words) > min(_MOST_CLASSES, counts.sum() / _FEWEST_PER_CLASS):
-        rule = (
-            f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows each or more on average"
-        )
+        rule = f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows or more on average"
         raise InvalidInputError("label_units", rule, received, repair)
     order = np.arange(len(words)) if numbers is None else np.argsort(numbers, kind="stable")
     return tuple(words[order].tolist())
@@ -208,9 +205,7 @@ def _holds_counts(dataset: DataSplits) -> bool:
 
 def _holds_bits(table: Table) -> bool:
     """Whether all columns of a table are 0 and 1, with gaps or without; none is all gaps."""
-    numbers = (
-        column.numbers for column in table.columns if column.codes is None and not column.missing.all()
-    )
+    numbers = (each.numbers for each in table.columns if each.codes is None and not each.missing.all())
     found = [bool(((values == 0) | (values == 1) | np.isnan(values)).all()) for values in numbers]
     return len(found) == len(table.columns) and all(found)
 

@@ -14,13 +14,7 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import (
-    check_is_file,
-    library,
-    reading_errors,
-    shown_key,
-    sparse_as_float32,
-)
+from discrete_vae.data.arrays import check_is_file, library, reading_errors, shown_key, sparse_as_float32
 from discrete_vae.data.tables import ColumnRoles, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
