@@ -95,12 +95,15 @@ def test_kinds_that_are_none_leave_a_table_as_it_stands(tmp_path):
     assert config.model.likelihood.kind == "bernoulli"
 
 
-def test_counts_that_are_named_are_given_the_total_as_well(tmp_path):
+def test_counts_are_given_the_total_named_or_not_unless_another_exposure_is(tmp_path):
     counts = np.random.default_rng(0).poisson(3.0, (60, 5))
     scipy.io.mmwrite(tmp_path / "cells.mtx", scipy.sparse.coo_array(counts))
     found = [own_experiment(tmp_path / "cells.mtx", likelihood=each) for each in (None, "negative-binomial")]
     assert found[0] == found[1]
-    assert found[0].model.likelihood.exposure == "total"
+    likelihood = found[0].model.likelihood
+    assert (likelihood.kind, likelihood.exposure) == ("negative-binomial", "total")
+    other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
+    assert other.model.likelihood.exposure == "none"
 
 
 def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):

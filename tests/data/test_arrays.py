@@ -104,13 +104,8 @@ def test_forged_headers_and_values_are_refused(tmp_path):
 
 
 def test_values_in_the_wrong_byte_order_are_refused():
-    for array, wrong in (
-        (BITS, "<f4 >f4"),
-        (BITS + 0.5, "<f8 >f8"),
-        (BITS, "<i2 >i2"),
-        (7 * BITS, ">i8 <i8"),
-    ):
-        stored, read_as = wrong.split()
+    for array, both in ((BITS, "<f4 >f4"), (BITS + 0.5, "<f8 >f8"), (BITS, "<i2 >i2"), (7 * BITS, ">i8 <i8")):
+        stored, read_as = both.split()
         with pytest.raises(InvalidInputError, match="byte order"):
             as_float32("x", array.astype(stored).view(read_as))
 

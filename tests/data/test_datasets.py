@@ -78,14 +78,9 @@ def test_the_digits_are_those_of_scikit_learn_and_seeds_change_what_they_say():
     rows = zip((16 * digits.train).tolist(), digits.labels["train"], strict=True)
     all_rows = zip(intensities.tolist(), kinds, strict=True)
     assert {(*row, kind) for row, kind in rows} <= {(*row, kind) for row, kind in all_rows}
-    again, other_split, other_bits = (
-        load_digits(),
-        load_digits(split_seed=1),
-        load_digits(binarization_seed=1),
-    )
     equal = [
         [torch.equal(getattr(digits, part), getattr(other, part)) for part in ("train", "valid", "test")]
-        for other in (again, other_split, other_bits)
+        for other in (load_digits(), load_digits(split_seed=1), load_digits(binarization_seed=1))
     ]
     assert equal == [[True] * 3, [False] * 3, [True, False, False]]
     # binarized images keep their labels: the nearest other image has the same one nearly always
@@ -172,10 +167,8 @@ def test_mnist_static(site, folder, bits):
 
 def test_omniglot(site, folder, images):
     reals = images.transpose(0, 2, 1).reshape(9, 784).T / 255  # column-major images in columns
-    savemat(
-        site[0] / "chardata.mat",
-        {"data": reals[:, :6], "testdata": reals[:, 6:], "target": np.zeros((50, 6))},
-    )
+    content = {"data": reals[:, :6], "testdata": reals[:, 6:], "target": np.zeros((50, 6))}
+    savemat(site[0] / "chardata.mat", content)
     archive = served(datasets.OMNIGLOT, site, {"train": 6, "test": 3})
     data = load_omniglot(num_valid=2, data_dir=folder, archive=archive)
     assert data.description.version == "chardata.mat"

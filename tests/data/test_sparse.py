@@ -131,15 +131,6 @@ def test_counts_with_an_exposure_start_as_those_of_dense_values(gaps, zero_infla
         torch.testing.assert_close(dense, sparse, rtol=1e-6, atol=1e-6)
 
 
-def test_cells_are_read_as_counts_given_their_total(tmp_path):
-    mmwrite(tmp_path / "cells.mtx", sp.coo_array(VALUES["negative-binomial"]))
-    config, _ = read_own_experiment(tmp_path / "cells.mtx")
-    assert config.model.likelihood.kind == "negative-binomial"
-    assert config.model.likelihood.exposure == "total"
-    other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
-    assert other.model.likelihood.exposure == "none"
-
-
 def test_moments_of_many_features_are_those_of_numpy():
     """Of blocks of fewer rows than those of narrow data."""
     sparse = sp.random_array((300, 70_000), density=0.01, rng=np.random.default_rng(2), dtype=np.float32)
@@ -297,10 +288,3 @@ def test_codes_and_scores_come_back_in_the_annotated_matrix(tmp_path, annotated)
     assert (found.layers["counts"] != before.layers["counts"]).nnz == 0
     assert status("encode", run, "--out", out) == 2
     assert status("encode", run, "--data", annotated, "--num-examples", "3", "--out", out) == 2
-
-
-def test_settings_of_other_formats_are_refused(tmp_path):
-    np.save(tmp_path / "mine.npy", COUNTS)
-    for setting, value in (("layer", "counts"), ("alphabet", "dna")):
-        with pytest.raises(InvalidInputError, match=setting):
-            load_file(path=tmp_path / "mine.npy", **{setting: value})

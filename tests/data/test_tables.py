@@ -80,10 +80,7 @@ def test_a_table_longer_than_a_block_is_whole(tmp_path):
 
 
 def test_names_may_hold_separators_and_lines(tmp_path):
-    for text, names in (
-        ('"a, b",c\n1,2\n', ("a, b", "c")),
-        ('"a, b";"two\nlines"\n1;2\n', ("a, b", "two\nlines")),
-    ):
+    for text, names in (('"a, b",c\n1,2\n', ("a, b", "c")), ('"a, b";"c\nd"\n1;2\n', ("a, b", "c\nd"))):
         assert read_table(write(tmp_path, text)).names == names
     with pytest.raises(InvalidInputError, match="in line 4"):
         read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
@@ -112,16 +109,11 @@ def test_what_is_no_table_is_refused_by_place(tmp_path):
     for place, texts in NO_TABLES.items():
         for text in texts:
             path = write(tmp_path, text, "latin-1")
-            assert refused_argument(lambda path: read_table(path).numbers("x.csv"), path).endswith(place), (
-                text
-            )
+            found = refused_argument(lambda path: read_table(path).numbers("x.csv"), path)
+            assert found.endswith(place), text
 
 
-COLUMNS = {
-    "a": np.array([1, 2, 3]),
-    "b": np.array([0.5, np.nan, 2.0]),
-    "c": np.array([True, None, False], dtype=object),
-}
+COLUMNS = {"a": np.arange(1, 4), "b": np.array([0.5, np.nan, 2]), "c": np.array([True, None, False], object)}
 
 
 @pytest.fixture
@@ -282,10 +274,7 @@ def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_pat
     ranks = pandas.Categorical(["a", None, "b"], categories=["b", "a"], ordered=True)
     columns = {"name": ["x", "y", "z"], "rank": ranks, "at": [1, 2, 3]}
     columns |= {"true": pandas.array([True, None, False]), "word": ["p", None, "q"]}
-    columns |= {
-        "real": np.array([1, np.nan, 2], np.float32),
-        "whole": pandas.array([1, None, 3], dtype="Int64"),
-    }
+    columns |= {"real": np.float32([1, np.nan, 2]), "whole": pandas.array([1, None, 3], dtype="Int64")}
     frame = pandas.DataFrame(columns, index=pandas.Index([5, 7, 9], name="key"))
     frame.to_parquet(path := tmp_path / "x.parquet")
     new = {"rank": "b", "true": True, "word": "new", "real": 0.1, "whole": 4.0}
@@ -367,9 +356,8 @@ def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):
 
 def random_table(random):
     """The text of a table, and how it is written."""
-    decimal, thousands, delimiter = [(".", "", ","), (",", ".", ";"), (".", ",", "\t"), (",", "", "|")][
-        random.integers(4)
-    ]
+    forms = [(".", "", ","), (",", ".", ";"), (".", ",", "\t"), (",", "", "|")]
+    decimal, thousands, delimiter = forms[random.integers(4)]
     encoding = ["utf-8", "latin-1", "utf-16"][random.integers(3)]
     num_rows, names = int(random.integers(1, 30)), [f"c{k} é" for k in range(random.integers(1, 6))]
 
@@ -396,27 +384,23 @@ def random_table(random):
 def test_pandas_reads_the_same(tmp_path, pandas):
     """Numbers, words and gaps of random tables in text are those that pandas finds."""
     for seed in range(60):
-        check_against_pandas(tmp_path, pandas, seed)
-
-
-def check_against_pandas(tmp_path, pandas, seed):
-    text, form = random_table(np.random.default_rng(seed))
-    path = write(tmp_path, text, form["encoding"])
-    how = {"sep": form["delimiter"], "decimal": form["decimal"], "thousands": form["thousands"] or None}
-    wanted = pandas.read_csv(path, **how, encoding=form["encoding"], na_values=["?"], skip_blank_lines=True)
-    if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, quoted or not to one of them
-        wanted = wanted.dropna(how="all")
-    table = read_table(path, form=TextFormat(**form, missing=("?",)))
-    assert table.names == tuple(wanted.columns)
-    for column in table.columns:
-        found = wanted[column.name]
-        if column.codes is None:
-            values = column.numbers[~column.missing] if len(wanted.columns) == 1 else column.numbers
-            np.testing.assert_array_equal(values, found.to_numpy(float))
-        else:
-            words = np.array([*column.words, None], object)[column.codes]
-            given = [word for word in words if word is not None or len(wanted.columns) > 1]
-            assert given == [None if each != each else each for each in found]
+        text, form = random_table(np.random.default_rng(seed))
+        path = write(tmp_path, text, form["encoding"])
+        how = {"sep": form["delimiter"], "decimal": form["decimal"], "thousands": form["thousands"] or None}
+        wanted = pandas.read_csv(path, **how, encoding=form["encoding"], na_values=["?"])
+        if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, in quotes to one of them
+            wanted = wanted.dropna(how="all")
+        table = read_table(path, form=TextFormat(**form, missing=("?",)))
+        assert table.names == tuple(wanted.columns)
+        for column in table.columns:
+            found = wanted[column.name]
+            if column.codes is None:
+                values = column.numbers[~column.missing] if len(wanted.columns) == 1 else column.numbers
+                np.testing.assert_array_equal(values, found.to_numpy(float))
+            else:
+                words = np.array([*column.words, None], object)[column.codes]
+                given = [word for word in words if word is not None or len(wanted.columns) > 1]
+                assert given == [None if each != each else each for each in found]
 
 
 class Terminal(io.StringIO):
