@@ -131,18 +131,11 @@ def test_ignored_columns_and_labels_are_kept_and_an_index_gives_a_warning(tmp_pa
 
 def test_settings_of_the_data_say_how_the_file_is_read(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_text(
-        "\n".join(["a,falls,kind", *(f"{row % 7}.5,{row % 5},{'mf'[row % 2]}" for row in range(60))])
-    )
-    reading = {
-        "valid_fraction": 0.4,
-        "ignored_columns": ("a",),
-        "kinds": "falls=count",
-        "label_units": "kind",
-    }
-    config = own_experiment(path, **reading)
-    assert config == own_experiment(path, settings={f"data.{name}": value for name, value in reading.items()})
+    rows = (f"{row % 7}.5,{row % 5},{'mf'[row % 2]}" for row in range(60))
+    path.write_text("\n".join(["a,falls,kind", *rows]))
+    given = {"valid_fraction": 0.4, "ignored_columns": ("a",), "kinds": "falls=count", "label_units": "kind"}
+    config = own_experiment(path, **given)
+    assert config == own_experiment(path, settings={f"data.{name}": value for name, value in given.items()})
     assert (config.model.num_classes, config.training.batch_size) == (2, 30)
-    assert refused_argument(own_experiment, path, settings={"model.likelihood": "gaussian"}).startswith(
-        str(path)
-    )
+    refused = refused_argument(own_experiment, path, settings={"model.likelihood": "gaussian"})
+    assert refused.startswith(str(path))
