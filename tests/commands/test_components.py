@@ -43,10 +43,8 @@ def test_a_resumed_run_equals_an_unbroken_one(done, tmp_path, data_file, words):
 
 
 def test_importance_samples_of_zeta_want_a_smoothing_without_a_spike(refused, data_file):
-    message = refused("train", "--data", data_file, *TINY, *IMPORTANCE.split())
-    assert (
-        "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in message
-    )
+    error = refused("train", "--data", data_file, *TINY, *IMPORTANCE.split())
+    assert "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in error
 
 
 @pytest.mark.filterwarnings("ignore:.*config.json is not the file")

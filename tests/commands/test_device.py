@@ -102,8 +102,6 @@ def test_the_capability_of_the_process_is_what_counts(trained):
     code = "import json, sys; from discrete_vae.runs.run_directory import other_rounding; "
     code += f"print(other_rounding({read_json(trained / 'environment.json')!r}))"
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
-    words = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    words = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
     assert "'DEFAULT'" in words
     assert repr(torch.backends.cpu.get_cpu_capability()) in words

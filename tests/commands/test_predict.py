@@ -125,12 +125,8 @@ def test_files_without_labels_and_runs_without_classes(refused, trained, data_fi
 
 def test_obs_of_an_annotated_matrix(done, tmp_path):
     anndata = pytest.importorskip("anndata")
-    kind, run, file, more = (
-        np.arange(60) % 2,
-        tmp_path / "run",
-        tmp_path / "cells.h5ad",
-        tmp_path / "more.h5ad",
-    )
+    kind, run = np.arange(60) % 2, tmp_path / "run"
+    file, more = tmp_path / "cells.h5ad", tmp_path / "more.h5ad"
     rates = np.where(kind[:, None] == np.arange(6) % 2, 9.0, 1.0)
     cells = anndata.AnnData(np.random.default_rng(0).poisson(rates).astype(np.float32))
     cells.obs["type"] = np.array(["b", "t"])[kind]

@@ -284,11 +284,8 @@ def test_paths_that_are_none_or_that_config_json_could_not_hold_are_refused(refu
     assert refused("evaluate", "").startswith("error: RUN must")
     assert refused("train", "--resume", "--run-dir", "").startswith("error: --run-dir must")
     for run_dir in ("", "runs/\udcff", "a\0b"):
-        assert refused("train", "--data", "x.npy", "--run-dir", run_dir, *TINY).startswith(
-            "error: --run-dir "
-        )
-    assert "thousands" in refused(
-        "train", "--data", "x.csv", "--data.thousands", "\udcff", "--run-dir", "run"
-    )
+        error = refused("train", "--data", "x.npy", "--run-dir", run_dir, *TINY)
+        assert error.startswith("error: --run-dir ")
+    assert "thousands" in refused("train", "--data", "x.csv", "--data.thousands", "\udcff", *TINY)
     error = refused("train", "--data", "bad\udcff.npy", "--run-dir", "run", *TINY)
     assert error.startswith("error: --data ")

@@ -32,12 +32,8 @@ def forget_after(run, step):
 def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
     out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
-    means = float(
-        re.search(r"^Independent columns: (-[\d.]+) ± [\d.]+ nats \(validation\)\.$", out, re.MULTILINE)[1]
-    )
-    elbo = re.search(
-        r"^Best checkpoint: step \d+, validation ELBO (-[\d.]+) ± [\d.]+ nats", out, re.MULTILINE
-    )
+    means = float(re.search(r"(?m)^Independent columns: (-[\d.]+) ± [\d.]+ nats \(validation\)\.$", out)[1])
+    elbo = re.search(r"(?m)^Best checkpoint: step \d+, validation ELBO (-[\d.]+) ± [\d.]+ nats", out)
     lead = re.search(r"the model is ([\d.]+) ± [\d.]+ nats per example worse", " ".join(out.split()))
     assert float(lead[1]) == pytest.approx(means - float(elbo[1]), abs=0.02)  # after six steps
     assert err.startswith("flags: 48 training examples of 12 features; 6 steps (6 epochs); results go to ")
@@ -164,9 +160,7 @@ def flip_a_byte(path):
 
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
-def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
-    done, refused, trained, trained_once, file
-):
+def test_a_damaged_checkpoint_is_refused_and_another_offered(done, refused, trained, trained_once, file):
     damaged = trained / "checkpoints" / "step-6"
     flip_a_byte(damaged / file)
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
