@@ -388,15 +388,6 @@ def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
     assert {row["group"] for row in table_of(tmp_path / "c.csv", ";")} == {"a", "b"}
 
 
-def test_what_is_read_with_no_effect_is_refused(refused, dosed, data_file, tmp_path):
-    train = ["train", "--run-dir", tmp_path / "new", *TINY, "--data"]
-    assert "missing_values" in refused(*train, data_file, "--data.missing-values", "-999").replace("-v", "_v")
-    assert "decimal" in refused(*train, data_file, "--data.decimal", ",")
-    few = ["--data", dosed / "gaps.csv", "--out", tmp_path / "f.csv"]
-    assert "--num-steps" in refused("impute", dosed / "run", *few, "--num-steps", "5")
-    assert "--num-draws" in refused("sample", dosed / "run", "--num-draws", "5")
-
-
 def test_measurements_are_no_labels(cli, trained, data_file, tmp_path):
     np.savez(tmp_path / "halves.npz", x=np.load(data_file)[:8], y=np.arange(8) / 2)
     words = ["--data", tmp_path / "halves.npz", "--label", "all", "--out", tmp_path / "n.csv"]

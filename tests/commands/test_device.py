@@ -10,7 +10,6 @@ import torch
 from discrete_vae.cli.options import choose_device
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, write_json
-from discrete_vae.system import computing_on
 from tests.commands.test_train import forget_after
 
 
@@ -61,13 +60,6 @@ def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, 
     device = choose_device(text)
     assert device == torch.device(expected)
     assert current == ([] if device.type == "cpu" else [device.index])
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_verb_for_a_run_says_where_it_computes(cli, machine, trained):
-    machine(0)
-    status, _, err = cli("sample", trained, "--num-rows", "2")
-    assert (status, err.splitlines()[0]) == (0, computing_on(torch.device("cpu")))
 
 
 @pytest.mark.filterwarnings("always:the run began with")
