@@ -235,12 +235,10 @@ def test_smoke_is_bounded(rows, features, steps):
 def test_what_own_data_get_grows_with_the_rows(size, features):
     rows = (2, 26, 99, 100, 999, 1000, 1999, 2000, 9999, 10_000, 49_999, 50_000, 10**6)
     configs = [own(number, features, size) for number in rows]
-    for of in (
-        lambda config: config.training.batch_size,
-        lambda config: config.model.prior.num_units,
-        lambda config: len(config.model.decoder.hidden),
-    ):
-        values = [of(config) for config in configs]
+    batches = [config.training.batch_size for config in configs]
+    units = [config.model.prior.num_units for config in configs]
+    layers = [len(config.model.decoder.hidden) for config in configs]
+    for values in (batches, units, layers):
         assert values == sorted(values)
         assert values[0] < values[-1]
     steps = []

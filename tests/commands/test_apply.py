@@ -13,10 +13,9 @@ from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import TINY, table_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
-    pytest.mark.filterwarnings("ignore:.*have fewer than 10"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the last doubling", "ignore:bridge sampling", "ignore:.*have fewer than 10"
+)
 FAST = ["--num-samples", "40", "--num-rounds", "2"]
 
 

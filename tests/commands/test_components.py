@@ -17,10 +17,7 @@ GRADIENTS = [
     "naive-kl",
 ]
 IMPORTANCE = "--training.num-importance-samples 3 --training.importance-start 0"
-WORDS = [
-    *(f"--model.smoothing {kind}" for kind in (*SMOOTHINGS, "straight-through")),
-    f"--model.smoothing ramps {IMPORTANCE}",
-]
+WORDS = [f"--model.smoothing {words}" for words in (*SMOOTHINGS, "straight-through", f"ramps {IMPORTANCE}")]
 WORDS += [f"--training.gradient {words}" for words in GRADIENTS]
 
 

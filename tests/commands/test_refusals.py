@@ -210,12 +210,8 @@ def folder(trained_once, table_run, images_run, tmp_path_factory):
     for name, array in ARRAYS.items():
         np.save(folder / f"{name}.npy", array)
     np.savez(folder / "other.npz", x=np.eye(12))
-    for name, run in {
-        "trained": trained_once,
-        "empty": trained_once,
-        "table": table_run / "run",
-        "images": images_run,
-    }.items():
+    runs = {"trained": trained_once, "empty": trained_once, "table": table_run / "run", "images": images_run}
+    for name, run in runs.items():
         shutil.copytree(run, folder / name)
     shutil.rmtree(folder / "empty" / "checkpoints")
     for name, ending in (("own", "npz"), ("owntable", "csv")):  # as runs whose data were this file

@@ -29,12 +29,10 @@ def test_an_epoch_sees_each_example_at_most_once_and_leaves_others_out_than_the_
 
 
 def test_epochs_and_seeds_have_orders_of_their_own():
-    first, again, next_epoch, other_seed = (
-        epoch_order(100, seed, epoch) for seed, epoch in ((0, 0), (0, 0), (0, 1), (1, 0))
-    )
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, next_epoch)
-    assert not np.array_equal(first, other_seed)
+    first = epoch_order(100, 0, 0)
+    assert np.array_equal(first, epoch_order(100, 0, 0))
+    for seed, epoch in ((0, 1), (1, 0)):
+        assert not np.array_equal(first, epoch_order(100, seed, epoch))
 
 
 @pytest.mark.parametrize("dynamic", [True, False])
@@ -217,11 +215,9 @@ def test_a_label_counts_as_often_as_batches_hold_it():
     copies = np.repeat(np.arange(10), weights.astype(int))
     weighted = replace(dataset(train, dynamic=False), weights={"train": weights})
     repeated = dataset(train[copies], dynamic=False)
-    found = [
-        TrainingBatches(weighted, 5, seed=0, labels=labels),
-        TrainingBatches(repeated, 5, seed=0, labels=labels[copies]),
-    ]
-    assert [each.examples_per_label for each in found] == pytest.approx([26 / 18, 26 / 18])
+    for data, known in ((weighted, labels), (repeated, labels[copies])):
+        found = TrainingBatches(data, 5, seed=0, labels=known).examples_per_label
+        assert found == pytest.approx(26 / 18)
 
 
 def test_weights_that_are_all_0_are_refused_by_name():

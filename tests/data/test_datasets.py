@@ -12,14 +12,7 @@ from scipy.io import savemat
 
 from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instantiate, members
 from discrete_vae.data import datasets
-from discrete_vae.data.datasets import (
-    load_caltech101_silhouettes,
-    load_dataset,
-    load_digits,
-    load_mnist_dynamic,
-    load_mnist_static,
-    load_omniglot,
-)
+from discrete_vae.data.datasets import load_dataset, load_digits
 from discrete_vae.data.download import Archive, RemoteFile
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file
@@ -126,7 +119,7 @@ def test_mnist_dynamic(site, folder, images, idx):
         (site[0] / of_labels).write_bytes(idx(labels[: len(array)]))
     lengths = {"train_images": 6, "test_images": 3, "train_labels": 6, "test_labels": 3}
     archive = served(datasets.MNIST_DYNAMIC, site, lengths)
-    data = load_mnist_dynamic(num_valid=2, data_dir=folder, archive=archive)
+    data = datasets.load_mnist_dynamic(num_valid=2, data_dir=folder, archive=archive)
     assert data.labels["train"].tolist() == [0, 1, 2, 3]
     for part, first in {"valid": 4, "test": 0}.items():
         rows = images[6:] if part == "test" else images[4:6]
@@ -140,11 +133,11 @@ def test_mnist_dynamic(site, folder, images, idx):
     with np.load(folder / "mnist.npz") as kept:
         assert set(kept.files) == set(lengths)
         np.testing.assert_array_equal(kept["test_labels"], [0, 1, 2])
-    other = load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
+    other = datasets.load_mnist_dynamic(num_valid=2, binarization_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.test, data.test)
     for num_valid, argument in ((0, "data set mnist-dynamic"), (6, "num_valid")):
         given = {"num_valid": num_valid, "data_dir": folder, "archive": archive}
-        assert refused_argument(load_mnist_dynamic, **given) == argument
+        assert refused_argument(datasets.load_mnist_dynamic, **given) == argument
 
 
 def test_mnist_static(site, folder, bits):
@@ -153,7 +146,7 @@ def test_mnist_static(site, folder, bits):
         text = "".join(" ".join(map(str, row)) + "\n" for row in values)
         (site[0] / f"binarized_mnist_{part}.amat").write_text(text)
     archive = served(datasets.MNIST_STATIC, site, {part: len(values) for part, values in rows.items()})
-    data = load_mnist_static(data_dir=folder, archive=archive)
+    data = datasets.load_mnist_static(data_dir=folder, archive=archive)
     np.testing.assert_array_equal(data.train.numpy(), rows["train"])
     assert same_rows(data.valid, rows["valid"])
     assert same_rows(data.test, rows["test"])
@@ -162,7 +155,7 @@ def test_mnist_static(site, folder, bits):
         wrong = dict(kept) | {"test_shape": np.array([3, 783])}
     np.savez(folder / "static_mnist.npz", **wrong)
     with pytest.raises(InvalidInputError, match="array 'test_shape'"):
-        load_mnist_static(data_dir=folder, archive=archive)
+        datasets.load_mnist_static(data_dir=folder, archive=archive)
 
 
 def test_omniglot(site, folder, images):
@@ -170,25 +163,25 @@ def test_omniglot(site, folder, images):
     content = {"data": reals[:, :6], "testdata": reals[:, 6:], "target": np.zeros((50, 6))}
     savemat(site[0] / "chardata.mat", content)
     archive = served(datasets.OMNIGLOT, site, {"train": 6, "test": 3})
-    data = load_omniglot(num_valid=2, data_dir=folder, archive=archive)
+    data = datasets.load_omniglot(num_valid=2, data_dir=folder, archive=archive)
     assert data.description.version == "chardata.mat"
     rows = torch.from_numpy(images.reshape(9, 784)) / 255
     assert all(any(torch.equal(mine, theirs) for theirs in rows[:6]) for mine in data.train)
     assert (data.train.shape, data.valid.shape, data.test.shape) == ((4, 784), (2, 784), (3, 784))
     assert data.dynamic
-    other = load_omniglot(num_valid=2, split_seed=1, data_dir=folder, archive=archive)
+    other = datasets.load_omniglot(num_valid=2, split_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.train, data.train)
     with pytest.raises(InvalidInputError, match="num_valid"):
-        load_omniglot(num_valid=6, data_dir=folder, archive=archive)
+        datasets.load_omniglot(num_valid=6, data_dir=folder, archive=archive)
 
 
 def test_omniglot_says_which_form_it_read(folder, images):
     archive = resized(datasets.OMNIGLOT, {"train": 6, "test": 3, "train_drawer": 6})
     parts = {"train": images[:6], "test": images[6:]}
-    np.savez(folder / "omniglot.npz", **parts, train_drawer=np.ones(6, np.uint8))
-    assert load_omniglot(num_valid=2, data_dir=folder, archive=archive).description.version == "rebuilt"
-    np.savez(folder / "omniglot.npz", **parts)
-    assert load_omniglot(num_valid=2, data_dir=folder, archive=archive).description.version == "unknown"
+    for more, version in (({"train_drawer": np.ones(6, np.uint8)}, "rebuilt"), ({}, "unknown")):
+        np.savez(folder / "omniglot.npz", **parts, **more)
+        data = datasets.load_omniglot(num_valid=2, data_dir=folder, archive=archive)
+        assert data.description.version == version
 
 
 def test_caltech101(site, folder, bits):
@@ -202,7 +195,7 @@ def test_caltech101(site, folder, bits):
     lengths = {"train": 4, "valid": 2, "test": 3, "classnames": 9}
     lengths |= {f"{part}_labels": lengths[part] for part in ("train", "valid", "test")}
     archive = served(datasets.CALTECH101, site, lengths)
-    data = load_caltech101_silhouettes(data_dir=folder, archive=archive)
+    data = datasets.load_caltech101_silhouettes(data_dir=folder, archive=archive)
     np.testing.assert_array_equal(data.train.numpy(), bits[:4])
     assert same_rows(data.valid, bits[4:6])
     assert same_rows(data.test, bits[6:])
@@ -231,9 +224,8 @@ def data(request, real_data):
 
 
 def test_sizes_values_and_means(data):
-    assert (len(data.train), len(data.valid), len(data.test)) == SHAPES[data.name] or (
-        data.name == "omniglot" and len(data.test) == 8070
-    )
+    sizes = len(data.train), len(data.valid), len(data.test)
+    assert sizes == SHAPES[data.name] or (data.name == "omniglot" and len(data.test) == 8070)
     assert data.image_shape == (28, 28)
     assert data.num_features == 784
     assert len(data.description.sha256) == 64

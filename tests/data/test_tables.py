@@ -161,15 +161,12 @@ def test_damaged_parquet_is_refused(parquet):
 
 
 def test_labels_and_columns_that_are_ignored_are_no_features(tmp_path):
-    for words, labels in (
-        (("3", "1"), [3, 1]),
-        *((words, [*words]) for words in (("cat", "3"), ("", "dog"), ("1.5", "2"))),
-    ):
+    for words in (("3", "1"), ("cat", "3"), ("", "dog"), ("1.5", "2")):
         path = write(tmp_path, f"id,a,day,kind,b\nx1,1,May 3,{words[0]},2\nx2,3,,{words[1]},\n")
         table = read_table(path, ColumnRoles("kind", ("day", "id")))
         assert table.names == ("a", "b")
         np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
-        assert table.labels.tolist() == labels
+        assert table.labels.tolist() == ([3, 1] if words == ("3", "1") else [*words])
     with pytest.raises(InvalidInputError, match="ignored_columns .*'no'"):
         read_table(path, ColumnRoles(ignored=("id", "no")))
     with pytest.raises(InvalidInputError, match="column 'day'"):
