@@ -93,10 +93,8 @@ def move_images(images: Tensor, uniforms: np.ndarray, augmentation: Augmentation
     if (largest := augmentation.max_shift) == 0:
         return images
     starts = 2 * largest - (torch.from_numpy(uniforms[:2]) * (2 * largest + 1)).long()  # in the wider image
-    rows, columns = (
-        (start[:, None] + torch.arange(length, device="cpu")).to(device)
-        for start, length in zip(starts, (height, width), strict=True)
-    )
+    rows = (starts[0, :, None] + torch.arange(height, device="cpu")).to(device)
+    columns = (starts[1, :, None] + torch.arange(width, device="cpu")).to(device)
     example, channel = torch.arange(count, device=device), torch.arange(channels, device=device)
     return F.pad(images, (largest,) * 4)[
         example[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]

@@ -295,14 +295,8 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
     )
     besides = [*labels.items(), *weights.items(), *conditions.items()]
     if not keys or {*keys.values(), *(name for _, name in besides)} != set(arrays):
-        rule = (
-            "must hold train, valid and test, or train and test, or one array, and besides only labels, weights and "
-            "the condition"
-        )
-        repair = (
-            "Name these y, weights and condition, of a part y_train, weights_train, condition_train; "
-            "rename other arrays, or save one alone."
-        )
+        rule = "must hold train, valid and test, train and test, or one array, beside labels, weights and a condition"
+        repair = "Name these y, weights and condition, of a part y_train and so on; rename others, or save one alone."
         raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in besides:

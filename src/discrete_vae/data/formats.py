@@ -21,7 +21,6 @@ from discrete_vae.sparse import SparseRows
 from discrete_vae.system import check_memory
 
 _LAYOUTS: Mapping[str, Any] = {"csr": csr_array, "csc": csc_array, "coo": coo_array}
-_LARGE = "Use a smaller file, or a machine with more memory."
 
 
 def is_sparse(arrays: Mapping[str, np.ndarray]) -> bool:
@@ -37,11 +36,10 @@ def sparse_of(name: str, arrays: Mapping[str, np.ndarray]) -> SparseRows:
     if kind not in _LAYOUTS or not {*places} <= arrays.keys() or arrays["shape"].shape != (2,):
         rule = f"must hold a sparse matrix in one of the layouts {', '.join(_LAYOUTS)}"
         raise InvalidInputError(name, rule, repr(kind)[:40], "Save it with scipy.sparse.save_npz(x.tocsr()).")
-    first, second = (arrays[place] for place in places)
-    given = (arrays["data"], (first, second) if kind == "coo" else first, second)
+    data, *places = (arrays[key] for key in ("data", *places))
     with reading_errors(name, "sparse matrix"):
-        matrix = _LAYOUTS[kind](given[: 2 if kind == "coo" else 3], shape=tuple(map(int, arrays["shape"])))
-        return sparse_rows(name, matrix)
+        given = (data, tuple(places)) if kind == "coo" else (data, *places)
+        return sparse_rows(name, _LAYOUTS[kind](given, shape=tuple(map(int, arrays["shape"]))))
 
 
 def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRows:
@@ -78,7 +76,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(found, h5py.Dataset):
                 repair = "Save arrays at the top of the file; name one that anndata wrote .h5ad."
                 raise InvalidInputError(name, "must be an array", "a group", repair)
-            check_memory(name, found.nbytes, _LARGE)
+            check_memory(name, found.nbytes, "Use a smaller file, or a machine with more memory.")
             is_text = h5py.check_string_dtype(found.dtype) is not None
             arrays[key] = np.asarray(found.asstr()[...], dtype=np.str_) if is_text else np.asarray(found[...])
     return arrays
