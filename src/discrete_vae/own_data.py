@@ -149,8 +149,10 @@ def _read(
 
 def takes_total(dataset: DataSplits, path: Path, likelihood: str | None) -> bool:
     """Whether a file's values are counts that are given their row's total unless something else is asked for."""
-    is_counted = likelihood in (None, "negative-binomial") and path.name.lower().endswith(_COUNTED)
-    return is_counted and _holds_counts(dataset)
+    if likelihood not in (None, "negative-binomial") or not path.name.lower().endswith(_COUNTED):
+        return False
+    values = dataset.summaries.values()  # whole numbers from 0, and not bits alone
+    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
 
 
 _MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2
@@ -195,12 +197,6 @@ def with_classes(config: ExperimentConfig, names: tuple[str, ...]) -> Experiment
     of_model = {"num_classes": len(names), "class_names": names, "prior": prior}
     training = config.training.model_copy(update={"independent_start": False})
     return config.model_copy(update={"model": config.model.model_copy(update=of_model), "training": training})
-
-
-def _holds_counts(dataset: DataSplits) -> bool:
-    """Whether values are whole numbers from 0, and not bits alone."""
-    values = dataset.summaries.values()
-    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
 
 
 def _holds_bits(table: Table) -> bool:

@@ -306,13 +306,11 @@ class BaseLikelihoodConfig(ComponentConfig):
 
     def domain(self, *, exact: bool = False) -> Domain:
         """The `domain` of the likelihood."""
-        del exact
         return self.values
 
     @classmethod
     def for_values(cls, values: ValueSummary) -> Self:
         """The config for given data: its defaults, with what only the data can tell."""
-        del values
         return cls()
 
 

@@ -113,11 +113,7 @@ def read_h5ad(
     if len(kept) < len(columns):
         values = values.columns(kept) if isinstance(values, SparseRows) else values[:, kept]
         columns = tuple(columns[place] for place in kept)
-    for name in (roles.label, *roles.besides):
-        if name is not None and name not in data.obs and name not in roles.optional:
-            argument = "a column" if name in roles.besides else roles.argument(name)
-            repair = f"Its columns are {shown_names(data.obs)}."
-            raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)
+    replace(roles, ignored=()).places(path, tuple(map(str, data.obs)))  # refuses what obs lacks
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
     labels = None
     if roles.label in data.obs:
