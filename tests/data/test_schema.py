@@ -229,11 +229,10 @@ def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
     assert infer_schema({"rooms": rooms}).columns[0].kind == "category"
 
 
-@pytest.mark.parametrize("num_grouped", [1, 50])
-def test_groups_of_digits_are_taken_for_such_however_few_they_are(num_grouped):
-    income = [*range(100, 200 - num_grouped), *(["1,000"] * num_grouped)]
-    with pytest.raises(InvalidInputError, match="data.thousands"):
-        infer_schema({"income": income})
+def test_groups_of_digits_are_taken_for_such_however_few_they_are():
+    for count in (1, 50):
+        with pytest.raises(InvalidInputError, match="data.thousands"):
+            infer_schema({"income": [*range(100, 200 - count), *(["1,000"] * count)]})
 
 
 def test_other_tables_than_the_schemas_are_refused():

@@ -141,13 +141,6 @@ def test_parquet(parquet, monkeypatch):
         read_table(path)
 
 
-def test_only_what_the_user_names_is_a_gap_of_parquet(parquet):
-    path = parquet({"a": np.array(["NA", "?", "x"], dtype=object), "b": [1.0, -999.0, 3.0]})
-    a, b = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
-    assert a.missing.tolist() == [False, True, False]
-    assert b.missing.tolist() == [False, True, False]
-
-
 def test_damaged_parquet_is_refused(parquet):
     values = np.linspace(1.0, 2.0, 40)
     path = parquet({"a": values}, use_dictionary=False, compression="NONE", write_page_checksum=True)
@@ -341,14 +334,14 @@ def test_labels_are_words_unless_they_mean_a_gap():
     assert label_words(labels[:2], TextFormat(missing=("inf", "2"))).tolist() == ["none", "mild"]
 
 
-def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):
+def test_categories_of_parquet_keep_what_they_declare_and_what_the_user_names_alone_is_a_gap(parquet, pandas):
     sizes = pandas.Categorical(["S", "L", None], categories=["S", "M", "L"], ordered=True)
-    frame = pandas.DataFrame({"size": sizes, "n": [1.5, None, -999.0], "word": ["?", "b", "c"]})
+    frame = pandas.DataFrame({"size": sizes, "n": [1.5, None, -999.0], "word": ["?", "NA", "c"]})
     frame.to_parquet(path := parquet(COLUMNS))
     size, number, word = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
     assert (size.words, size.codes.tolist(), size.ordered) == (("S", "M", "L"), [0, 2, -1], True)
     assert np.isnan(number.numbers).tolist() == [False, True, True]
-    assert (word.words, word.codes.tolist()) == (("b", "c"), [-1, 0, 1])
+    assert (word.words, word.codes.tolist()) == (("NA", "c"), [-1, 0, 1])
 
 
 def random_table(random):

@@ -131,7 +131,6 @@ def with_annotations(
 
     Those of the same name are replaced. Needs anndata.
     """
-    check_is_file(path)
     h5py, write_elem = library("h5py", path), library("anndata.io", path).write_elem
     content = io.BytesIO(path.read_bytes())
     with reading_errors(str(path), ".h5ad file"), h5py.File(content, "r+") as file:

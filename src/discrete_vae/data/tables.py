@@ -184,9 +184,8 @@ class TextFormat:
             whole, comma, rest = word.partition(self.decimal)
             if self.thousands:
                 first, *groups = whole.lstrip("+-").split(self.thousands)
-                if groups and not (1 <= len(first) <= 3 and all(len(each) == 3 for each in groups)):
-                    return None
-                if self.thousands in rest:
+                are_three = 1 <= len(first) <= 3 and all(len(each) == 3 for each in groups)
+                if (groups and not are_three) or self.thousands in rest:
                     return None
                 whole = whole.replace(self.thousands, "")
             if self.decimal != "." and ("." in whole or "." in rest):
