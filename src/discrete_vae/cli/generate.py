@@ -1,8 +1,4 @@
-"""Verbs that make examples or parts of them: reconstruct, denoise, impute, generate, interpolate.
-
-Each reads its words, calls the function of `discrete_vae.inference` that it is named after, prints what came of it,
-and writes files. What cannot be written is refused before the work.
-"""
+"""Verbs that make examples, built as those of `apply` are: reconstruct, denoise, impute, generate, interpolate."""
 
 from __future__ import annotations
 
