@@ -87,8 +87,7 @@ def test_files_of_earlier_versions_are_read(monkeypatch):
     monkeypatch.setitem(base.RETIRED, "Sizes", ("height",))
     monkeypatch.setitem(base.ADDED, "Sizes", {"depth": lambda fields: fields["width"]})
     assert Sizes.from_json('{"width": 5, "height": 1}') == Sizes(width=5, depth=5)
-    with pytest.raises(InvalidInputError, match="Sizes"):
-        Sizes(width=5, height=1)
+    assert refused_argument(Sizes, width=5, height=1) == "Sizes.height"
 
 
 def test_the_mask_of_a_file_without_it_is_that_of_its_time():
@@ -103,8 +102,7 @@ def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere():
     for value in (False, True):
         text = json.dumps(fields | {"training": {"compile": value}})
         assert config.ExperimentConfig.from_json(text).training == config.TrainingConfig()
-        with pytest.raises(InvalidInputError, match="compile"):
-            config.TrainingConfig(compile=value)
+        assert refused_argument(config.TrainingConfig, compile=value) == "TrainingConfig.compile"
 
 
 def test_labels_are_classes_with_and_without_zeros_before_them():
@@ -112,5 +110,4 @@ def test_labels_are_classes_with_and_without_zeros_before_them():
     model = config.ModelConfig(num_features=3, num_classes=3, class_names=("01", "2", "x"))
     for labels, numbers in ((np.array(["01", "02", ""]), [0, 1, -1]), (np.array([1, 2, 2]), [0, 1, 1])):
         assert model.label_numbers(labels, 3).tolist() == numbers
-    with pytest.raises(InvalidInputError):
-        model.label_numbers(np.array(["01", "3", "x"]), 3)
+    assert refused_argument(model.label_numbers, np.array(["01", "3", "x"]), 3) == "labels"

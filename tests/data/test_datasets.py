@@ -16,7 +16,6 @@ from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instan
 from discrete_vae.data import datasets
 from discrete_vae.data.datasets import load_dataset, load_digits
 from discrete_vae.data.download import Archive, RemoteFile
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file
 from tests.refusals import refused_argument
 
@@ -28,8 +27,7 @@ def test_every_config_reaches_a_loader_which_refuses_a_missing_folder(config, tm
         lambda folder: instantiate(config(**settings), data_dir=folder),
         lambda folder: load_dataset(config.model_fields["kind"].default, data_dir=folder, **settings),
     ):
-        with pytest.raises(InvalidInputError, match="data_dir"):
-            call(tmp_path / "none")
+        assert refused_argument(call, tmp_path / "none") == "data_dir"
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,8 +160,8 @@ def test_mnist_static(site, folder, bits):
     with np.load(folder / "static_mnist.npz") as kept:
         wrong = dict(kept) | {"test_shape": np.array([3, 783])}
     np.savez(folder / "static_mnist.npz", **wrong)
-    with pytest.raises(InvalidInputError, match="array 'test_shape'"):
-        datasets.load_mnist_static(data_dir=folder, archive=archive)
+    refused = refused_argument(datasets.load_mnist_static, data_dir=folder, archive=archive)
+    assert "array 'test_shape'" in refused
 
 
 def test_omniglot(site, folder, images):
@@ -179,8 +177,8 @@ def test_omniglot(site, folder, images):
     assert data.dynamic
     other = datasets.load_omniglot(num_valid=2, split_seed=1, data_dir=folder, archive=archive)
     assert not torch.equal(other.train, data.train)
-    with pytest.raises(InvalidInputError, match="num_valid"):
-        datasets.load_omniglot(num_valid=6, data_dir=folder, archive=archive)
+    given = {"num_valid": 6, "data_dir": folder, "archive": archive}
+    assert refused_argument(datasets.load_omniglot, **given) == "num_valid"
 
 
 def test_omniglot_says_which_form_it_read(folder, images):

@@ -150,8 +150,7 @@ def test_rules_may_allow_several_lengths_and_leave_arrays_out(folder):
     }
     assert set(fetch_archive(archive(NOWHERE, **rules), folder)[0]) == {"rows", "source"}
     rules["rows"] = ArrayRule("uint8", ((3, 6), 4))
-    with pytest.raises(InvalidInputError, match="array 'rows'"):
-        fetch_archive(archive(NOWHERE, **rules), folder)
+    assert "array 'rows'" in refused_argument(fetch_archive, archive(NOWHERE, **rules), folder)
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda archive: archive.file_name)

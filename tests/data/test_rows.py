@@ -353,8 +353,8 @@ def test_columns_are_found_by_name(file):
     path = file("c,a,b\n3,1,2\n")
     np.testing.assert_array_equal(read_rows(path, REALS, **known).x, [[1, 2, 3]])
     assert read_rows(path, REALS).columns == ("c", "a", "b")  # by place where no names are known
-    with pytest.raises(InvalidInputError, match="label_column"):
-        read_rows(path, REALS, reading=TableReading(ColumnRoles("kind")))
+    reading = TableReading(ColumnRoles("kind"))
+    assert refused_argument(read_rows, path, REALS, reading=reading) == "label_column"
 
 
 def test_what_the_model_cannot_read_is_refused(file):
@@ -370,8 +370,7 @@ def test_what_the_model_cannot_read_is_refused(file):
         ),
         (REALS, np.full((2, 3), np.inf)),
     ):
-        with pytest.raises(InvalidInputError, match=r"mine\.npy"):
-            read_rows(file(array), model)
+        assert "mine.npy" in refused_argument(read_rows, file(array), model)
 
 
 def test_images_may_come_as_rows(file):

@@ -29,6 +29,7 @@ from discrete_vae.likelihoods import NegativeBinomialLikelihood
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.own_data import read_own_experiment
 from discrete_vae.sparse import SparseRows
+from tests.refusals import refused_argument
 
 RANDOM = np.random.default_rng(0)
 COUNTS = RANDOM.poisson(0.2, (90, 7)).astype(np.int32)
@@ -150,8 +151,7 @@ def test_probabilities_are_binarized_as_in_the_dense_twin(tmp_path):
 def test_what_does_not_fit_the_memory_as_dense_rows_is_refused():
     rows = SparseRows(sp.csr_array((10**7, 10**7), dtype=np.float32))
     assert rows[:3].shape == (3, 10**7)
-    with pytest.raises(InvalidInputError, match="sparse data"):
-        rows[:]
+    assert refused_argument(lambda: rows[:]) == "sparse data"
 
 
 @pytest.mark.parametrize("key", ["indices", "indptr", "data", "shape", "format"])
@@ -168,8 +168,7 @@ def test_damaged_matrices_are_refused(tmp_path, key):
         "format": np.array(b"bsr"),
     }[key]
     np.savez(path, **arrays)
-    with pytest.raises(InvalidInputError, match=path.name):
-        load_file(path=path)
+    assert path.name in refused_argument(load_file, path=path)
 
 
 @pytest.mark.parametrize(
@@ -215,8 +214,7 @@ def test_parts_and_labels_of_an_hdf5_file_are_those_of_npz(tmp_path):
         assert (found.labels[part] == wanted.labels[part]).all()
     with h5py.File(tmp_path / "mine.h5", "w") as file:
         file.create_group("train")["x"] = COUNTS
-    with pytest.raises(InvalidInputError, match="'train'"):
-        load_file(path=tmp_path / "mine.h5")
+    assert "'train'" in refused_argument(load_file, path=tmp_path / "mine.h5")
 
 
 KINDS = np.array(["b", "a", "c"])[np.arange(90) % 3]
@@ -258,8 +256,7 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
     assert set(labels["train"]) == {"a", "c", ""}
     assert load_file(path=annotated, ignored_columns=("gene2",)).event_shape == (6,)
     for name in ("layer", "label_column"):
-        with pytest.raises(InvalidInputError, match=name):
-            load_file(path=annotated, **{name: "none"})
+        assert refused_argument(load_file, path=annotated, **{name: "none"}) == name
     # a model finds its genes by their names, in whatever order they stand
     config, _ = read_own_experiment(tmp_path / "dense.npz", [("model.likelihood", ["negative-binomial"])])
     rows = read_rows(annotated, config.model, columns=GENES[::-1], reading=TableReading(layer="counts"))

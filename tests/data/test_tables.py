@@ -149,8 +149,7 @@ def test_damaged_parquet_is_refused(parquet):
     data[data.index(values[7].tobytes())] ^= 1
     for damaged in (data, data[:-9]):
         path.write_bytes(damaged)
-        with pytest.raises(InvalidInputError, match="x.parquet"):
-            read_table(path)
+        assert "x.parquet" in refused_argument(read_table, path)
 
 
 def test_labels_and_columns_that_are_ignored_are_no_features(tmp_path):
@@ -256,8 +255,7 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
     gaps, words = np.zeros((2, 2), bool), np.full((2, 2), "")
     for text in ("a,c\n1,2\n3,4\n", "a,b\n1,2\n", "a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2,3\n4,5,6\n", ""):
         path.write_text(text)
-        with pytest.raises(InvalidInputError, match="x.csv"):
-            filled_text(path, ["a", "b"], gaps, words)
+        assert "x.csv" in refused_argument(filled_text, path, ["a", "b"], gaps, words)
 
 
 def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_path, pandas):
@@ -280,8 +278,7 @@ def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_pat
     pandas.testing.assert_frame_equal(filled(new), wanted)
     mean = filled({"rank": "c", "true": 0.3, "whole": 2.5})
     assert mean[["rank", "true", "whole"]].to_numpy().tolist() == [["a", 1, 1], ["c", 0.3, 2.5], ["b", 0, 3]]
-    with pytest.raises(InvalidInputError, match="x.parquet"):
-        filled({"gone": 1})
+    assert "x.parquet" in refused_argument(filled, {"gone": 1})
 
 
 # Text that is written in other ways, and words.
@@ -315,8 +312,7 @@ def test_compressed_and_tab_separated_files(tmp_path):
         assert (b.words, b.numbers[1]) == (("red",), 2)
     for damaged in (gzip.compress(text)[:-9], text, b"\x1f\x8b" + bytes(20)):
         (tmp_path / "x.csv.gz").write_bytes(damaged)
-        with pytest.raises(InvalidInputError, match="x.csv.gz"):
-            read_table(tmp_path / "x.csv.gz")
+        assert "x.csv.gz" in refused_argument(read_table, tmp_path / "x.csv.gz")
 
 
 def test_an_index_of_pandas_is_left_out_where_that_is_said(tmp_path):
