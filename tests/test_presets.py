@@ -9,17 +9,7 @@ import pytest
 import torch
 
 from discrete_vae import DiscreteVAE, load_dataset
-from discrete_vae.config import (
-    BinaryColumnConfig,
-    CompleteSharingConfig,
-    CountColumnConfig,
-    ExperimentConfig,
-    GroupSharingConfig,
-    NoSharingConfig,
-    RealColumnConfig,
-    TableLikelihoodConfig,
-    WarmUpConfig,
-)
+from discrete_vae.config import ExperimentConfig, TableLikelihoodConfig, WarmUpConfig
 from discrete_vae.config.overrides import apply_overrides, settings, slots
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.errors import InvalidInputError
@@ -166,12 +156,10 @@ def steps(config, num_steps, dataset=None, steps_per_epoch=None):
     return values, state
 
 
-@pytest.mark.parametrize(
-    "sharing", [NoSharingConfig(), GroupSharingConfig(num_groups=2), CompleteSharingConfig()]
-)
+@pytest.mark.parametrize("sharing", [{"kind": kind} for kind in ("none", "groups", "complete")])
 def test_a_deep_hierarchy_starts_gently(sharing):
     """With torch's own start of the Gaussian heads, complete sharing begins at -1,033 and falls below -10^6."""
-    config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing.model_dump())
+    config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing)
     values, _ = steps(config, 10)
     assert min(values) > -100.0
 
@@ -254,11 +242,10 @@ def test_what_own_data_get_grows_with_the_rows(size, features):
 
 
 def test_tables_with_numbers_have_a_gaussian_layer():
-    real, count = RealColumnConfig(name="a"), CountColumnConfig(name="a")
-    binary = BinaryColumnConfig(name="b")
-    for columns, kind in (([real, binary], "gaussian"), ([count], "gaussian"), ([binary], "none")):
+    for kinds, hierarchy in (("real binary", "gaussian"), ("count", "gaussian"), ("binary", "none")):
+        columns = tuple({"kind": kind, "name": kind} for kind in kinds.split())
         config = own(500, len(columns), likelihood=TableLikelihoodConfig(columns=columns))
-        assert config.model.hierarchy.kind == kind
+        assert config.model.hierarchy.kind == hierarchy
 
 
 # What is cited follows what is in use.

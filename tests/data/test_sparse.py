@@ -10,13 +10,8 @@ from scipy.io import mmwrite
 
 from discrete_vae import load_run, train
 from discrete_vae.cli import main
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    CategoricalLikelihoodConfig,
-    GaussianLikelihoodConfig,
-    NegativeBinomialLikelihoodConfig,
-    instantiate,
-)
+from discrete_vae.config import LikelihoodConfig, instantiate
+from discrete_vae.config.base import by_kind
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import load_file, read_rows, rows_of_part
 from discrete_vae.data.splits import PARTS, summarize
@@ -108,12 +103,8 @@ def start(likelihood, x):
 @pytest.mark.parametrize("gaps", [False, True])
 def test_statistics_of_a_likelihood_are_those_of_dense_values(kind, gaps):
     dense, sparse = with_gaps(VALUES[kind], gaps)
-    config = {
-        "bernoulli": BernoulliLikelihoodConfig(),
-        "categorical": CategoricalLikelihoodConfig(num_categories=3),
-        "negative-binomial": NegativeBinomialLikelihoodConfig(),
-        "gaussian": GaussianLikelihoodConfig(shorten_tails=True),
-    }[kind]
+    settings = {"categorical": {"num_categories": 3}, "gaussian": {"shorten_tails": True}}
+    config = by_kind(LikelihoodConfig)[kind](**settings.get(kind, {}))
     one, other = (start(instantiate(config, event_shape=(7,)), x) for x in (dense, sparse))
     assert all(map(torch.equal, one, other))
     likelihood = instantiate(config, event_shape=(7,))

@@ -8,17 +8,7 @@ import pytest
 import torch
 
 from discrete_vae.checks import ValueSummary
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    CategoricalLikelihoodConfig,
-    GaussianLikelihoodConfig,
-    LikelihoodConfig,
-    ModelConfig,
-    NegativeBinomialLikelihoodConfig,
-    TrainingConfig,
-    instantiate,
-    members,
-)
+from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, instantiate, members
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.data.rows import load_file
 from discrete_vae.data.splits import (
@@ -121,8 +111,8 @@ def from_file(tmp_path, array, **settings):
     return load_file(path=tmp_path / "mine.npy", **settings)
 
 
-def model(likelihood, **settings):
-    return ModelConfig(num_features=3, likelihood=likelihood, **settings)
+def model(kind, **settings):
+    return ModelConfig(num_features=3, likelihood={"kind": kind, **settings})
 
 
 @pytest.mark.parametrize("member", [kind for kind in members(LikelihoodConfig) if kind.is_choice])
@@ -171,19 +161,19 @@ def test_categories_are_those_of_the_data_and_probabilities_are_read_as_bits_or_
     assert likelihood_for("categorical", from_file(tmp_path, CODES)).num_categories == 5
     assert likelihood_for("categorical", from_file(tmp_path, BITS)).num_categories == 2
     drawn = from_file(tmp_path, UNIT, binarize=True)
-    for likelihood in (BernoulliLikelihoodConfig(), NegativeBinomialLikelihoodConfig()):
-        check_compatible(model(likelihood), drawn)
+    for kind in ("bernoulli", "negative-binomial"):
+        check_compatible(model(kind), drawn)
 
 
 def test_what_a_model_cannot_read_is_refused_by_part(tmp_path):
     gaps = REAL.copy()
     gaps[:, 1] = np.nan
-    real = model(GaussianLikelihoodConfig())
+    real = model("gaussian")
     check_compatible(real.model_copy(update={"missing": True}), from_file(tmp_path, gaps))
     for config, array, part in (
         (real, gaps, "train"),
-        (model(CategoricalLikelihoodConfig(num_categories=4)), CODES, "train"),
-        (model(BernoulliLikelihoodConfig()), UNIT, "valid"),  # probabilities, which training alone may see
+        (model("categorical", num_categories=4), CODES, "train"),
+        (model("bernoulli"), UNIT, "valid"),  # probabilities, which training alone may see
     ):
         assert f"part '{part}'" in refused_argument(check_compatible, config, from_file(tmp_path, array))
     assert refused_argument(likelihood_for, "poisson", from_file(tmp_path, BITS)) == "--model.likelihood"
