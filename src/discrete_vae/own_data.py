@@ -12,14 +12,7 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import COUNTS
-from discrete_vae.config import (
-    ExperimentConfig,
-    FileDataConfig,
-    GaussianLikelihoodConfig,
-    LikelihoodConfig,
-    RBMConfig,
-    TableLikelihoodConfig,
-)
+from discrete_vae.config import ExperimentConfig, FileDataConfig, LikelihoodConfig, TableLikelihoodConfig
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
 from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
@@ -192,7 +185,7 @@ def with_classes(config: ExperimentConfig, names: tuple[str, ...]) -> Experiment
     A model of independent features has no classes, so it is not the first checkpoint.
     """
     prior = config.model.prior
-    assert isinstance(prior, RBMConfig)
+    assert prior.kind == "rbm"
     prior = prior.model_copy(update={"num_left": prior.num_left + len(names)})
     of_model = {"num_classes": len(names), "class_names": names, "prior": prior}
     training = config.training.model_copy(update={"independent_start": False})
@@ -212,7 +205,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         config: LikelihoodConfig = TableLikelihoodConfig(columns=dataset.schema.columns)
     else:
         config = likelihood_for(likelihood, dataset)
-    if isinstance(config, GaussianLikelihoodConfig):
+    if config.kind == "gaussian":
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)
     return own_data(
