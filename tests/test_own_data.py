@@ -58,13 +58,8 @@ def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, reads, k
 
 def test_settings_that_break_a_rule_are_refused_by_name(tmp_path):
     np.save(tmp_path / "mine.npy", VALUES["bits"])
-    for words in (
-        "data.num-valid 5",
-        "data.valid-fraction 2",
-        "data.vald-fraction 0.1",
-        "model.likelihood poisson",
-        "training.num-epochs many",
-    ):
+    wrong = "data.num-valid 5, data.valid-fraction 2, data.vald-fraction 0.1, model.likelihood poisson"
+    for words in (*wrong.split(", "), "training.num-epochs many"):
         path, value = words.split()
         given = tmp_path / "mine.npy", [(path, [value])]
         assert refused_argument(read_own_experiment, *given) == f"--{path}"

@@ -228,14 +228,8 @@ def test_what_is_said_of_columns_is_checked(refused, tmp_path):
     table.write_text('kinds = "real"\nsex = "real"\n')
     assert "'kinds'" in refused("train", "--data", file, "--data.kinds", table, *TINY)  # no such column
     table.write_text('sex = "real"\n')
-    for kinds, argument in (
-        ("no=real", "--data.kinds"),
-        ("age=odd", "'age'"),
-        ("age", "--data.kinds"),
-        ("sex=real", "'sex'"),
-        (table, "'sex'"),
-        (tmp_path / "none.toml", "none.toml"),
-    ):
+    said = ("no=real", "--data.kinds"), ("age", "--data.kinds"), ("age=odd", "'age'"), ("sex=real", "'sex'")
+    for kinds, argument in (*said, (table, "'sex'"), (tmp_path / "none.toml", "none.toml")):
         assert argument in refused("train", "--data", file, "--data.kinds", kinds, *TINY)
     words = ("train", "--data", file, "--model.likelihood", "gaussian", *TINY)
     assert "'name'" in refused(*words)

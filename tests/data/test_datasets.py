@@ -215,12 +215,8 @@ def test_caltech101(site, folder, bits):
         np.testing.assert_array_equal(kept["train"], published[:4])
 
 
-SHAPES = {
-    "mnist-dynamic": (50000, 10000, 10000),
-    "mnist-static": (50000, 10000, 10000),
-    "omniglot": (23000, 1345, 8115),
-    "caltech101-silhouettes": (4100, 2264, 2307),
-}
+SHAPES = dict.fromkeys(("mnist-dynamic", "mnist-static"), (50000, 10000, 10000))
+SHAPES |= {"omniglot": (23000, 1345, 8115), "caltech101-silhouettes": (4100, 2264, 2307)}
 
 
 @pytest.fixture(scope="module", params=SHAPES)

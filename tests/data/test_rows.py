@@ -362,14 +362,9 @@ def test_what_the_model_cannot_read_is_refused(file):
         path = file(header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
         with pytest.raises(InvalidInputError, match=named):
             read_rows(path, REALS, columns="abc")
-    for model, array in (
-        (IMAGES, np.zeros((2, 3, 2))),
-        *(
-            (BITS, np.full(shape, value))
-            for shape, value in (((2, 4), 0), ((2, 3), 2.0), ((2, 3), np.nan), ((0, 3), 0))
-        ),
-        (REALS, np.full((2, 3), np.inf)),
-    ):
+    twos = np.full((2, 3), 2.0)
+    wrong = [(BITS, array) for array in (np.zeros((2, 4)), twos, twos * np.nan, twos[:0])]
+    for model, array in (*wrong, (IMAGES, np.zeros((2, 3, 2))), (REALS, twos * np.inf)):
         assert "mine.npy" in refused_argument(read_rows, file(array), model)
 
 

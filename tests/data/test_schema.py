@@ -167,14 +167,9 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
 
 
 def test_values_come_back_as_what_they_are_in_the_table():
-    table = {
-        "flag": np.arange(6) % 2 == 0,
-        "bit": np.arange(6) % 2,
-        "grade": np.arange(6),
-        "half": np.arange(6) / 2,
-        "word": np.array([*"ab1ab1"], object),
-        "gaps": [0, None, 1, 0, 1, None],
-    }
+    grade = np.arange(6)
+    table = {"flag": grade % 2 == 0, "bit": grade % 2, "grade": grade, "half": grade / 2}
+    table |= {"word": np.array([*"ab1ab1"], object), "gaps": [0, None, 1, 0, 1, None]}
     kinds = {"grade": "ordinal", "half": "ordinal"}
     schema = infer_schema(table, kinds)
     for name, column in schema.decode(schema.encode(table)).items():
