@@ -111,20 +111,12 @@ def test_training_says_what_it_does_before_torch_is_imported(tmp_path):
 NO_SPACE = (errno.ENOSPC, "No space left on device")
 ERRORS = [
     (InvalidInputError("x", "must be y", "z", "Do it."), 2, "error: x must be y; received z. Do it."),
-    (
-        InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do."),
-        2,
-        "error: \\x1b]0;x\\x07 must\\nbe; received z. Do.",
-    ),
+    (InvalidInputError("\x1b]0;x\x07", "must\nbe", "z", "Do."), 2, "error: \\x1b]0;x\\x07 must\\nbe;"),
     (NonFiniteLossError(9, "kl_discrete", float("nan"), 7), 1, "error: kl_discrete is nan at step 9"),
     (OSError(*NO_SPACE, "runs/a"), 2, "error: runs/a must be usable; received No"),
     (OSError(*NO_SPACE), 2, "error: Standard output, or the disk, must be usable"),
     (MemoryError(), 2, "error: This command must fit this machine's memory"),
-    (
-        RuntimeError("CUDA out of memory. Tried to allocate 20.00 GiB"),
-        2,
-        "error: This command must fit this machine's",
-    ),
+    (RuntimeError("CUDA out of memory. Tried 2 GiB"), 2, "error: This command must fit this machine's"),
     (KeyboardInterrupt(), 130, "Interrupted."),
 ]
 
@@ -164,9 +156,7 @@ def test_a_full_disk_behind_the_output_is_one_line():
     with Path("/dev/full").open("w") as full:
         done = installed("list", stdout=full, env=environment)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
-    assert done.stderr.startswith(
-        "error: Standard output, or the disk, must be usable; received No space left"
-    )
+    assert done.stderr.startswith("error: Standard output, or the disk, must be usable; received No space")
 
 
 @pytest.fixture
@@ -193,9 +183,7 @@ def listing_does(monkeypatch):
     ],
     ids=lambda error: type(error).__name__,
 )
-def test_what_nobody_foresaw_is_one_line_and_a_file_to_report(
-    listing_does, monkeypatch, tmp_path, capsys, error
-):
+def test_what_nobody_foresaw_is_a_line_and_a_report(listing_does, monkeypatch, tmp_path, capsys, error):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     listing_does(error)
     assert cli.main(["list"]) == 70

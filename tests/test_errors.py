@@ -18,11 +18,7 @@ from discrete_vae.runs.checkpoints import Checkpoint
 from discrete_vae.runs.load import LoadedRun
 from tests.models import small_model
 
-WAYS = {
-    "pickle": lambda value: pickle.loads(pickle.dumps(value)),
-    "copy": copy.copy,
-    "deepcopy": copy.deepcopy,
-}
+WAYS = {"pickle": lambda x: pickle.loads(pickle.dumps(x)), "copy": copy.copy, "deepcopy": copy.deepcopy}
 
 
 def subclasses(kind):

@@ -58,13 +58,8 @@ def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, reads, k
 
 def test_settings_that_break_a_rule_are_refused_by_name(tmp_path):
     np.save(tmp_path / "mine.npy", VALUES["bits"])
-    for words in (
-        "data.num-valid 5",
-        "data.valid-fraction 2",
-        "data.vald-fraction 0.1",
-        "model.likelihood poisson",
-        "training.num-epochs many",
-    ):
+    wrong = "data.num-valid 5, data.valid-fraction 2, data.vald-fraction 0.1, model.likelihood poisson"
+    for words in (*wrong.split(", "), "training.num-epochs many"):
         path, value = words.split()
         given = tmp_path / "mine.npy", [(path, [value])]
         assert refused_argument(read_own_experiment, *given) == f"--{path}"
@@ -95,12 +90,15 @@ def test_kinds_that_are_none_leave_a_table_as_it_stands(tmp_path):
     assert config.model.likelihood.kind == "bernoulli"
 
 
-def test_counts_that_are_named_are_given_the_total_as_well(tmp_path):
+def test_counts_are_given_the_total_named_or_not_unless_another_exposure_is(tmp_path):
     counts = np.random.default_rng(0).poisson(3.0, (60, 5))
     scipy.io.mmwrite(tmp_path / "cells.mtx", scipy.sparse.coo_array(counts))
     found = [own_experiment(tmp_path / "cells.mtx", likelihood=each) for each in (None, "negative-binomial")]
     assert found[0] == found[1]
-    assert found[0].model.likelihood.exposure == "total"
+    likelihood = found[0].model.likelihood
+    assert (likelihood.kind, likelihood.exposure) == ("negative-binomial", "total")
+    other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
+    assert other.model.likelihood.exposure == "none"
 
 
 def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):
@@ -128,18 +126,11 @@ def test_ignored_columns_and_labels_are_kept_and_an_index_gives_a_warning(tmp_pa
 
 def test_settings_of_the_data_say_how_the_file_is_read(tmp_path):
     path = tmp_path / "x.csv"
-    path.write_text(
-        "\n".join(["a,falls,kind", *(f"{row % 7}.5,{row % 5},{'mf'[row % 2]}" for row in range(60))])
-    )
-    reading = {
-        "valid_fraction": 0.4,
-        "ignored_columns": ("a",),
-        "kinds": "falls=count",
-        "label_units": "kind",
-    }
-    config = own_experiment(path, **reading)
-    assert config == own_experiment(path, settings={f"data.{name}": value for name, value in reading.items()})
+    rows = (f"{row % 7}.5,{row % 5},{'mf'[row % 2]}" for row in range(60))
+    path.write_text("\n".join(["a,falls,kind", *rows]))
+    given = {"valid_fraction": 0.4, "ignored_columns": ("a",), "kinds": "falls=count", "label_units": "kind"}
+    config = own_experiment(path, **given)
+    assert config == own_experiment(path, settings={f"data.{name}": value for name, value in given.items()})
     assert (config.model.num_classes, config.training.batch_size) == (2, 30)
-    assert refused_argument(own_experiment, path, settings={"model.likelihood": "gaussian"}).startswith(
-        str(path)
-    )
+    refused = refused_argument(own_experiment, path, settings={"model.likelihood": "gaussian"})
+    assert refused.startswith(str(path))

@@ -9,13 +9,7 @@ import torch
 from torch import nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.config import (
-    ComponentConfig,
-    GaussianHierarchyConfig,
-    GraphBoltzmannConfig,
-    ModelConfig,
-    instantiate,
-)
+from discrete_vae.config import ComponentConfig, GraphBoltzmannConfig, ModelConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.nets.modes import eval_mode
@@ -128,40 +122,11 @@ _UNCOUNTABLE = 2**63
 
 def count_weights(config: ModelConfig) -> int:
     """Trained numbers of the model of a config, which is not built for it."""
-    try:
-        return sum(map(_size, _modules_on_meta(config).values()))
-    except RuntimeError as error:
-        if not is_allocation_failure(error):
-            raise
-        return _UNCOUNTABLE
+    return sum(_sizes(config).values())
 
 
-def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
-    """The networks and tensors of a model without their numbers, once what is made of units and groups fits."""
-    prior, groups, hierarchy = config.prior, config.posterior.groups, config.hierarchy
-    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
-    networks += hierarchy.num_layers if isinstance(hierarchy, GaussianHierarchyConfig) else 0
-    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
-    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
-    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
-    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
-    with torch.device("meta"):
-        parts = build_parts(config)
-    return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
-
-
-def _size(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
-
-
-def check_model_memory(
-    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
-) -> None:
-    """Check that a model's parts fit each other and the memory, before anything large is made.
-
-    Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
-    """
-    part, needed = "model", _UNCOUNTABLE
+def _sizes(config: ModelConfig, gradient: ComponentConfig | None = None) -> dict[str, int]:
+    """Trained numbers of each part of a model, and of a gradient's estimator."""
     try:
         modules = _modules_on_meta(config)
         parts = {f"model.{name}": module for name, module in modules.items()}
@@ -174,8 +139,31 @@ def check_model_memory(
     except RuntimeError as error:
         if not is_allocation_failure(error):
             raise
-    else:
-        counts = {name: _size(module) for name, module in parts.items()}
-        part = max(counts, key=lambda name: counts[name])
-        needed = bytes_each * sum(counts.values())
-    check_memory(part, needed, NARROWER, what=what)
+        return {"model": _UNCOUNTABLE}
+    return {name: sum(each.numel() for each in part.parameters()) for name, part in parts.items()}
+
+
+def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
+    """The networks and tensors of a model without their numbers, once what is made of units and groups fits."""
+    prior, groups = config.prior, config.posterior.groups
+    networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
+    networks += getattr(config.hierarchy, "num_layers", 0)
+    is_complete = isinstance(prior, GraphBoltzmannConfig) and prior.edges == "complete"
+    edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
+    check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
+    check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
+    with torch.device("meta"):
+        parts = build_parts(config)
+    return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
+
+
+def check_model_memory(
+    config: ModelConfig, bytes_each: int, what: str, *, gradient: ComponentConfig | None = None
+) -> None:
+    """Check that a model's parts fit each other and the memory, before anything large is made.
+
+    Parameters, each of some bytes, are counted on torch's meta device; those of a gradient's estimator too.
+    """
+    sizes = _sizes(config, gradient)
+    largest = max(sizes, key=lambda name: sizes[name])
+    check_memory(largest, bytes_each * sum(sizes.values()), NARROWER, what=what)

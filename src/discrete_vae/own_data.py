@@ -12,14 +12,7 @@ import numpy as np
 import torch
 
 from discrete_vae.checks import COUNTS
-from discrete_vae.config import (
-    ExperimentConfig,
-    FileDataConfig,
-    GaussianLikelihoodConfig,
-    LikelihoodConfig,
-    RBMConfig,
-    TableLikelihoodConfig,
-)
+from discrete_vae.config import ExperimentConfig, FileDataConfig, LikelihoodConfig, TableLikelihoodConfig
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
 from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
@@ -122,9 +115,8 @@ def _read(
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
     if takes_total(dataset, path, likelihood):
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
-    config = own_experiment_of(
-        dataset, file.path, likelihood="bernoulli" if likelihood is None else likelihood, size=size
-    )
+    kind = "bernoulli" if likelihood is None else likelihood
+    config = own_experiment_of(dataset, file.path, likelihood=kind, size=size)
     if file.label_units is not None:
         config = with_classes(config, class_names(found, file.label_units))
     if found.condition_schema is not None:
@@ -150,8 +142,10 @@ def _read(
 
 def takes_total(dataset: DataSplits, path: Path, likelihood: str | None) -> bool:
     """Whether a file's values are counts that are given their row's total unless something else is asked for."""
-    is_counted = likelihood in (None, "negative-binomial") and path.name.lower().endswith(_COUNTED)
-    return is_counted and _holds_counts(dataset)
+    if likelihood not in (None, "negative-binomial") or not path.name.lower().endswith(_COUNTED):
+        return False
+    values = dataset.summaries.values()  # whole numbers from 0, and not bits alone
+    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
 
 
 _MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2
@@ -179,9 +173,7 @@ def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
         rule = f"must name classes, words or at most {_MOST_NUMBERS} whole numbers"
         raise InvalidInputError("label_units", rule, received, repair)
     if len(words) > min(_MOST_CLASSES, counts.sum() / _FEWEST_PER_CLASS):
-        rule = (
-            f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows each or more on average"
-        )
+        rule = f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows or more on average"
         raise InvalidInputError("label_units", rule, received, repair)
     order = np.arange(len(words)) if numbers is None else np.argsort(numbers, kind="stable")
     return tuple(words[order].tolist())
@@ -193,24 +185,16 @@ def with_classes(config: ExperimentConfig, names: tuple[str, ...]) -> Experiment
     A model of independent features has no classes, so it is not the first checkpoint.
     """
     prior = config.model.prior
-    assert isinstance(prior, RBMConfig)
+    assert prior.kind == "rbm"
     prior = prior.model_copy(update={"num_left": prior.num_left + len(names)})
     of_model = {"num_classes": len(names), "class_names": names, "prior": prior}
     training = config.training.model_copy(update={"independent_start": False})
     return config.model_copy(update={"model": config.model.model_copy(update=of_model), "training": training})
 
 
-def _holds_counts(dataset: DataSplits) -> bool:
-    """Whether values are whole numbers from 0, and not bits alone."""
-    values = dataset.summaries.values()
-    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
-
-
 def _holds_bits(table: Table) -> bool:
     """Whether all columns of a table are 0 and 1, with gaps or without; none is all gaps."""
-    numbers = (
-        column.numbers for column in table.columns if column.codes is None and not column.missing.all()
-    )
+    numbers = (each.numbers for each in table.columns if each.codes is None and not each.missing.all())
     found = [bool(((values == 0) | (values == 1) | np.isnan(values)).all()) for values in numbers]
     return len(found) == len(table.columns) and all(found)
 
@@ -221,7 +205,7 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         config: LikelihoodConfig = TableLikelihoodConfig(columns=dataset.schema.columns)
     else:
         config = likelihood_for(likelihood, dataset)
-    if isinstance(config, GaussianLikelihoodConfig):
+    if config.kind == "gaussian":
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
     exact = config.domain(exact=True)
     return own_data(

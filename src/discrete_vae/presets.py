@@ -517,10 +517,6 @@ def _safe(value: str) -> str:
 def _short_names() -> dict[str, str]:
     """For each setting as many of its last parts as tell it from all others."""
     parts = {path: path.split(".") for path in {*slots(), *settings()}}
-    endings = {
-        path: ["-".join(names[n:]) for n in reversed(range(len(names)))] for path, names in parts.items()
-    }
-    counts = Counter(ending for found in endings.values() for ending in found)
-    return {
-        path: next((end for end in found if counts[end] == 1), found[-1]) for path, found in endings.items()
-    }
+    endings = {path: ["-".join(each[n:]) for n in reversed(range(len(each)))] for path, each in parts.items()}
+    counts = Counter(end for ends in endings.values() for end in ends)
+    return {path: next((end for end in ends if counts[end] == 1), ends[-1]) for path, ends in endings.items()}

@@ -13,10 +13,9 @@ from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import TINY, table_of
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling"),
-    pytest.mark.filterwarnings("ignore:.*have fewer than 10"),
-]
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:the last doubling", "ignore:bridge sampling", "ignore:.*have fewer than 10"
+)
 FAST = ["--num-samples", "40", "--num-rounds", "2"]
 
 
@@ -272,10 +271,8 @@ def test_neighbors(cli, done, trained, data_file, tmp_path):
     x, some, among = np.load(data_file), tmp_path / "some.npz", tmp_path / "all.npz"
     np.savez(some, x=x[:5], y=np.arange(5) % 2)
     np.savez(among, x=x, y=np.arange(60) % 2)
-    words, picture = (
-        ["neighbors", trained, "--data", some, "--among", among, "-k", 4, "--out"],
-        tmp_path / "p.png",
-    )
+    words = ["neighbors", trained, "--data", some, "--among", among, "-k", 4, "--out"]
+    picture = tmp_path / "p.png"
     said, _ = done(*words, tmp_path / "o.npz", "--picture", picture)
     found = np.load(tmp_path / "o.npz")
     assert found["neighbors"].shape == found["distances"].shape == (5, 4)

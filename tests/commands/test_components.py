@@ -9,18 +9,10 @@ from tests.commands.conftest import NUM_STEPS, TINY
 from tests.commands.test_train import final_files, forget_after
 from tests.transformations import SMOOTHINGS
 
-GRADIENTS = [
-    "reinforce",
-    "reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 4",
-    "leave-one-out --training.gradient.num-samples 3",
-    "disarm",
-    "naive-kl",
-]
+GRADIENTS = ["reinforce", "leave-one-out --training.gradient.num-samples 3", "disarm", "naive-kl"]
+GRADIENTS += ["reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 4"]
 IMPORTANCE = "--training.num-importance-samples 3 --training.importance-start 0"
-WORDS = [
-    *(f"--model.smoothing {kind}" for kind in (*SMOOTHINGS, "straight-through")),
-    f"--model.smoothing ramps {IMPORTANCE}",
-]
+WORDS = [f"--model.smoothing {words}" for words in (*SMOOTHINGS, "straight-through", f"ramps {IMPORTANCE}")]
 WORDS += [f"--training.gradient {words}" for words in GRADIENTS]
 
 
@@ -43,10 +35,8 @@ def test_a_resumed_run_equals_an_unbroken_one(done, tmp_path, data_file, words):
 
 
 def test_importance_samples_of_zeta_want_a_smoothing_without_a_spike(refused, data_file):
-    message = refused("train", "--data", data_file, *TINY, *IMPORTANCE.split())
-    assert (
-        "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in message
-    )
+    error = refused("train", "--data", data_file, *TINY, *IMPORTANCE.split())
+    assert "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in error
 
 
 @pytest.mark.filterwarnings("ignore:.*config.json is not the file")

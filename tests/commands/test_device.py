@@ -10,7 +10,6 @@ import torch
 from discrete_vae.cli.options import choose_device
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, write_json
-from discrete_vae.system import computing_on
 from tests.commands.test_train import forget_after
 
 
@@ -32,22 +31,14 @@ def machine(monkeypatch):
 @pytest.mark.parametrize(
     ("count", "text", "local_rank", "expected"),
     [
-        (0, "auto", None, "cpu"),
         (0, "auto", "3", "cpu"),
         (2, "auto", None, "cuda:0"),
-        (2, "auto", "1", "cuda:1"),
-        (2, "cuda", None, "cuda:0"),
         (2, "cuda", "1", "cuda:1"),
         (2, "cuda:1", "0", "cuda:1"),
         (2, "cpu", "1", "cpu"),
-        (0, "cuda", None, "--device must"),
         (1, "cuda:1", None, "--device must"),
         (2, "auto", "2", "--device must"),
-        (1, "cuda", "1", "--device must"),
         (2, "cuda", "first", "LOCAL_RANK must"),
-        (2, "gpu", None, "--device must"),
-        (2, "cuda:-1", None, "--device must"),
-        (2, "", None, "--device must"),
     ],
 )
 def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, expected):
@@ -61,13 +52,6 @@ def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, 
     device = choose_device(text)
     assert device == torch.device(expected)
     assert current == ([] if device.type == "cpu" else [device.index])
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_a_verb_for_a_run_says_where_it_computes(cli, machine, trained):
-    machine(0)
-    status, _, err = cli("sample", trained, "--num-rows", "2")
-    assert (status, err.splitlines()[0]) == (0, computing_on(torch.device("cpu")))
 
 
 @pytest.mark.filterwarnings("always:the run began with")
@@ -102,8 +86,6 @@ def test_the_capability_of_the_process_is_what_counts(trained):
     code = "import json, sys; from discrete_vae.runs.run_directory import other_rounding; "
     code += f"print(other_rounding({read_json(trained / 'environment.json')!r}))"
     environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
-    words = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    words = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
     assert "'DEFAULT'" in words
     assert repr(torch.backends.cpu.get_cpu_capability()) in words

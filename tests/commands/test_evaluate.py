@@ -239,9 +239,7 @@ def test_json_is_one_object_and_nothing_else(done, trained, verb):
         assert set(found["share_in_lowest"]) == {"0.01", "0.05"}
 
 
-def test_parts_of_an_earlier_training_in_the_same_folder_do_not_count(
-    cli, done, trained, monkeypatch, tmp_path
-):
+def test_parts_of_an_earlier_training_in_a_folder_do_not_count(cli, done, trained, monkeypatch, tmp_path):
     """An evaluation is interrupted, the folder gets other weights at the same step, and it is evaluated again."""
 
     def interrupt(*args, **more):

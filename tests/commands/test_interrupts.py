@@ -92,9 +92,7 @@ def test_a_second_signal_ends_at_once(cli, done, tmp_path, data_file, unbroken, 
     assert files(run) == files(unbroken)
 
 
-def test_an_interim_checkpoint_can_be_evaluated_once_there_is_a_best_one(
-    cli, tmp_path, data_file, monkeypatch
-):
+def test_an_interim_checkpoint_is_evaluated_once_there_is_a_best_one(cli, tmp_path, data_file, monkeypatch):
     run = tmp_path / "run"
     signal_at(monkeypatch, (3, [signal.SIGINT]), (7, [signal.SIGINT]))
     cli("train", "--data", data_file, "--run-dir", run, *WORDS)
@@ -158,9 +156,7 @@ def test_a_signal_while_torch_is_imported_ends_at_once(number, status):
         "        os._exit(1)\n"
         "os._exit(2)\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (status, "")
     assert done.stderr in ("Interrupted.\n", "Ended by SIGTERM.\n")
 
@@ -197,9 +193,7 @@ def assert_checkpoints_are_good(run):
         assert all(bool(value.isfinite().all()) for value in store.load(step).tensors.values())
 
 
-def test_a_nan_of_a_validation_is_named_with_step_term_and_last_checkpoint(
-    cli, done, tmp_path, data_file, monkeypatch
-):
+def test_a_nan_of_a_validation_is_named_with_its_step(cli, done, tmp_path, data_file, monkeypatch):
     calls, original = itertools.count(1), BernoulliLikelihood.log_prob
 
     def broken(self, parameters, x, observed=None):

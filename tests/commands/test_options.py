@@ -105,7 +105,6 @@ def test_the_likeliest_setting_is_named():
         ("train digits --epochs 3", "Did you mean --training.num-epochs?"),
         ("train digits --sed 3", "Did you mean --seed?"),
         ("train digit", "Did you mean digits?"),
-        ("train mine.npy", "Did you mean --data mine.npy?"),
         ("evaluate digits", "Did you mean runs/digits-smoke?"),
         ("evaluate runs/digits-smok", "Did you mean runs/digits-smoke?"),
         ("sample mnist-static", "Did you mean --pretrained mnist-static?"),
@@ -121,7 +120,6 @@ def test_the_likeliest_setting_is_named():
 )
 def test_words_that_were_meant_for_something_else(refused, tmp_path, monkeypatch, words, repair):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "mine.npy").touch()
     (tmp_path / "runs" / "digits-smoke").mkdir(parents=True)
     (tmp_path / "runs" / "digits-smoke" / "config.json").touch()
     assert repair in refused(*words.split())

@@ -116,21 +116,10 @@ def test_labels_that_cannot_be_units(refused, tmp_path, labels, words, argument)
     assert f"error: {argument} " in refused("train", "--data", file, *words, "--run-dir", tmp_path / "run")
 
 
-def test_files_without_labels_and_runs_without_classes(refused, trained, data_file, tmp_path):
-    np.savez(tmp_path / "x.npz", x=np.load(data_file))
-    for file in (data_file, tmp_path / "x.npz"):
-        assert "--data.label-units" in refused("train", "--data", file, "--data.label-units", "y", *TINY)
-    assert "RUN " in refused("predict", trained)
-
-
 def test_obs_of_an_annotated_matrix(done, tmp_path):
     anndata = pytest.importorskip("anndata")
-    kind, run, file, more = (
-        np.arange(60) % 2,
-        tmp_path / "run",
-        tmp_path / "cells.h5ad",
-        tmp_path / "more.h5ad",
-    )
+    kind, run = np.arange(60) % 2, tmp_path / "run"
+    file, more = tmp_path / "cells.h5ad", tmp_path / "more.h5ad"
     rates = np.where(kind[:, None] == np.arange(6) % 2, 9.0, 1.0)
     cells = anndata.AnnData(np.random.default_rng(0).poisson(rates).astype(np.float32))
     cells.obs["type"] = np.array(["b", "t"])[kind]

@@ -18,12 +18,10 @@ BASELINE = "--training.gradient.baseline learned --training.gradient.baseline.hi
 CASES = """
 VERB:
 VERB: frobnicate
-VERB: trian digits
 --frob: --frob
 RUN: sample
 --out: sample RUN --out
 --seed: sample RUN --seed=--
---device: evaluate RUN --device=--
 dvae sample: sample RUN RUN2 RUN3
 --accept-changed-config: sample RUN --accept-changed-config=1
 --std-error: log-partition RUN --std-error x
@@ -32,12 +30,15 @@ dvae sample: sample RUN RUN2 RUN3
 --num-examples: evaluate RUN --num-examples 1e3
 --model.smoothing: evaluate RUN --model.smoothing ramps
 KIND: list digits
---size: train digits --size huge
 --resume: train digits --resume=yes
 --training.num-epochs: train digits --training.num-epochs
 dvae train: train digits --training.num-epochs 1 2
 --run-dir: train digits --size smoke --run-dir file
 --run-dir: train digits --run-dir ~nouser/x
+--data.missing-values: train --data x.npy --data.missing-values -999
+--data.decimal: train --data x.npy --data.decimal ,
+--data.label-units: train --data x.npy --data.label-units y
+--data.label-units: train --data other.npz --data.label-units y
 --logger: train digits --logger wandb
 --device: validate digits --device cuda:99
 --data: validate --data ~nouser/x.npy
@@ -67,6 +68,7 @@ none.npy: sample trained --start none.npy
 --start: sample trained --start pairs.npy
 --num-chains: sample trained --num-chains 21
 --burn-in: sample trained --burn-in -3
+--num-draws: sample trained --num-draws 5
 images: sample images --start fresh --num-chains 99999999999999999
 images: sample images --num-draws 100000
 NAME: figure evolutio
@@ -83,13 +85,11 @@ file/z.json: log-partition trained --out file/z.json
 --out: refit trained --out trained
 --out: refit trained --out file
 --out: refit trained --out loop
---num-steps: refit trained --num-steps 0
 --batch-size: refit trained --batch-size 200
 --model-share: refit trained --model-share 1.5
 --learning-rate: refit trained --learning-rate 0
 --out: release trained --license mit
 --license: release trained --out new
---precision: release trained --out new --license mit --precision half
 trained/evaluation.json: release trained --out new --license mit
 --out: report trained --out page.pdf
 taken.html: report trained --out taken.html
@@ -114,6 +114,7 @@ none.npy: score trained --threshold-from none.npy
 --data: denoise trained
 --noise: denoise trained --noise 0.7
 --noise: denoise table --noise 0.1
+RUN: predict trained
 --to: interpolate trained --from 1 --to 99
 --num-pairs: interpolate trained --num-pairs 4
 --picture: interpolate trained --picture x.png
@@ -122,6 +123,7 @@ none.npy: score trained --threshold-from none.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask number.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask twos.npy
 --mask: impute trained --data gaps.npy --out o.npz --mask records.npy
+--num-steps: impute trained --data gaps.npy --out o.npz --num-steps 5
 --truncated: impute trained --data gaps.npy --out o.npz --method chains --truncated
 --num-rounds: impute trained --data gaps.npy --out o.npz --num-samples 3
 --mode: impute table --data gaps.csv --out o.npz --mode
@@ -208,12 +210,8 @@ def folder(trained_once, table_run, images_run, tmp_path_factory):
     for name, array in ARRAYS.items():
         np.save(folder / f"{name}.npy", array)
     np.savez(folder / "other.npz", x=np.eye(12))
-    for name, run in {
-        "trained": trained_once,
-        "empty": trained_once,
-        "table": table_run / "run",
-        "images": images_run,
-    }.items():
+    runs = {"trained": trained_once, "empty": trained_once, "table": table_run / "run", "images": images_run}
+    for name, run in runs.items():
         shutil.copytree(run, folder / name)
     shutil.rmtree(folder / "empty" / "checkpoints")
     for name, ending in (("own", "npz"), ("owntable", "csv")):  # as runs whose data were this file
@@ -281,14 +279,12 @@ def test_no_result_replaces_what_is_read_or_trained_on(refused, folder, monkeypa
 
 
 def test_paths_that_are_none_or_that_config_json_could_not_hold_are_refused(refused):
+    assert "none.npy must exist" in refused("train", "--data", "none.npy", *TINY)
     assert refused("evaluate", "").startswith("error: RUN must")
     assert refused("train", "--resume", "--run-dir", "").startswith("error: --run-dir must")
     for run_dir in ("", "runs/\udcff", "a\0b"):
-        assert refused("train", "--data", "x.npy", "--run-dir", run_dir, *TINY).startswith(
-            "error: --run-dir "
-        )
-    assert "thousands" in refused(
-        "train", "--data", "x.csv", "--data.thousands", "\udcff", "--run-dir", "run"
-    )
+        error = refused("train", "--data", "x.npy", "--run-dir", run_dir, *TINY)
+        assert error.startswith("error: --run-dir ")
+    assert "thousands" in refused("train", "--data", "x.csv", "--data.thousands", "\udcff", *TINY)
     error = refused("train", "--data", "bad\udcff.npy", "--run-dir", "run", *TINY)
     assert error.startswith("error: --data ")

@@ -200,9 +200,7 @@ def test_a_link_stays_and_its_empty_folder_is_filled(done, trained, tmp_path):
     assert load_run(tmp_path / "real").step == load_run(trained).step
 
 
-def test_a_step_size_that_breaks_the_posterior_writes_nothing_and_a_worse_one_is_said(
-    cli, done, trained, tmp_path
-):
+def test_a_step_size_that_breaks_the_posterior_writes_nothing(cli, done, trained, tmp_path):
     words = ["refit", trained, "--out", tmp_path / "new", *QUICK, "--learning-rate"]
     status, _, err = cli(*words, "1e38")
     assert (status, (tmp_path / "new").exists()) == (1, False)

@@ -1,4 +1,4 @@
-"""dvae train: what a run leaves, resuming, loggers and threads, and what goes wrong on the way."""
+"""dvae train: what a run leaves, resuming, loggers and threads, small parts and large seeds, and what goes wrong."""
 
 import re
 import shlex
@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.io import read_json, write_json
+from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
 from tests.interop.events import events, lines
@@ -32,12 +34,8 @@ def forget_after(run, step):
 def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
     out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
     assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
-    means = float(
-        re.search(r"^Independent columns: (-[\d.]+) ± [\d.]+ nats \(validation\)\.$", out, re.MULTILINE)[1]
-    )
-    elbo = re.search(
-        r"^Best checkpoint: step \d+, validation ELBO (-[\d.]+) ± [\d.]+ nats", out, re.MULTILINE
-    )
+    means = float(re.search(r"(?m)^Independent columns: (-[\d.]+) ± [\d.]+ nats \(validation\)\.$", out)[1])
+    elbo = re.search(r"(?m)^Best checkpoint: step \d+, validation ELBO (-[\d.]+) ± [\d.]+ nats", out)
     lead = re.search(r"the model is ([\d.]+) ± [\d.]+ nats per example worse", " ".join(out.split()))
     assert float(lead[1]) == pytest.approx(means - float(elbo[1]), abs=0.02)  # after six steps
     assert err.startswith("flags: 48 training examples of 12 features; 6 steps (6 epochs); results go to ")
@@ -126,22 +124,10 @@ def test_resuming_equals_not_stopping(done, trained, trained_once):
     assert snapshot(trained) == before
 
 
-def test_a_kill_between_a_checkpoint_and_best_json_is_made_good(done, trained, trained_once):
-    (trained / "best.json").unlink()
-    forget_after(trained, read_json(trained_once / "best.json")["step"])
-    done("train", "--resume", "--run-dir", trained)
-    assert final_files(trained) == final_files(trained_once)
-
-
 def test_a_resumed_run_cannot_be_changed(refused, trained):
-    for argument, words in (
-        ("--training.num-epochs", "--training.num-epochs 7"),
-        ("--model.smoothing", "--model.smoothing spike-slab"),
-        ("--seed", "--seed 3"),
-        ("--size", "--size paper"),
-        ("EXPERIMENT", "digits"),
-        ("--data", "--data other.npy"),
-    ):
+    options = "--training.num-epochs 7", "--model.smoothing spike-slab", "--seed 3", "--size paper"
+    for words in (*options, "--data other.npy", "digits"):
+        argument = "EXPERIMENT" if words == "digits" else words.split()[0]
         error = refused("train", "--resume", "--run-dir", trained, *words.split())
         assert error.startswith(f"error: {argument} must be the resumed run's ")
 
@@ -164,9 +150,7 @@ def flip_a_byte(path):
 
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
-def test_a_damaged_checkpoint_is_refused_and_the_one_before_offered(
-    done, refused, trained, trained_once, file
-):
+def test_a_damaged_checkpoint_is_refused_and_another_offered(done, refused, trained, trained_once, file):
     damaged = trained / "checkpoints" / "step-6"
     flip_a_byte(damaged / file)
     for words in (["train", "--resume", "--run-dir", trained], ["evaluate", trained, "--checkpoint", "last"]):
@@ -197,14 +181,44 @@ def test_a_missing_extra_is_named_before_anything_is_made(refused, tmp_path, dat
     assert "pip install 'discrete-vae[tensorboard]'" in refused(*words)
 
 
-def test_the_run_records_its_number_of_threads_and_is_resumed_with_it(done, data_file, tmp_path, monkeypatch):
+def test_the_run_records_its_number_of_threads(done, data_file, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     own, run = torch.get_num_threads(), tmp_path / "run"
     done("train", "--data", data_file, "--run-dir", run, *TINY)
     assert read_json(run / "environment.json")["platform"]["torch_threads"] == 1
     assert torch.get_num_threads() == own
-    forget_after(run, 4)
-    seen, set_threads = [], torch.set_num_threads
-    monkeypatch.setattr(torch, "set_num_threads", lambda number: seen.append(number) or set_threads(number))
-    done("train", "--resume", "--run-dir", run)
-    assert seen[0] == 1
+
+
+def test_ten_examples_are_trained_and_evaluated_to_the_end(done, tmp_path):
+    """One example each for validation and test, whose standard errors are unknown."""
+    run = tmp_path / "run"
+    np.save(tmp_path / "ten.npy", np.random.default_rng(0).integers(0, 2, (10, 12)).astype(bool))
+    _, err = done("train", "--data", tmp_path / "ten.npy", "--run-dir", run, *TINY)
+    assert " ± unknown nats" in err
+    validations = [line for line in RunDirectory(run).metrics().read() if "validation_elbo" in line]
+    assert len(validations) == 3
+    assert all("validation_elbo_std_error" not in line for line in validations)
+    assert "unknown" in done("evaluate", run)[0]
+    assert read_json(run / "evaluation.json")["elbo"]["elbo_std_error"] is None
+
+
+def test_every_seed_up_to_the_bound_works(done, tmp_path, data_file):
+    for seed in (2**63, 2**64 - 1):
+        run = tmp_path / str(seed)
+        words = f"--seed {seed} --evaluation.seed {seed} --data.split-seed {seed} --training.num-epochs 2"
+        done("train", "--data", data_file, "--run-dir", run, *TINY, *words.split())
+        done("evaluate", run, "--num-samples", 20)
+        config = read_json(run / "config.json")
+        assert [config["seed"], config["evaluation"]["seed"], config["data"]["split_seed"]] == [seed] * 3
+
+
+@pytest.mark.parametrize(
+    ("section", "part", "change"),
+    [("model", "decoder", {"hidden": [10**12]}), ("training", "sampler", {"num_chains": 10**12})],
+)
+def test_a_run_whose_config_asks_for_absurd_sizes_is_refused(trained, section, part, change):
+    config = read_json(trained / "config.json")
+    config[section][part] |= change
+    write_json(trained / "config.json", config)
+    with pytest.warns(UserWarning, match="config"), pytest.raises(InvalidInputError, match="memory"):
+        load_run(trained, accept_changed_config=True)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from typing import Annotated, get_origin
 
 import numpy as np
 import pytest
@@ -11,19 +12,8 @@ from discrete_vae.config import base
 from discrete_vae.errors import InvalidInputError
 from tests.refusals import refused_argument
 
-UNIONS = (
-    config.ColumnConfig,
-    config.BaselineConfig,
-    config.GradientConfig,
-    config.HierarchyConfig,
-    config.LikelihoodConfig,
-    config.PosteriorConfig,
-    config.PriorConfig,
-    config.RateConfig,
-    config.SamplerConfig,
-    config.SharingConfig,
-    config.SmoothingConfig,
-)
+PUBLIC = [getattr(config, name) for name in config.__all__ if name != "DataConfig"]  # a file needs a path
+UNIONS = [union for union in PUBLIC if get_origin(union) is Annotated]
 
 
 @pytest.mark.parametrize("member", [member for union in UNIONS for member in config.members(union)])
@@ -38,20 +28,12 @@ def test_every_component_has_a_name_a_target_and_described_fields(member):
     assert all(described.values()), f"{member.__name__} has a field without description: {described}"
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
-        config.ModelConfig(
-            num_features=9,
-            prior=config.FactorialBernoulliConfig(num_units=8),
-            smoothing=config.SpikeSlabConfig(),
-            posterior=config.HierarchicalPosteriorConfig(groups=((0, 2, 4, 6), (1, 3, 5, 7)), hidden=()),
-        ),
-        config.GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2))),
-    ],
-)
-def test_a_config_survives_json(made):
-    assert type(made).from_json(made.model_dump_json()) == made
+def test_a_config_survives_json():
+    prior = config.GraphBoltzmannConfig(num_units=3, edges=((0, 1), (1, 2)))
+    posterior = config.HierarchicalPosteriorConfig(groups=((0, 2), (1,)), hidden=())
+    parts = {"prior": prior, "posterior": posterior, "smoothing": config.SpikeSlabConfig()}
+    made = config.ModelConfig(num_features=9, **parts)
+    assert config.ModelConfig.from_json(made.model_dump_json()) == made
 
 
 def test_configs_are_frozen():
@@ -78,11 +60,6 @@ def test_configs_are_frozen():
         ("SpikeGaussianConfig", {"max_ratio": 11}, "max_ratio"),
         ("StepRateConfig", {"at": (0.9, 0.1)}, "at"),
         ("TrainingConfig", {"optimizer": {"eps": math.nan}}, "optimizer.eps"),
-        (
-            "TrainingConfig",
-            {"gradient": {"kind": "reinforce"}, "num_importance_samples": 2},
-            "num_importance_samples",
-        ),
     ],
 )
 def test_errors_name_the_field(kind, fields, argument):
@@ -110,8 +87,7 @@ def test_files_of_earlier_versions_are_read(monkeypatch):
     monkeypatch.setitem(base.RETIRED, "Sizes", ("height",))
     monkeypatch.setitem(base.ADDED, "Sizes", {"depth": lambda fields: fields["width"]})
     assert Sizes.from_json('{"width": 5, "height": 1}') == Sizes(width=5, depth=5)
-    with pytest.raises(InvalidInputError, match="Sizes"):
-        Sizes(width=5, height=1)
+    assert refused_argument(Sizes, width=5, height=1) == "Sizes.height"
 
 
 def test_the_mask_of_a_file_without_it_is_that_of_its_time():
@@ -126,8 +102,7 @@ def test_a_retired_field_is_passed_over_in_a_file_and_refused_elsewhere():
     for value in (False, True):
         text = json.dumps(fields | {"training": {"compile": value}})
         assert config.ExperimentConfig.from_json(text).training == config.TrainingConfig()
-        with pytest.raises(InvalidInputError, match="compile"):
-            config.TrainingConfig(compile=value)
+        assert refused_argument(config.TrainingConfig, compile=value) == "TrainingConfig.compile"
 
 
 def test_labels_are_classes_with_and_without_zeros_before_them():
@@ -135,5 +110,4 @@ def test_labels_are_classes_with_and_without_zeros_before_them():
     model = config.ModelConfig(num_features=3, num_classes=3, class_names=("01", "2", "x"))
     for labels, numbers in ((np.array(["01", "02", ""]), [0, 1, -1]), (np.array([1, 2, 2]), [0, 1, 1])):
         assert model.label_numbers(labels, 3).tolist() == numbers
-    with pytest.raises(InvalidInputError):
-        model.label_numbers(np.array(["01", "3", "x"]), 3)
+    assert refused_argument(model.label_numbers, np.array(["01", "3", "x"]), 3) == "labels"

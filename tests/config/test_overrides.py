@@ -37,9 +37,8 @@ def changed(words):
 
 
 def test_values_are_set_and_the_rest_stays():
-    config = changed(
-        "--training.num-epochs 7 --training.optimizer.learning_rate=1e-4 --model.smoothing.trainable false"
-    )
+    words = "--training.num-epochs 7 --training.optimizer.learning_rate=1e-4"
+    config = changed(f"{words} --model.smoothing.trainable false")
     assert (config.training.num_epochs, config.training.optimizer.learning_rate) == (7, 1e-4)
     assert config.model.smoothing.trainable is False
     back = apply_overrides(config, [("training.num-epochs", ["300"])])
@@ -114,8 +113,7 @@ def test_every_component_can_be_swapped_in():
     for path, slot in slots().items():
         for name in slot.members:
             if name != "file":  # needs a path
-                owner = [] if slot.owner is None else [(slot.owner[0], [slot.owner[1]])]
-                assert read_value(apply_overrides(DIGITS, [(path, [name]), *owner]), path).kind == name
+                assert read_value(swapped(DIGITS, path, name), path).kind == name
 
 
 def test_a_component_inside_a_component_can_be_swapped():
@@ -131,15 +129,12 @@ def test_components_of_one_slot_may_share_a_settings_name():
 
 def test_importance_samples_of_the_experiment_give_way():
     base = load_experiment("mnist-dynamic", "cpu")
-    for change in (
-        ("model.hierarchy", ["none"]),
-        ("training.num-epochs", ["1"]),
-        ("training.gradient", ["reinforce"]),
-    ):
+    for words in ("--model.hierarchy none", "--training.num-epochs 1", "--training.gradient reinforce"):
+        change = split_overrides(words.split())[1]
         with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
-            assert apply_overrides(base, [change]).training.num_importance_samples == 1
+            assert apply_overrides(base, change).training.num_importance_samples == 1
         with pytest.raises(InvalidInputError, match="must be"):
-            apply_overrides(base, [change, ("training.num-importance-samples", ["5"])])
+            apply_overrides(base, [*change, ("training.num-importance-samples", ["5"])])
 
 
 # A component that is swapped in takes sizes that fit the experiment.
@@ -151,7 +146,7 @@ SWAPS = [(path, name) for path, slot in SLOTS.items() for name in slot.members]
 
 
 def swapped(config, path, name):
-    owner = SLOTS[path].owner
+    owner = slots()[path].owner
     owners = [] if owner is None else [(owner[0], [owner[1]])]
     return apply_overrides(config, [(path, [name]), *owners])
 
@@ -211,20 +206,15 @@ def counts(annotation):
 
 
 def test_swaps_that_read_each_other_may_come_in_any_order():
-    words = ["--model.prior graph", "--model.hierarchy gaussian"]
+    swaps = [("model.prior", ["graph"]), ("model.hierarchy", ["gaussian"])]
     sizes = {"num_train": 60, "num_valid": 10, "num_test": 10, "size": "smoke"}
     own = own_data(Path("x.npy"), event_shape=(4,), **sizes)
-    found = [
-        apply_overrides(own, split_overrides(" ".join(each).split())[1]) for each in (words, words[::-1])
-    ]
-    assert found[0] == found[1]
+    assert apply_overrides(own, swaps) == apply_overrides(own, swaps[::-1])
 
 
 def test_what_the_user_sets_wins_in_any_order():
-    words = "model.hierarchy.sharing groups, model.hierarchy.num-layers 9, model.hierarchy.prior-hidden 7 8, "
-    given = [
-        (path, values) for path, *values in map(str.split, (words + "model.hierarchy gaussian").split(","))
-    ]
+    words = "--model.hierarchy.num-layers 9 --model.hierarchy.prior-hidden 7 8"
+    given = split_overrides(f"{words} --model.hierarchy.sharing groups --model.hierarchy gaussian".split())[1]
     for order in (given, given[::-1]):
         hierarchy = apply_overrides(load_experiment("digits", "smoke"), order).model.hierarchy
         assert (hierarchy.num_layers, hierarchy.num_units, hierarchy.prior_hidden) == (9, 16, (7, 8))

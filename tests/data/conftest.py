@@ -1,11 +1,8 @@
-import gzip
-import os
 import threading
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 
@@ -48,23 +45,3 @@ def folder(tmp_path):
     path = tmp_path / "data"
     path.mkdir()
     return path
-
-
-@pytest.fixture
-def idx():
-    """Packs an array of bytes in the format of MNIST."""
-
-    def pack(array: np.ndarray) -> bytes:
-        header = bytes([0, 0, 8, array.ndim]) + b"".join(n.to_bytes(4, "big") for n in array.shape)
-        return gzip.compress(header + array.tobytes())
-
-    return pack
-
-
-@pytest.fixture(scope="session")
-def real_data():
-    """The folder of the published data sets, where this machine has them."""
-    named = os.environ.get("DISCRETE_VAE_DATA", "")
-    if not named or not Path(named).is_dir():
-        pytest.skip("DISCRETE_VAE_DATA does not name a folder with the published data sets")
-    return Path(named)

@@ -11,6 +11,7 @@ import pytest
 from discrete_vae.data.arrays import as_float32, read_npy, read_npz
 from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
+from tests.refusals import refused_argument
 
 BITS = np.random.default_rng(0).integers(0, 2, (60, 12))
 
@@ -43,8 +44,7 @@ def test_every_truncation_is_refused(tmp_path):
         whole = (tmp_path / name).read_bytes()
         for length in range(len(whole)):
             (tmp_path / name).write_bytes(whole[:length])
-            with pytest.raises(InvalidInputError, match=name):
-                read(tmp_path / name)
+            assert name in refused_argument(read, tmp_path / name)
 
 
 def test_nothing_is_ever_unpickled(tmp_path):
@@ -54,8 +54,8 @@ def test_nothing_is_ever_unpickled(tmp_path):
     for name in ("b.npy", "b.npz"):
         (tmp_path / name).write_bytes(pickle.dumps(Bomb()))
     for name, argument in (("a.npy", "a.npy"), ("a.npz", "'one'"), ("b.npy", "b.npy"), ("b.npz", "b.npz")):
-        with pytest.raises(InvalidInputError, match=argument):
-            (read_npy if name.endswith("y") else read_npz)(tmp_path / name)
+        read = read_npy if name.endswith("y") else read_npz
+        assert argument in refused_argument(read, tmp_path / name)
 
 
 def test_what_is_no_plain_file_is_refused_and_never_waited_for(tmp_path):
@@ -104,13 +104,8 @@ def test_forged_headers_and_values_are_refused(tmp_path):
 
 
 def test_values_in_the_wrong_byte_order_are_refused():
-    for array, wrong in (
-        (BITS, "<f4 >f4"),
-        (BITS + 0.5, "<f8 >f8"),
-        (BITS, "<i2 >i2"),
-        (7 * BITS, ">i8 <i8"),
-    ):
-        stored, read_as = wrong.split()
+    for array, both in ((BITS, "<f4 >f4"), (BITS + 0.5, "<f8 >f8"), (BITS, "<i2 >i2"), (7 * BITS, ">i8 <i8")):
+        stored, read_as = both.split()
         with pytest.raises(InvalidInputError, match="byte order"):
             as_float32("x", array.astype(stored).view(read_as))
 
@@ -120,12 +115,10 @@ def test_an_altered_member_is_refused_by_its_name(tmp_path):
     np.savez(path, fine=np.zeros(5), one=np.arange(500, dtype=np.uint8))
     content = path.read_bytes()
     changed(path, content, content.rindex(bytes(range(100, 120))), 0xFF)
-    with pytest.raises(InvalidInputError, match="array 'one',"):
-        read_npz(path)
+    assert "array 'one'," in refused_argument(read_npz, path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("notes.txt", "hello")
-    with pytest.raises(InvalidInputError, match=r"array 'notes.txt',"):
-        read_npz(path)
+    assert "array 'notes.txt'," in refused_argument(read_npz, path)
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
@@ -137,8 +130,8 @@ def test_faults_of_every_decoder_are_refused(tmp_path, method):
     np.testing.assert_array_equal(read_npz(path)["train"], BITS)
     content = path.read_bytes()
     for at in range(50, content.index(b"PK\x01\x02"), 7):
-        with pytest.raises(InvalidInputError, match="array 'train',"):
-            read_npz(changed(path, content, at, content[at] ^ 0xFF))
+        found = refused_argument(read_npz, changed(path, content, at, content[at] ^ 0xFF))
+        assert "array 'train'," in found
 
 
 def test_no_changed_bit_of_a_directory_hides_or_changes_a_member(tmp_path):

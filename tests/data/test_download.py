@@ -8,14 +8,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.data import datasets, download
-from discrete_vae.data.download import (
-    Archive,
-    ArrayRule,
-    DownloadError,
-    RemoteFile,
-    data_folder,
-    fetch_archive,
-)
+from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, data_folder, fetch_archive
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_data_dir
 from tests.refusals import refused_argument
@@ -77,7 +70,7 @@ def test_the_users_cache_is_made_when_it_is_needed(site, original, tmp_path, mon
 def test_downloads_that_are_not_the_file_are_refused_and_removed(site, folder, name, content):
     (site[0] / name).write_bytes(content)
     for algorithm in CHECKSUMS:
-        with pytest.raises(DownloadError, match=r"raw\.bin") as caught:
+        with pytest.raises(download.DownloadError, match=r"raw\.bin") as caught:
             fetch_archive(archive(site[1], algorithm=algorithm), folder)
         assert entries(folder) == []
     if len(content) > 1 << 20:  # it is not read to its end: there is no sum of the whole
@@ -94,7 +87,7 @@ def test_the_next_address_is_tried(site, folder, algorithm):
 
 
 def test_a_failure_names_the_addresses_and_what_to_do(site, folder):
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(download.DownloadError) as caught:
         fetch_archive(archive(site[1], NOWHERE), folder)
     sought = (f"{site[1]}raw.bin", f"{NOWHERE}raw.bin", "404", str(folder), CHECKSUMS["sha256"], "made.npz")
     assert all(part in str(caught.value) for part in sought)
@@ -104,7 +97,7 @@ def test_a_failure_names_the_addresses_and_what_to_do(site, folder):
 def test_originals_put_there_by_hand_are_converted_and_kept_and_wrong_ones_refused(folder):
     for content in (b"mine", CONTENT + b"\0"):
         (folder / "raw.bin").write_bytes(content)
-        with pytest.raises(DownloadError, match=r"raw\.bin"):
+        with pytest.raises(download.DownloadError, match=r"raw\.bin"):
             fetch_archive(archive(NOWHERE), folder)
         assert (folder / "raw.bin").read_bytes() == content
     (folder / "raw.bin").write_bytes(CONTENT)
@@ -157,8 +150,7 @@ def test_rules_may_allow_several_lengths_and_leave_arrays_out(folder):
     }
     assert set(fetch_archive(archive(NOWHERE, **rules), folder)[0]) == {"rows", "source"}
     rules["rows"] = ArrayRule("uint8", ((3, 6), 4))
-    with pytest.raises(InvalidInputError, match="array 'rows'"):
-        fetch_archive(archive(NOWHERE, **rules), folder)
+    assert "array 'rows'" in refused_argument(fetch_archive, archive(NOWHERE, **rules), folder)
 
 
 @pytest.mark.parametrize("published", PUBLISHED, ids=lambda archive: archive.file_name)

@@ -12,13 +12,7 @@ from discrete_vae.data.arrays import as_float32
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.datasets import load_dataset, load_digits
 from discrete_vae.data.files import TableReading
-from discrete_vae.data.rows import (
-    labels_of_part,
-    load_file,
-    read_label_file,
-    read_rows,
-    rows_of_part,
-)
+from discrete_vae.data.rows import labels_of_part, load_file, read_label_file, read_rows, rows_of_part
 from discrete_vae.data.tables import ColumnRoles
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.own_data import own_experiment
@@ -69,12 +63,8 @@ def test_bits_of_any_type_are_fixed(tmp_path, file, dtype):
     for stored in (array, np.asfortranarray(array)):
         data = load_file(path=file(stored))
         assert (data.train.shape, data.valid.shape, data.test.shape) == ((32, 7), (4, 7), (4, 7))
-        assert (data.name, data.image_shape, data.dynamic, data.train.dtype) == (
-            "mine",
-            None,
-            False,
-            torch.float32,
-        )
+        assert (data.name, data.image_shape, data.dynamic) == ("mine", None, False)
+        assert data.train.dtype == torch.float32
         assert same_rows(data, array)
     assert [entry.name for entry in tmp_path.iterdir()] == ["mine.npy"]
 
@@ -258,6 +248,8 @@ WRONG_SETTINGS = [
     ({"x": X, "condition": np.arange(40) % 3}, {"kinds": "d=real"}, "kinds"),
     (X, {"kinds": "c=real"}, "kinds"),
     (X, {"sequence_weights": 0.8}, "sequence_weights"),
+    (X, {"layer": "counts"}, "layer"),
+    (X, {"alphabet": "dna"}, "alphabet"),
     ("kind\nred\n", {"label_column": "kind"}, "mine.csv"),
     ("a,kind\n1,red\n", {"label_column": "knd"}, "label_column"),
     (X, {"label_column": "kind"}, "label_column"),
@@ -292,12 +284,9 @@ def test_what_float32_rounds_is_named_beside_gaps(file):
 
 def test_another_number_of_labels_is_refused(file):
     config = FileDataConfig(path=file(train=np.zeros((20, 2)), test=np.zeros((4, 2))))
-    for number, data, of in (
-        (24, load_file(path=config.path), config),
-        (1797, load_digits(), DigitsConfig()),
-    ):
+    for count, data, of in ((24, load_file(path=config.path), config), (1797, load_digits(), DigitsConfig())):
         # which rows are whose, such a file does not say
-        assert refused_argument(labels_of_part, np.zeros(number), data, of) == "labels"
+        assert refused_argument(labels_of_part, np.zeros(count), data, of) == "labels"
 
 
 def test_labels_of_all_rows_follow_the_examples_where_some_have_no_weight(file):
@@ -315,12 +304,7 @@ def test_files_of_labels(file, tmp_path):
     assert read_label_file(file('kind\n"a, b"\n c \n""\n')).tolist() == ["a, b", "c", ""]
     assert read_label_file(file("kind\n10\n9\n")).tolist() == [10, 9]  # which words would sort otherwise
     assert read_label_file(file(np.array([3, 1]))).tolist() == [3, 1]
-    for text, line in (
-        ("kind\na\n\nb\n", 3),
-        ('kind\n"a\nb"\n\n', 4),
-        ("\nkind\na\n", 1),
-        ("kind,b\na,b\n", 1),
-    ):
+    for text, line in (("k\na\n\nb\n", 3), ('k\n"a\nb"\n\n', 4), ("\nk\na\n", 1), ("k,b\na,b\n", 1)):
         with pytest.raises(InvalidInputError, match=f"labels .* line {line} "):
             read_label_file(file(text))
     (tmp_path / "latin.csv").write_bytes(b"kind\n\xff\n")
@@ -369,8 +353,8 @@ def test_columns_are_found_by_name(file):
     path = file("c,a,b\n3,1,2\n")
     np.testing.assert_array_equal(read_rows(path, REALS, **known).x, [[1, 2, 3]])
     assert read_rows(path, REALS).columns == ("c", "a", "b")  # by place where no names are known
-    with pytest.raises(InvalidInputError, match="label_column"):
-        read_rows(path, REALS, reading=TableReading(ColumnRoles("kind")))
+    reading = TableReading(ColumnRoles("kind"))
+    assert refused_argument(read_rows, path, REALS, reading=reading) == "label_column"
 
 
 def test_what_the_model_cannot_read_is_refused(file):
@@ -378,16 +362,10 @@ def test_what_the_model_cannot_read_is_refused(file):
         path = file(header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
         with pytest.raises(InvalidInputError, match=named):
             read_rows(path, REALS, columns="abc")
-    for model, array in (
-        (IMAGES, np.zeros((2, 3, 2))),
-        *(
-            (BITS, np.full(shape, value))
-            for shape, value in (((2, 4), 0), ((2, 3), 2.0), ((2, 3), np.nan), ((0, 3), 0))
-        ),
-        (REALS, np.full((2, 3), np.inf)),
-    ):
-        with pytest.raises(InvalidInputError, match=r"mine\.npy"):
-            read_rows(file(array), model)
+    twos = np.full((2, 3), 2.0)
+    wrong = [(BITS, array) for array in (np.zeros((2, 4)), twos, twos * np.nan, twos[:0])]
+    for model, array in (*wrong, (IMAGES, np.zeros((2, 3, 2))), (REALS, twos * np.inf)):
+        assert "mine.npy" in refused_argument(read_rows, file(array), model)
 
 
 def test_images_may_come_as_rows(file):

@@ -1,6 +1,5 @@
 """Columns of a table: the rules by which their kinds are found, and tables that come back as they were."""
 
-import json
 import re
 
 import numpy as np
@@ -107,13 +106,8 @@ def test_categories_are_the_same_as_whole_numbers_and_as_floats_beside_a_gap():
 
 
 def test_the_user_has_the_last_word():
-    table = {
-        "a": [1, 2, 3, 2],
-        "b": ["low", "high", "middle", "low"],
-        "c": [0.0, 10.0, 900.0, 3.0],
-        "d": [1, 2, 3, 4],
-    }
-    kinds = {"a": "category", "b": "ordinal:low<middle<high", "c": "real:log1p", "d": "ignore"}
+    table = {"a": [1, 2, 3, 2], "b": ["low", "high", "mid", "low"], "c": [0, 10, 900, 3.5], "d": [1, 2, 3, 4]}
+    kinds = {"a": "category", "b": "ordinal:low<mid<high", "c": "real:log1p", "d": "ignore"}
     schema = infer_schema(table, kinds)
     assert [column.kind for column in schema.columns] == ["category", "ordinal", "real"]
     assert schema.encode(table)[:, 1].tolist() == [0.0, 2.0, 1.0, 0.0]
@@ -173,14 +167,9 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
 
 
 def test_values_come_back_as_what_they_are_in_the_table():
-    table = {
-        "flag": np.arange(6) % 2 == 0,
-        "bit": np.arange(6) % 2,
-        "grade": np.arange(6),
-        "half": np.arange(6) / 2,
-        "word": np.array([*"ab1ab1"], object),
-        "gaps": [0, None, 1, 0, 1, None],
-    }
+    grade = np.arange(6)
+    table = {"flag": grade % 2 == 0, "bit": grade % 2, "grade": grade, "half": grade / 2}
+    table |= {"word": np.array([*"ab1ab1"], object), "gaps": [0, None, 1, 0, 1, None]}
     kinds = {"grade": "ordinal", "half": "ordinal"}
     schema = infer_schema(table, kinds)
     for name, column in schema.decode(schema.encode(table)).items():
@@ -235,11 +224,10 @@ def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
     assert infer_schema({"rooms": rooms}).columns[0].kind == "category"
 
 
-@pytest.mark.parametrize("num_grouped", [1, 50])
-def test_groups_of_digits_are_taken_for_such_however_few_they_are(num_grouped):
-    income = [*range(100, 200 - num_grouped), *(["1,000"] * num_grouped)]
-    with pytest.raises(InvalidInputError, match="data.thousands"):
-        infer_schema({"income": income})
+def test_groups_of_digits_are_taken_for_such_however_few_they_are():
+    for count in (1, 50):
+        with pytest.raises(InvalidInputError, match="data.thousands"):
+            infer_schema({"income": [*range(100, 200 - count), *(["1,000"] * count)]})
 
 
 def test_other_tables_than_the_schemas_are_refused():
@@ -277,11 +265,9 @@ def test_an_exposure_is_a_column_that_counts_name():
 def test_the_schema_survives_a_file():
     days = {"days": np.arange(1.0, 61.0)}
     schema = infer_schema(mixed() | days, {"visits": "count:exposure:days"})
-    config = ModelConfig(
-        num_features=len(schema.columns), likelihood=TableLikelihoodConfig(columns=schema.columns)
-    )
-    again = ModelConfig.from_json(json.dumps(json.loads(config.model_dump_json())))
-    assert again.likelihood.columns == schema.columns
+    likelihood = TableLikelihoodConfig(columns=schema.columns)
+    config = ModelConfig(num_features=len(schema.columns), likelihood=likelihood)
+    assert ModelConfig.from_json(config.model_dump_json()).likelihood.columns == schema.columns
 
 
 def test_times_of_any_unit_are_words_and_blanks_are_gaps():
@@ -290,9 +276,7 @@ def test_times_of_any_unit_are_words_and_blanks_are_gaps():
     assert read.words == ("2020-01-01 00:00:00", "2020-01-02 00:00:00")
     assert read.missing.tolist() == [False, True, False]
     assert raw_column("day", days.astype("M8[s]")).words == read.words
-    assert raw_column("lag", np.array([1, 2], "m8[ns]")).numbers.tolist() == pytest.approx(
-        [np.nan] * 2, nan_ok=True
-    )
+    assert np.isnan(raw_column("lag", np.array([1, 2], "m8[ns]")).numbers).all()
     assert raw_column("a", [" ", "b"]).missing.tolist() == [True, False]
 
 

@@ -10,13 +10,8 @@ from scipy.io import mmwrite
 
 from discrete_vae import load_run, train
 from discrete_vae.cli import main
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    CategoricalLikelihoodConfig,
-    GaussianLikelihoodConfig,
-    NegativeBinomialLikelihoodConfig,
-    instantiate,
-)
+from discrete_vae.config import LikelihoodConfig, instantiate
+from discrete_vae.config.base import by_kind
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import load_file, read_rows, rows_of_part
 from discrete_vae.data.splits import PARTS, summarize
@@ -29,6 +24,7 @@ from discrete_vae.likelihoods import NegativeBinomialLikelihood
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.own_data import read_own_experiment
 from discrete_vae.sparse import SparseRows
+from tests.refusals import refused_argument
 
 RANDOM = np.random.default_rng(0)
 COUNTS = RANDOM.poisson(0.2, (90, 7)).astype(np.int32)
@@ -107,12 +103,8 @@ def start(likelihood, x):
 @pytest.mark.parametrize("gaps", [False, True])
 def test_statistics_of_a_likelihood_are_those_of_dense_values(kind, gaps):
     dense, sparse = with_gaps(VALUES[kind], gaps)
-    config = {
-        "bernoulli": BernoulliLikelihoodConfig(),
-        "categorical": CategoricalLikelihoodConfig(num_categories=3),
-        "negative-binomial": NegativeBinomialLikelihoodConfig(),
-        "gaussian": GaussianLikelihoodConfig(shorten_tails=True),
-    }[kind]
+    settings = {"categorical": {"num_categories": 3}, "gaussian": {"shorten_tails": True}}
+    config = by_kind(LikelihoodConfig)[kind](**settings.get(kind, {}))
     one, other = (start(instantiate(config, event_shape=(7,)), x) for x in (dense, sparse))
     assert all(map(torch.equal, one, other))
     likelihood = instantiate(config, event_shape=(7,))
@@ -129,15 +121,6 @@ def test_counts_with_an_exposure_start_as_those_of_dense_values(gaps, zero_infla
     )
     for dense, sparse in zip(one, other, strict=True):
         torch.testing.assert_close(dense, sparse, rtol=1e-6, atol=1e-6)
-
-
-def test_cells_are_read_as_counts_given_their_total(tmp_path):
-    mmwrite(tmp_path / "cells.mtx", sp.coo_array(VALUES["negative-binomial"]))
-    config, _ = read_own_experiment(tmp_path / "cells.mtx")
-    assert config.model.likelihood.kind == "negative-binomial"
-    assert config.model.likelihood.exposure == "total"
-    other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
-    assert other.model.likelihood.exposure == "none"
 
 
 def test_moments_of_many_features_are_those_of_numpy():
@@ -159,8 +142,7 @@ def test_probabilities_are_binarized_as_in_the_dense_twin(tmp_path):
 def test_what_does_not_fit_the_memory_as_dense_rows_is_refused():
     rows = SparseRows(sp.csr_array((10**7, 10**7), dtype=np.float32))
     assert rows[:3].shape == (3, 10**7)
-    with pytest.raises(InvalidInputError, match="sparse data"):
-        rows[:]
+    assert refused_argument(lambda: rows[:]) == "sparse data"
 
 
 @pytest.mark.parametrize("key", ["indices", "indptr", "data", "shape", "format"])
@@ -177,8 +159,7 @@ def test_damaged_matrices_are_refused(tmp_path, key):
         "format": np.array(b"bsr"),
     }[key]
     np.savez(path, **arrays)
-    with pytest.raises(InvalidInputError, match=path.name):
-        load_file(path=path)
+    assert path.name in refused_argument(load_file, path=path)
 
 
 @pytest.mark.parametrize(
@@ -224,8 +205,7 @@ def test_parts_and_labels_of_an_hdf5_file_are_those_of_npz(tmp_path):
         assert (found.labels[part] == wanted.labels[part]).all()
     with h5py.File(tmp_path / "mine.h5", "w") as file:
         file.create_group("train")["x"] = COUNTS
-    with pytest.raises(InvalidInputError, match="'train'"):
-        load_file(path=tmp_path / "mine.h5")
+    assert "'train'" in refused_argument(load_file, path=tmp_path / "mine.h5")
 
 
 KINDS = np.array(["b", "a", "c"])[np.arange(90) % 3]
@@ -267,8 +247,7 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
     assert set(labels["train"]) == {"a", "c", ""}
     assert load_file(path=annotated, ignored_columns=("gene2",)).event_shape == (6,)
     for name in ("layer", "label_column"):
-        with pytest.raises(InvalidInputError, match=name):
-            load_file(path=annotated, **{name: "none"})
+        assert refused_argument(load_file, path=annotated, **{name: "none"}) == name
     # a model finds its genes by their names, in whatever order they stand
     config, _ = read_own_experiment(tmp_path / "dense.npz", [("model.likelihood", ["negative-binomial"])])
     rows = read_rows(annotated, config.model, columns=GENES[::-1], reading=TableReading(layer="counts"))
@@ -297,10 +276,3 @@ def test_codes_and_scores_come_back_in_the_annotated_matrix(tmp_path, annotated)
     assert (found.layers["counts"] != before.layers["counts"]).nnz == 0
     assert status("encode", run, "--out", out) == 2
     assert status("encode", run, "--data", annotated, "--num-examples", "3", "--out", out) == 2
-
-
-def test_settings_of_other_formats_are_refused(tmp_path):
-    np.save(tmp_path / "mine.npy", COUNTS)
-    for setting, value in (("layer", "counts"), ("alphabet", "dna")):
-        with pytest.raises(InvalidInputError, match=setting):
-            load_file(path=tmp_path / "mine.npy", **{setting: value})

@@ -8,17 +8,7 @@ import pytest
 import torch
 
 from discrete_vae.checks import ValueSummary
-from discrete_vae.config import (
-    BernoulliLikelihoodConfig,
-    CategoricalLikelihoodConfig,
-    GaussianLikelihoodConfig,
-    LikelihoodConfig,
-    ModelConfig,
-    NegativeBinomialLikelihoodConfig,
-    TrainingConfig,
-    instantiate,
-    members,
-)
+from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig, instantiate, members
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.data.rows import load_file
 from discrete_vae.data.splits import (
@@ -102,18 +92,13 @@ def test_what_a_run_keeps_of_its_data():
         found = DataMetadata.read({"data": json.loads(json.dumps(describe_data(data)))})
         assert found == DataMetadata.of(data)
         assert (found.image_shape, found.num_features) == (data.image_shape, data.num_features)
-    assert (
-        DataMetadata.read({}) is DataMetadata.read({"data": {"name": "x"}}) is None
-    )  # of an earlier version
+    for of_earlier_version in ({}, {"data": {"name": "x"}}):
+        assert DataMetadata.read(of_earlier_version) is None
     right = {"event_shape": [4], "low": 0, "high": 1}
-    for picture in (5, {}, *(right | {"event_shape": shape} for shape in ([2, 2], [0], [True], "4"))):
+    wrong = [right | {"event_shape": shape} for shape in ([2, 2], [0], [True], "4")]
+    for picture in (5, {}, *wrong, *(right | {"low": low} for low in (None, "nan"))):
         with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
             check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, "Restore it.")
-    for low in (None, "nan"):
-        with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
-            check_fields(
-                "e.json", {"data": {"picture": right | {"low": low}}}, EnvironmentSchema, "Restore it."
-            )
 
 
 # Likelihoods that read the values.
@@ -126,8 +111,8 @@ def from_file(tmp_path, array, **settings):
     return load_file(path=tmp_path / "mine.npy", **settings)
 
 
-def model(likelihood, **settings):
-    return ModelConfig(num_features=3, likelihood=likelihood, **settings)
+def model(kind, **settings):
+    return ModelConfig(num_features=3, likelihood={"kind": kind, **settings})
 
 
 @pytest.mark.parametrize("member", [kind for kind in members(LikelihoodConfig) if kind.is_choice])
@@ -176,21 +161,19 @@ def test_categories_are_those_of_the_data_and_probabilities_are_read_as_bits_or_
     assert likelihood_for("categorical", from_file(tmp_path, CODES)).num_categories == 5
     assert likelihood_for("categorical", from_file(tmp_path, BITS)).num_categories == 2
     drawn = from_file(tmp_path, UNIT, binarize=True)
-    for likelihood in (BernoulliLikelihoodConfig(), NegativeBinomialLikelihoodConfig()):
-        check_compatible(model(likelihood), drawn)
+    for kind in ("bernoulli", "negative-binomial"):
+        check_compatible(model(kind), drawn)
 
 
 def test_what_a_model_cannot_read_is_refused_by_part(tmp_path):
     gaps = REAL.copy()
     gaps[:, 1] = np.nan
-    real = model(GaussianLikelihoodConfig())
+    real = model("gaussian")
     check_compatible(real.model_copy(update={"missing": True}), from_file(tmp_path, gaps))
     for config, array, part in (
         (real, gaps, "train"),
-        (model(CategoricalLikelihoodConfig(num_categories=4)), CODES, "train"),
-        (model(BernoulliLikelihoodConfig()), UNIT, "valid"),  # probabilities, which training alone may see
+        (model("categorical", num_categories=4), CODES, "train"),
+        (model("bernoulli"), UNIT, "valid"),  # probabilities, which training alone may see
     ):
-        with pytest.raises(InvalidInputError, match=f"part '{part}'"):
-            check_compatible(config, from_file(tmp_path, array))
-    with pytest.raises(InvalidInputError, match=r"--model\.likelihood"):
-        likelihood_for("poisson", from_file(tmp_path, BITS))
+        assert f"part '{part}'" in refused_argument(check_compatible, config, from_file(tmp_path, array))
+    assert refused_argument(likelihood_for, "poisson", from_file(tmp_path, BITS)) == "--model.likelihood"

@@ -80,26 +80,14 @@ def test_a_table_longer_than_a_block_is_whole(tmp_path):
 
 
 def test_names_may_hold_separators_and_lines(tmp_path):
-    for text, names in (
-        ('"a, b",c\n1,2\n', ("a, b", "c")),
-        ('"a, b";"two\nlines"\n1;2\n', ("a, b", "two\nlines")),
-    ):
+    for text, names in (('"a, b",c\n1,2\n', ("a, b", "c")), ('"a, b";"c\nd"\n1;2\n', ("a, b", "c\nd"))):
         assert read_table(write(tmp_path, text)).names == names
     with pytest.raises(InvalidInputError, match="in line 4"):
         read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
 
 
 NO_TABLES = {
-    "x.csv": [
-        "1,2\n3,4\n",
-        "",
-        "1,1\n3,4\n",
-        ",a\n0,1\n",
-        "a,b,a\n1,2,3\n",
-        'a,b\n1,"2\n',
-        'a,b\n"1"5,2\n',
-        "größe,b\n1,2\n",
-    ],
+    "x.csv": ["1,2\n3,4\n", "", ",a\n0,1\n", "a,a\n1,2\n", 'a,b\n1,"2\n', 'a,b\n"1"5,2\n', "ö,b\n1,2\n"],
     "line 2,": ["made today\na,b\n1,2\n"],
     "line 3,": ["a,b\n1,2\n3\n"],
     "line 4,": ["a,b\n1,2\n\n3,4,5\n"],
@@ -112,16 +100,11 @@ def test_what_is_no_table_is_refused_by_place(tmp_path):
     for place, texts in NO_TABLES.items():
         for text in texts:
             path = write(tmp_path, text, "latin-1")
-            assert refused_argument(lambda path: read_table(path).numbers("x.csv"), path).endswith(place), (
-                text
-            )
+            found = refused_argument(lambda path: read_table(path).numbers("x.csv"), path)
+            assert found.endswith(place), text
 
 
-COLUMNS = {
-    "a": np.array([1, 2, 3]),
-    "b": np.array([0.5, np.nan, 2.0]),
-    "c": np.array([True, None, False], dtype=object),
-}
+COLUMNS = {"a": np.arange(1, 4), "b": np.array([0.5, np.nan, 2]), "c": np.array([True, None, False], object)}
 
 
 @pytest.fixture
@@ -149,13 +132,6 @@ def test_parquet(parquet, monkeypatch):
         read_table(path)
 
 
-def test_only_what_the_user_names_is_a_gap_of_parquet(parquet):
-    path = parquet({"a": np.array(["NA", "?", "x"], dtype=object), "b": [1.0, -999.0, 3.0]})
-    a, b = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
-    assert a.missing.tolist() == [False, True, False]
-    assert b.missing.tolist() == [False, True, False]
-
-
 def test_damaged_parquet_is_refused(parquet):
     values = np.linspace(1.0, 2.0, 40)
     path = parquet({"a": values}, use_dictionary=False, compression="NONE", write_page_checksum=True)
@@ -164,20 +140,16 @@ def test_damaged_parquet_is_refused(parquet):
     data[data.index(values[7].tobytes())] ^= 1
     for damaged in (data, data[:-9]):
         path.write_bytes(damaged)
-        with pytest.raises(InvalidInputError, match="x.parquet"):
-            read_table(path)
+        assert "x.parquet" in refused_argument(read_table, path)
 
 
 def test_labels_and_columns_that_are_ignored_are_no_features(tmp_path):
-    for words, labels in (
-        (("3", "1"), [3, 1]),
-        *((words, [*words]) for words in (("cat", "3"), ("", "dog"), ("1.5", "2"))),
-    ):
+    for words in (("3", "1"), ("cat", "3"), ("", "dog"), ("1.5", "2")):
         path = write(tmp_path, f"id,a,day,kind,b\nx1,1,May 3,{words[0]},2\nx2,3,,{words[1]},\n")
         table = read_table(path, ColumnRoles("kind", ("day", "id")))
         assert table.names == ("a", "b")
         np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
-        assert table.labels.tolist() == labels
+        assert table.labels.tolist() == ([3, 1] if words == ("3", "1") else [*words])
     with pytest.raises(InvalidInputError, match="ignored_columns .*'no'"):
         read_table(path, ColumnRoles(ignored=("id", "no")))
     with pytest.raises(InvalidInputError, match="column 'day'"):
@@ -274,18 +246,14 @@ def test_a_file_that_has_changed_is_refused(tmp_path):
     gaps, words = np.zeros((2, 2), bool), np.full((2, 2), "")
     for text in ("a,c\n1,2\n3,4\n", "a,b\n1,2\n", "a,b\n1,2\n3,4\n5,6\n", "a,b\n1,2,3\n4,5,6\n", ""):
         path.write_text(text)
-        with pytest.raises(InvalidInputError, match="x.csv"):
-            filled_text(path, ["a", "b"], gaps, words)
+        assert "x.csv" in refused_argument(filled_text, path, ["a", "b"], gaps, words)
 
 
 def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_path, pandas):
     ranks = pandas.Categorical(["a", None, "b"], categories=["b", "a"], ordered=True)
     columns = {"name": ["x", "y", "z"], "rank": ranks, "at": [1, 2, 3]}
     columns |= {"true": pandas.array([True, None, False]), "word": ["p", None, "q"]}
-    columns |= {
-        "real": np.array([1, np.nan, 2], np.float32),
-        "whole": pandas.array([1, None, 3], dtype="Int64"),
-    }
+    columns |= {"real": np.float32([1, np.nan, 2]), "whole": pandas.array([1, None, 3], dtype="Int64")}
     frame = pandas.DataFrame(columns, index=pandas.Index([5, 7, 9], name="key"))
     frame.to_parquet(path := tmp_path / "x.parquet")
     new = {"rank": "b", "true": True, "word": "new", "real": 0.1, "whole": 4.0}
@@ -301,8 +269,7 @@ def test_only_gaps_of_parquet_change_and_types_stay_where_they_have_room(tmp_pat
     pandas.testing.assert_frame_equal(filled(new), wanted)
     mean = filled({"rank": "c", "true": 0.3, "whole": 2.5})
     assert mean[["rank", "true", "whole"]].to_numpy().tolist() == [["a", 1, 1], ["c", 0.3, 2.5], ["b", 0, 3]]
-    with pytest.raises(InvalidInputError, match="x.parquet"):
-        filled({"gone": 1})
+    assert "x.parquet" in refused_argument(filled, {"gone": 1})
 
 
 # Text that is written in other ways, and words.
@@ -317,14 +284,9 @@ def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
         ({"thousands": ".", "decimal": ","}, ["1234.567", ".234"]),
     ):
         assert [TextFormat(**form).number(word) for word in words] == [None] * len(words)
-    for argument, form in (
-        ("delimiter", {"delimiter": "ab"}),
-        ("decimal", {"decimal": ",", "thousands": ","}),
-        ("decimal", {"decimal": ""}),
-        ("encoding", {"encoding": "no such"}),
-        ("encoding", {"encoding": "hex"}),
-    ):
-        assert refused_argument(TextFormat, **form) == argument
+    assert refused_argument(TextFormat, decimal=",", thousands=",") == "decimal"
+    for argument, value in (("delimiter", "ab"), ("decimal", ""), ("encoding", "none"), ("encoding", "hex")):
+        assert refused_argument(TextFormat, **{argument: value}) == argument
 
 
 def test_compressed_and_tab_separated_files(tmp_path):
@@ -336,8 +298,7 @@ def test_compressed_and_tab_separated_files(tmp_path):
         assert (b.words, b.numbers[1]) == (("red",), 2)
     for damaged in (gzip.compress(text)[:-9], text, b"\x1f\x8b" + bytes(20)):
         (tmp_path / "x.csv.gz").write_bytes(damaged)
-        with pytest.raises(InvalidInputError, match="x.csv.gz"):
-            read_table(tmp_path / "x.csv.gz")
+        assert "x.csv.gz" in refused_argument(read_table, tmp_path / "x.csv.gz")
 
 
 def test_an_index_of_pandas_is_left_out_where_that_is_said(tmp_path):
@@ -355,21 +316,20 @@ def test_labels_are_words_unless_they_mean_a_gap():
     assert label_words(labels[:2], TextFormat(missing=("inf", "2"))).tolist() == ["none", "mild"]
 
 
-def test_categories_of_parquet_keep_what_they_declare(parquet, pandas):
+def test_categories_of_parquet_keep_what_they_declare_and_what_the_user_names_alone_is_a_gap(parquet, pandas):
     sizes = pandas.Categorical(["S", "L", None], categories=["S", "M", "L"], ordered=True)
-    frame = pandas.DataFrame({"size": sizes, "n": [1.5, None, -999.0], "word": ["?", "b", "c"]})
+    frame = pandas.DataFrame({"size": sizes, "n": [1.5, None, -999.0], "word": ["?", "NA", "c"]})
     frame.to_parquet(path := parquet(COLUMNS))
     size, number, word = read_table(path, form=TextFormat(missing=("?", "-999"))).columns
     assert (size.words, size.codes.tolist(), size.ordered) == (("S", "M", "L"), [0, 2, -1], True)
     assert np.isnan(number.numbers).tolist() == [False, True, True]
-    assert (word.words, word.codes.tolist()) == (("b", "c"), [-1, 0, 1])
+    assert (word.words, word.codes.tolist()) == (("NA", "c"), [-1, 0, 1])
 
 
 def random_table(random):
     """The text of a table, and how it is written."""
-    decimal, thousands, delimiter = [(".", "", ","), (",", ".", ";"), (".", ",", "\t"), (",", "", "|")][
-        random.integers(4)
-    ]
+    forms = [(".", "", ","), (",", ".", ";"), (".", ",", "\t"), (",", "", "|")]
+    decimal, thousands, delimiter = forms[random.integers(4)]
     encoding = ["utf-8", "latin-1", "utf-16"][random.integers(3)]
     num_rows, names = int(random.integers(1, 30)), [f"c{k} é" for k in range(random.integers(1, 6))]
 
@@ -396,27 +356,23 @@ def random_table(random):
 def test_pandas_reads_the_same(tmp_path, pandas):
     """Numbers, words and gaps of random tables in text are those that pandas finds."""
     for seed in range(60):
-        check_against_pandas(tmp_path, pandas, seed)
-
-
-def check_against_pandas(tmp_path, pandas, seed):
-    text, form = random_table(np.random.default_rng(seed))
-    path = write(tmp_path, text, form["encoding"])
-    how = {"sep": form["delimiter"], "decimal": form["decimal"], "thousands": form["thousands"] or None}
-    wanted = pandas.read_csv(path, **how, encoding=form["encoding"], na_values=["?"], skip_blank_lines=True)
-    if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, quoted or not to one of them
-        wanted = wanted.dropna(how="all")
-    table = read_table(path, form=TextFormat(**form, missing=("?",)))
-    assert table.names == tuple(wanted.columns)
-    for column in table.columns:
-        found = wanted[column.name]
-        if column.codes is None:
-            values = column.numbers[~column.missing] if len(wanted.columns) == 1 else column.numbers
-            np.testing.assert_array_equal(values, found.to_numpy(float))
-        else:
-            words = np.array([*column.words, None], object)[column.codes]
-            given = [word for word in words if word is not None or len(wanted.columns) > 1]
-            assert given == [None if each != each else each for each in found]
+        text, form = random_table(np.random.default_rng(seed))
+        path = write(tmp_path, text, form["encoding"])
+        how = {"sep": form["delimiter"], "decimal": form["decimal"], "thousands": form["thousands"] or None}
+        wanted = pandas.read_csv(path, **how, encoding=form["encoding"], na_values=["?"])
+        if len(wanted.columns) == 1:  # a line of one empty cell is blank to both, in quotes to one of them
+            wanted = wanted.dropna(how="all")
+        table = read_table(path, form=TextFormat(**form, missing=("?",)))
+        assert table.names == tuple(wanted.columns)
+        for column in table.columns:
+            found = wanted[column.name]
+            if column.codes is None:
+                values = column.numbers[~column.missing] if len(wanted.columns) == 1 else column.numbers
+                np.testing.assert_array_equal(values, found.to_numpy(float))
+            else:
+                words = np.array([*column.words, None], object)[column.codes]
+                given = [word for word in words if word is not None or len(wanted.columns) > 1]
+                assert given == [None if each != each else each for each in found]
 
 
 class Terminal(io.StringIO):

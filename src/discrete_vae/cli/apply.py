@@ -176,9 +176,7 @@ def _print_summary(scores: Scores) -> None:
 
 def _print_comparison(lowest: Mapping[str, float], area: RocArea, reference: Scores, familiar: Rows) -> None:
     mean = with_error(reference.mean, reference.mean_std_error, 3)
-    shares = [
-        f"{100 * share:.1f} % in its lowest {100 * float(level):g} %" for level, share in lowest.items()
-    ]
+    shares = [f"{100 * each:.1f} % in its lowest {100 * float(level):g} %" for level, each in lowest.items()]
     found, size = ", ".join(shares), len(reference.value) + 1
     # p-values are multiples of 1 / size, so of few examples of the reference none may be as low
     alike = " and ".join(f"{100 * math.floor(float(level) * size + 1e-9) / size:.1f} %" for level in lowest)

@@ -1,8 +1,4 @@
-"""Verbs that make examples or parts of them: reconstruct, denoise, impute, generate, interpolate.
-
-Each reads its words, calls the function of `discrete_vae.inference` that it is named after, prints what came of it,
-and writes files. What cannot be written is refused before the work.
-"""
+"""Verbs that make examples, built as those of `apply` are: reconstruct, denoise, impute, generate, interpolate."""
 
 from __future__ import annotations
 
@@ -82,9 +78,8 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
-        run.save_picture(
-            draw_reconstructions(table, run.image_shape, what=_what(condition, settings)), drawing
-        )
+        picture = draw_reconstructions(table, run.image_shape, what=_what(condition, settings))
+        run.save_picture(picture, drawing)
 
 
 def _what(condition: str | None, settings: dict[str, Any]) -> str:
@@ -197,10 +192,8 @@ def run_impute(
     endings = (*ENDINGS, ending) if is_table else ENDINGS
     outputs = [run.output(name, files | {"--std-errors": std_errors}, endings=endings) for name in names]
     if is_table and run.row_options["num_examples"] is not None:
-        rule, repair = (
-            f"must be left out where a {ending} file is filled",
-            "Write a .npz file for a few examples.",
-        )
+        rule = f"must be left out where a {ending} file is filled"
+        repair = "Write a .npz file for a few examples."
         raise InvalidInputError("--num-examples", rule, run.row_options["num_examples"], repair)
     if num_steps is not None:
         if settings["method"] != "chains":

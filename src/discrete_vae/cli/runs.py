@@ -211,9 +211,8 @@ def run_figure(
         check_writable(table, repair=repair)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
         if out is not None and table.exists() and not picture.exists():  # no table of an earlier picture
-            raise InvalidInputError(
-                "--out", f"must leave room for the table {table}", "one that is there", repair
-            )
+            rule = f"must leave room for the table {table}"
+            raise InvalidInputError("--out", rule, "one that is there", repair)
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
     drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
     if table is not None:

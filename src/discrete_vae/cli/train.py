@@ -177,7 +177,7 @@ def run_train(
 
     asked = None
     if resume:
-        folder = _run_dir(arguments, resume) if run_dir is None else run_dir
+        folder = _run_dir(arguments) if run_dir is None else run_dir
         say_while_torch_loads(f"Continuing the run {folder}")
     elif accept_changed_config:
         repair = "Leave it out: a new run writes its own config.json."
@@ -390,8 +390,8 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     return status
 
 
-def _run_dir(arguments: ExperimentArguments, resume: bool = False) -> str:
-    if arguments.data is None and arguments.experiment is None and resume:
+def _run_dir(arguments: ExperimentArguments) -> str:
+    if arguments.data is None and arguments.experiment is None:  # without --resume refused before
         repair = "Name the folder: dvae train --resume --run-dir DIR."
         raise InvalidInputError("--run-dir", "or EXPERIMENT must be given with --resume", "neither", repair)
     name = arguments.experiment if arguments.data is None else Path(arguments.data).stem

@@ -92,11 +92,8 @@ def raw_column(name: str, values: Any) -> RawColumn:
         elif not (cell is None or str(cell).strip() in ("<NA>", "NaT", "") or cell != cell):
             codes[row] = places.setdefault(_word(cell), len(places))
     has_word = codes >= 0
-    if (
-        places
-        and np.isnan(numbers).all()
-        and all(isinstance(cell, bool | np.bool_) for cell in cells[has_word])
-    ):
+    are_flags = bool(places) and all(isinstance(cell, bool | np.bool_) for cell in cells[has_word])
+    if are_flags and np.isnan(numbers).all():
         codes[has_word] = cells[has_word].astype(bool)  # 0 or 1, as in a column of booleans without gaps
         return RawColumn(name, numbers, codes, _BOOLEANS, declared=True)
     return RawColumn(name, numbers, codes if places else None, tuple(places))
@@ -397,9 +394,8 @@ class _ValuesColumnConfig(BaseColumnConfig):
     def encode(self, column: RawColumn) -> np.ndarray:
         place = {value: float(code) for code, value in enumerate(self.values)}
         # a file in text has the word 01 of another file as a number
-        place = {
-            word_of(float(word)): place[word] for word in self.values if _NUMERAL.fullmatch(word)
-        } | place
+        numerals = filter(_NUMERAL.fullmatch, self.values)
+        place = {word_of(float(word)): place[word] for word in numerals} | place
         numbers, rows = np.unique(column.numbers, return_inverse=True)
         known = [np.nan if np.isnan(number) else place.get(word_of(number), -1.0) for number in numbers]
         result = np.array(known, np.float64)[rows].reshape(len(column.numbers))

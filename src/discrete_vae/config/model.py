@@ -306,13 +306,11 @@ class BaseLikelihoodConfig(ComponentConfig):
 
     def domain(self, *, exact: bool = False) -> Domain:
         """The `domain` of the likelihood."""
-        del exact
         return self.values
 
     @classmethod
     def for_values(cls, values: ValueSummary) -> Self:
         """The config for given data: its defaults, with what only the data can tell."""
-        del values
         return cls()
 
 
@@ -520,9 +518,7 @@ class ModelConfig(Record):
             raise InvalidInputError("num_classes", rule, self.num_classes, repair)
         names = self.class_names
         if twice := [name for name in names if names.count(name) > 1]:
-            raise InvalidInputError(
-                "class_names", "must be different", repr(twice[0])[:80], "Name each once."
-            )
+            raise InvalidInputError("class_names", "must differ", repr(twice[0])[:80], "Name each once.")
         if "" in names:
             repair = "Name it; an empty label is one that is not known."
             raise InvalidInputError("class_names", "must not be empty", repr(""), repair)
@@ -554,9 +550,7 @@ class ModelConfig(Record):
         shown = f"{', '.join(self.classes[:20])}{', ...' * (self.num_classes > 20)}"
         unknown = '""' if self.class_names else "-1"
         rule = f"must be for each of {num_rows} rows one of {shown}, or {unknown} where it is not known"
-        repair = (
-            "Give ModelConfig.class_names for words." if not self.class_names else "Leave other labels out."
-        )
+        repair = "Leave other labels out." if self.class_names else "Give ModelConfig.class_names for words."
         if labels.shape != (num_rows,) or labels.dtype.kind not in ("biufU" if self.class_names else "iu"):
             raise InvalidInputError("labels", rule, f"shape {labels.shape} of {labels.dtype}", repair)
         number_of = {name: number for number, name in enumerate(self.classes)} | {unknown.strip('"'): -1}

@@ -323,16 +323,8 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
 
 _SHOWN = 3
 # words that other programs use for what a setting here calls otherwise
-_OTHER_WORDS = {
-    "steps": "epochs",
-    "iterations": "epochs",
-    "latents": "units",
-    "latent": "units",
-    "width": "hidden",
-    "widths": "hidden",
-    "warmup": "warm-up",
-    "depth": "layers",
-}
+_OTHER_WORDS = {"steps": "epochs", "iterations": "epochs", "latents": "units", "latent": "units"}
+_OTHER_WORDS |= {"width": "hidden", "widths": "hidden", "warmup": "warm-up", "depth": "layers"}
 
 
 def check_known(path: str) -> None:

@@ -17,13 +17,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError
-from discrete_vae.system import (
-    allocating,
-    check_memory,
-    is_allocation_failure,
-    optional_library,
-    out_of_memory,
-)
+from discrete_vae.system import allocating, check_memory, optional_library
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _BLOCK_BYTES = 1 << 24
@@ -107,12 +101,9 @@ def _check_directory(path: Path, archive: zipfile.ZipFile) -> None:
 
     A changed byte in the directory can make one entry swallow the next ones; the members themselves are still there.
     """
-    end, members = 0, sorted(archive.infolist(), key=lambda member: member.header_offset)
+    end, members = 0, sorted((each.header_offset, each.compress_size) for each in archive.infolist())
     with path.open("rb") as file:
-        for start, size in [
-            *((each.header_offset, each.compress_size) for each in members),
-            (archive.start_dir, 0),
-        ]:
+        for start, size in [*members, (archive.start_dir, 0)]:
             if start < end:
                 raise _unreadable(str(path), "members that overlap")
             file.seek(end)
@@ -144,13 +135,11 @@ def check_is_file(path: Path) -> int:
 def reading_errors(name: str, what: str) -> Iterator[None]:
     """Report whatever goes wrong while a file is read: on damage NumPy, zipfile and other readers raise any error."""
     try:
-        yield
+        with allocating(name, "Use a smaller array, or a machine with more memory; or the file is damaged."):
+            yield
     except DiscreteVAEError:
         raise
     except Exception as error:
-        if is_allocation_failure(error):
-            repair = "Use a smaller array, or a machine with more memory; or the file is damaged."
-            raise out_of_memory(name, repair) from None
         received, repair = " ".join(f"{type(error).__name__}: {error}".split())[:200].rstrip("."), _DAMAGED
         if isinstance(error, OSError) and error.errno is not None:  # some decoders raise it without one
             received, repair = error.strerror or str(error), "Check its permissions and the disk."

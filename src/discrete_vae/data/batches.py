@@ -93,10 +93,8 @@ def move_images(images: Tensor, uniforms: np.ndarray, augmentation: Augmentation
     if (largest := augmentation.max_shift) == 0:
         return images
     starts = 2 * largest - (torch.from_numpy(uniforms[:2]) * (2 * largest + 1)).long()  # in the wider image
-    rows, columns = (
-        (start[:, None] + torch.arange(length, device="cpu")).to(device)
-        for start, length in zip(starts, (height, width), strict=True)
-    )
+    rows = (starts[0, :, None] + torch.arange(height, device="cpu")).to(device)
+    columns = (starts[1, :, None] + torch.arange(width, device="cpu")).to(device)
     example, channel = torch.arange(count, device=device), torch.arange(channels, device=device)
     return F.pad(images, (largest,) * 4)[
         example[:, None, None, None], channel[:, None, None], rows[:, None, :, None], columns[:, None, None]
@@ -144,7 +142,11 @@ class TrainingBatches:
         augmentation: AugmentationConfig | None = None,
         num_epochs: int = 1,
     ) -> None:
-        self.steps_per_epoch = _steps_per_epoch(len(dataset.train), batch_size)
+        num_examples = len(dataset.train)
+        if check_positive_int("batch_size", batch_size) > num_examples:
+            rule = f"must be at most the {num_examples} training examples"
+            raise InvalidInputError("batch_size", rule, batch_size, "Make the batch smaller.")
+        self.steps_per_epoch = num_examples // batch_size
         self._augmentation = augmentation = augmentation or AugmentationConfig()
         self._event_shape, self._moved_steps = dataset.event_shape, 0.0
         if augmentation.moves:
@@ -207,25 +209,14 @@ class TrainingBatches:
         return None if self._labels is None else self._labels[self.indices(step)[self._share]]
 
 
-def _steps_per_epoch(num_examples: int, batch_size: int) -> int:
-    check_positive_int("num_examples", num_examples)
-    check_positive_int("batch_size", batch_size)
-    if batch_size > num_examples:
-        rule = f"must be at most the {num_examples} training examples"
-        raise InvalidInputError("batch_size", rule, batch_size, "Make the batch smaller.")
-    return num_examples // batch_size
-
-
 def _check_images(dataset: DataSplits, augmentation: AugmentationConfig) -> None:
+    shift = augmentation.max_shift
     if len(dataset.event_shape) == 3 and isinstance(dataset.train, Tensor):
-        smallest = min(dataset.event_shape[1:])
-        if augmentation.max_shift >= smallest:
+        if shift >= (smallest := min(dataset.event_shape[1:])):
             rule = f"must be less than the {smallest} pixels of an image's smaller side"
-            raise InvalidInputError(
-                "training.augmentation.max_shift", rule, augmentation.max_shift, "Give 1 or 2."
-            )
+            raise InvalidInputError("training.augmentation.max_shift", rule, shift, "Give 1 or 2.")
         return
-    name, unset = ("max_shift", 0) if augmentation.max_shift else ("horizontal_flip", False)
+    name, unset = ("max_shift", 0) if shift else ("horizontal_flip", False)
     rule = f"must be {unset} for examples of shape {dataset.event_shape}, which are no images"
     received = getattr(augmentation, name)
     raise InvalidInputError(f"training.augmentation.{name}", rule, received, "Leave it out.")

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from discrete_vae.data.arrays import read_npz
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import sha256_file, write_bytes
 from discrete_vae.system import check_data_dir
@@ -84,8 +85,6 @@ def fetch_archive(archive: Archive, data_dir: str | Path | None = None) -> tuple
     if not path.exists():
         _make(archive, folder)
     repair = "Remove the file to have it downloaded and made anew, or copy it again."
-    from discrete_vae.data.arrays import read_npz
-
     try:
         arrays = read_npz(path, archive.arrays)
     except InvalidInputError as error:
@@ -131,7 +130,9 @@ def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) ->
             _download(url, path, file.max_size)
             fault = _fault(path, file)
         except (OSError, ValueError) as error:
-            fault = f"{type(error).__name__}: {_reason(error)}"
+            # requests wraps the one line that matters into several that repeat the address
+            reason = getattr(error.args[0], "reason", error) if error.args else error
+            fault = f"{type(error).__name__}: {reason}"
         if fault is None:
             return path
         path.unlink(missing_ok=True)
@@ -156,11 +157,6 @@ def _download(url: str, path: Path, max_size: int) -> None:
             progress.advance(task, file.write(block))
 
         download(url, SimpleNamespace(write=write, flush=file.flush), None)
-
-
-def _reason(error: Exception) -> object:
-    # requests wraps the one line that matters into several that repeat the address
-    return getattr(error.args[0], "reason", error) if error.args else error
 
 
 def _fault(path: Path, file: RemoteFile) -> str | None:

@@ -130,9 +130,8 @@ class TableReading:
             "ignored_columns": units in config.ignored_columns,
         }
         for setting in (name for name, clashes_with in clashes.items() if units is not None and clashes_with):
-            rule = f"must be left out beside {setting}" + ", or name another column" * (
-                setting != "label_column"
-            )
+            other = "" if setting == "label_column" else ", or name another column"
+            rule = f"must be left out beside {setting}{other}"
             raise InvalidInputError("label_units", rule, repr(units)[:80], "Leave one of them out.")
         label = config.label_column if units is None else units
         return cls(
@@ -162,9 +161,8 @@ def read_own_arrays(file: Path, reading: TableReading, table: Table | None = Non
     """Read a file of arrays, or a table where that has not been read, by its ending."""
     found = _read_own_arrays(file, reading, table)
     if found.schema is None and reading.kinds is not None:  # of a table all columns have been looked at
-        check_kinds(
-            read_kinds(reading.kinds), () if found.condition_schema is None else found.condition_schema.names
-        )
+        schema = found.condition_schema
+        check_kinds(read_kinds(reading.kinds), () if schema is None else schema.names)
     if reading.condition and not found.conditions:
         names = [each if isinstance(each, str) else each.name for each in reading.condition]
         rule = f"must hold the condition of its examples, {shown_names(names)}"
@@ -297,14 +295,8 @@ def _named_arrays(file: Path, arrays: Mapping[str, np.ndarray], reading: TableRe
     )
     besides = [*labels.items(), *weights.items(), *conditions.items()]
     if not keys or {*keys.values(), *(name for _, name in besides)} != set(arrays):
-        rule = (
-            "must hold train, valid and test, or train and test, or one array, and besides only labels, weights and "
-            "the condition"
-        )
-        repair = (
-            "Name these y, weights and condition, of a part y_train, weights_train, condition_train; "
-            "rename other arrays, or save one alone."
-        )
+        rule = "must hold train, valid and test, train and test, or one array, beside labels, weights and a condition"
+        repair = "Name these y, weights and condition, of a part y_train and so on; rename others, or save one alone."
         raise InvalidInputError(str(file), rule, shown_names(arrays), repair)
     named = {key: f"{file}, array {shown_key(key)}," for key in arrays}
     for part, name in besides:

@@ -14,20 +14,13 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import (
-    check_is_file,
-    library,
-    reading_errors,
-    shown_key,
-    sparse_as_float32,
-)
+from discrete_vae.data.arrays import check_is_file, library, reading_errors, shown_key, sparse_as_float32
 from discrete_vae.data.tables import ColumnRoles, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
 from discrete_vae.system import check_memory
 
 _LAYOUTS: Mapping[str, Any] = {"csr": csr_array, "csc": csc_array, "coo": coo_array}
-_LARGE = "Use a smaller file, or a machine with more memory."
 
 
 def is_sparse(arrays: Mapping[str, np.ndarray]) -> bool:
@@ -43,11 +36,10 @@ def sparse_of(name: str, arrays: Mapping[str, np.ndarray]) -> SparseRows:
     if kind not in _LAYOUTS or not {*places} <= arrays.keys() or arrays["shape"].shape != (2,):
         rule = f"must hold a sparse matrix in one of the layouts {', '.join(_LAYOUTS)}"
         raise InvalidInputError(name, rule, repr(kind)[:40], "Save it with scipy.sparse.save_npz(x.tocsr()).")
-    first, second = (arrays[place] for place in places)
-    given = (arrays["data"], (first, second) if kind == "coo" else first, second)
+    data, *places = (arrays[key] for key in ("data", *places))
     with reading_errors(name, "sparse matrix"):
-        matrix = _LAYOUTS[kind](given[: 2 if kind == "coo" else 3], shape=tuple(map(int, arrays["shape"])))
-        return sparse_rows(name, matrix)
+        given = (data, tuple(places)) if kind == "coo" else (data, *places)
+        return sparse_rows(name, _LAYOUTS[kind](given, shape=tuple(map(int, arrays["shape"]))))
 
 
 def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRows:
@@ -84,7 +76,7 @@ def read_h5(path: Path) -> dict[str, np.ndarray]:
             if not isinstance(found, h5py.Dataset):
                 repair = "Save arrays at the top of the file; name one that anndata wrote .h5ad."
                 raise InvalidInputError(name, "must be an array", "a group", repair)
-            check_memory(name, found.nbytes, _LARGE)
+            check_memory(name, found.nbytes, "Use a smaller file, or a machine with more memory.")
             is_text = h5py.check_string_dtype(found.dtype) is not None
             arrays[key] = np.asarray(found.asstr()[...], dtype=np.str_) if is_text else np.asarray(found[...])
     return arrays
@@ -121,11 +113,7 @@ def read_h5ad(
     if len(kept) < len(columns):
         values = values.columns(kept) if isinstance(values, SparseRows) else values[:, kept]
         columns = tuple(columns[place] for place in kept)
-    for name in (roles.label, *roles.besides):
-        if name is not None and name not in data.obs and name not in roles.optional:
-            argument = "a column" if name in roles.besides else roles.argument(name)
-            repair = f"Its columns are {shown_names(data.obs)}."
-            raise InvalidInputError(argument, f"must name a column of obs of {path}", repr(name)[:80], repair)
+    replace(roles, ignored=()).places(path, tuple(map(str, data.obs)))  # refuses what obs lacks
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
     labels = None
     if roles.label in data.obs:
@@ -143,7 +131,6 @@ def with_annotations(
 
     Those of the same name are replaced. Needs anndata.
     """
-    check_is_file(path)
     h5py, write_elem = library("h5py", path), library("anndata.io", path).write_elem
     content = io.BytesIO(path.read_bytes())
     with reading_errors(str(path), ".h5ad file"), h5py.File(content, "r+") as file:

@@ -220,11 +220,8 @@ def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = 
     """Check that words are given for columns that there are."""
     for name in kinds:
         if name not in names:
-            repair = (
-                f"There are {', '.join(map(repr, names[:5]))}."
-                if names
-                else "Leave it out: no column has a name."
-            )
+            there = f"There are {', '.join(map(repr, names[:5]))}."
+            repair = there if names else "Leave it out: no column has a name."
             raise InvalidInputError(argument, "must name columns", repr(name)[:80], repair)
 
 
@@ -318,13 +315,13 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
         groups = f'--data.thousands "{mark}"' + " --data.decimal ','" * (mark == ".")
         repair = (
             f"Decimals with a comma are read by --data.decimal ',', groups of digits by {groups}; if they are words: "
-            f"{_as_category(column)}."
+            f"{_option(column, 'category')}."
         )
         rule = "must hold numbers whose points and commas are said"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
     signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
     if 2 * len(signed) > len(column.words):
-        repair = f"Remove % and $, say; if they are words: {_as_category(column)}."
+        repair = f"Remove % and $, say; if they are words: {_option(column, 'category')}."
         rule = "must hold numbers without signs of percent or currency"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
     num_numbers = int((~np.isnan(column.numbers)).sum())
@@ -337,7 +334,7 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
         repair = (
             "If they mean missing values: --data.missing-values=WORD, in Python None in their place; if all are codes: "
-            f"{_as_category(column)}."
+            f"{_option(column, 'category')}."
         )
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
@@ -352,9 +349,9 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     return "category", "words", hint
 
 
-def _as_category(column: RawColumn) -> str:
-    """The option that reads a column as words."""
-    return f"--data.kinds {shlex.quote(f'{column.name}=category')}"
+def _option(column: RawColumn, kind: str) -> str:
+    """The option that reads a column as of a kind."""
+    return f"--data.kinds {shlex.quote(f'{column.name}={kind}')}"
 
 
 def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
@@ -370,15 +367,10 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return _real(column), "numbers with decimals or below 0", hint
     if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
-        return (
-            None,
-            "it counts the rows, as an index does",
-            f"--data.kinds {shlex.quote(f'{column.name}=real')} reads it",
-        )
+        return None, "it counts the rows, as an index does", f"{_option(column, 'real')} reads it"
     if num_values <= FEW:
-        why = "whole numbers of few different values"
         hint = "a guess: category if they are codes, count if it counts"
-        return "ordinal", why, hint
+        return "ordinal", "whole numbers of few different values", hint
     if (values == 0).any():
         return "count", "whole numbers from 0", "a guess: real if it measures"
     return _real(column), "whole numbers above 0", "a guess: count if it counts"

@@ -391,13 +391,12 @@ def _check_part(likelihood: LikelihoodConfig, dataset: DataSplits, part: str, *,
     domain = likelihood.domain(exact=exact and part != "train")
     if domain.holds(values):
         return
-    others, repairs = _others(likelihood, dataset), []
+    others = _others(likelihood, dataset)
+    repair = f"{others} {domain.repair_of(values)}"
     if likelihood.domain().holds(values):
-        repairs = ["If the values are probabilities of bits, draw these: --data.binarize true.", others]
-    else:
-        repairs = [others, domain.repair_of(values)]
+        repair = f"If the values are probabilities of bits, draw these: --data.binarize true. {others}"
     rule = f"{domain.rule} to be read by --model.likelihood {likelihood.kind}"
-    raise InvalidInputError(_name(dataset, part), rule, values, " ".join(repairs))
+    raise InvalidInputError(_name(dataset, part), rule, values, repair)
 
 
 def _others(likelihood: LikelihoodConfig, dataset: DataSplits) -> str:

@@ -184,9 +184,8 @@ class TextFormat:
             whole, comma, rest = word.partition(self.decimal)
             if self.thousands:
                 first, *groups = whole.lstrip("+-").split(self.thousands)
-                if groups and not (1 <= len(first) <= 3 and all(len(each) == 3 for each in groups)):
-                    return None
-                if self.thousands in rest:
+                are_three = 1 <= len(first) <= 3 and all(len(each) == 3 for each in groups)
+                if (groups and not are_three) or self.thousands in rest:
                     return None
                 whole = whole.replace(self.thousands, "")
             if self.decimal != "." and ("." in whole or "." in rest):
@@ -263,10 +262,8 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     with _open_text(path, str(path), form.encoding) as file, _reading_bar(path, file) as report:
         delimiter, header, num_lines = _read_header(file, form.delimiter)
         if all(map(is_number, header)):
-            rule, repair = (
-                "must start with a line that names the columns",
-                "Add such a line, or a letter to these.",
-            )
+            rule = "must start with a line that names the columns"
+            repair = "Add such a line, or a letter to these."
             raise InvalidInputError(str(path), rule, shown_names(header), repair)
         names = _check_names(path, header, roles)
         label, places = roles.places(path, names)
@@ -358,9 +355,7 @@ def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[I
     """Open a table in text, compressed or not; faults that come up while it is read are those of the file."""
     check_is_file(path)  # a pipe would be waited for
     rule = f"must be a readable table in text, in {encoding}"
-    repair = (
-        "Save it as CSV in UTF-8, with a line per example, or name its encoding: --data.encoding latin-1."
-    )
+    repair = "Save it as CSV in UTF-8, a line per example, or name its encoding: --data.encoding latin-1."
     encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
