@@ -335,6 +335,7 @@ _BATCH_SIZE, _LARGEST_BATCH, _BATCHES = 100, 500, 100
 _FEW_ROWS, _UNITS_OF_FEW = 10_000, 16
 _FEWEST_ROWS = 1000
 _VALIDATIONS, _PATIENCE = 40, 10
+_MOST_VALIDATED = 20_000  # examples, from which validation would take longer than training
 _SMOKE_WORK, _MIN_SMOKE_STEPS = 2_000_000, 20  # work is steps x features
 _MAX_SMOKE_EXAMPLES = 250  # of validation and of test
 
@@ -369,7 +370,8 @@ def own_data(
     num_steps, width, units = _OWN_DATA[size]
     num_features = prod(event_shape)
     batch_size = min(max(_BATCH_SIZE, min(_LARGEST_BATCH, num_train // _BATCHES)), num_train)
-    chosen = validated = tested = None
+    chosen = tested = None
+    validated = _MOST_VALIDATED if num_valid > _MOST_VALIDATED else None
     if size == "smoke":
         batch_size = min(_BATCH_SIZE, num_train)
         num_steps = min(num_steps, max(_MIN_SMOKE_STEPS, _SMOKE_WORK // num_features))

@@ -18,6 +18,7 @@ from discrete_vae.cli.options import Outcome, json_option, option, verb, whole_n
 from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
+from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
     from discrete_vae.data.rows import Rows
@@ -93,6 +94,9 @@ def run_score(
         # at most as many as are scored, under numbers that give them noise of their own
         familiar = run.rows(**_source(threshold_from), at_most=True, argument="--threshold-from")
         familiar = replace(familiar, index=scoring.reference_numbers(familiar.index))
+    if features:
+        needed = 8 * len(examples) * run.loaded.model.likelihood.num_features
+        check_memory("--features", needed, "Give fewer examples.", what="for their scores")
     run.say_device()
     log_z = log_partition_of_run(run.directory, run.loaded, seed=run.seed)
     score, count = (scoring.elbo_rows, _ELBO_DRAWS) if elbo else (scoring.score_rows, _SAMPLES)

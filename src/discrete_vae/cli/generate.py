@@ -59,6 +59,7 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     if not run.is_first_process:
         return
     print(run.headline(examples))
+    write_rows(run, output, examples, {"x": x}, x, in_words=True)
     kind = run.loaded.config.model.likelihood.kind
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
@@ -73,7 +74,6 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
                 print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
     elif has_mean and not bool(given.isnan().all()):
         print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
-    write_rows(run, output, examples, {"x": x}, x, in_words=True)
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
@@ -131,10 +131,10 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     if not run.is_first_process:
         return
     print(run.headline(examples))
+    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x, in_words=True)
     if clean is not None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
-    write_rows(run, output, examples, {"x": x, "noisy": noisy.numpy().reshape(x.shape)}, x, in_words=True)
     if drawing is not None:
         run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pkgutil import resolve_name
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -33,6 +34,9 @@ class RawColumn:
     words: tuple[str, ...] = ()  # the different ones, in the order of the file or in the one that it declares
     declared: bool = False  # whether the file says that these are all the values there are
     ordered: bool = False  # whether it says that they have an order
+    spelled: Mapping[float, str] = field(
+        default_factory=dict
+    )  # numbers that the file writes with zeros before them
     lines: np.ndarray | None = None  # (row,) numbers of the rows' lines; None where the file is no text
 
     def where(self, row: int) -> str:
@@ -50,14 +54,16 @@ class RawColumn:
         """Share of the rows without a value; 1 without rows."""
         return float(self.missing.mean()) if len(self.numbers) else 1.0
 
-    def counts(self) -> dict[str, int]:
-        """How often each value occurs: numbers in ascending order, then words."""
-        values, counts = np.unique(self.numbers[~np.isnan(self.numbers)], return_counts=True)
-        found = {word_of(value): int(count) for value, count in zip(values, counts, strict=True)}
-        if self.codes is not None:
-            more = np.bincount(self.codes[self.codes >= 0], minlength=len(self.words))
-            found |= {word: int(count) for word, count in zip(self.words, more, strict=True)}
-        return found
+    @property
+    def num_values(self) -> int:
+        """Number of different values, words that the file declares and lacks among them."""
+        return len(self.values() if self.words else np.unique(self.numbers[~np.isnan(self.numbers)]))
+
+    def values(self) -> tuple[str, ...]:
+        """The different values: numbers in ascending order, then words."""
+        numbers = np.unique(self.numbers[~np.isnan(self.numbers)]).tolist()
+        words = (self.spelled.get(number, word_of(number)) for number in numbers)
+        return tuple(dict.fromkeys([*words, *self.words]))
 
 
 def raw_column(name: str, values: Any) -> RawColumn:
@@ -367,6 +373,8 @@ class _ValuesColumnConfig(BaseColumnConfig):
             rule = f"must be words, or each value one of the {self.holds}"
             repair = "Give words: the values then come back as they are written."
             raise InvalidInputError("holds", rule, repr(wrong[:40]), repair)
+        if len({*self.values}) < len(self.values):
+            raise InvalidInputError("values", "must differ", ", ".join(self.values)[:80], "Give each once.")
         return self
 
     @property
@@ -378,14 +386,16 @@ class _ValuesColumnConfig(BaseColumnConfig):
         if words:
             values = tuple(word.strip() for word in words.split("<"))
         else:
-            values = column.words if column.declared else _in_order([*column.counts()])
+            values = column.words if column.declared else _in_order(column.values())
         largest = float(np.nanmax(np.abs(column.numbers), initial=0.0))
         if largest >= _LARGEST:
             rule = f"must hold numbers below {_LARGEST:,} to be read as words"
             repair = "Put a letter before them, or leave the column out."
             raise InvalidInputError(f"column {column.name!r}", rule, f"{largest:.0f}", repair)
         booleans = column.declared and column.words == _BOOLEANS
-        holds = "numbers" if column.codes is None else "booleans" if booleans else "words"
+        holds = (
+            "numbers" if column.codes is None and not column.spelled else "booleans" if booleans else "words"
+        )
         holds = holds if all(map(_IS[holds], values)) else "words"  # of words that the file lacks
         config = cls(name=column.name, values=values, holds=holds)
         config.encode(column)
@@ -396,11 +406,18 @@ class _ValuesColumnConfig(BaseColumnConfig):
         # a file in text has the word 01 of another file as a number
         numerals = filter(_NUMERAL.fullmatch, self.values)
         place = {word_of(float(word)): place[word] for word in numerals} | place
+        # programs write the same truth in several ways
+        are_truth = tuple(value.lower() for value in self.values) in (("0", "1"), ("false", "true"))
+        truth = {"0": 0.0, "false": 0.0, "1": 1.0, "true": 1.0} if are_truth else {}
+
+        def code_of(word: str) -> float:
+            return place.get(word, truth.get(word.lower(), -1.0))
+
         numbers, rows = np.unique(column.numbers, return_inverse=True)
-        known = [np.nan if np.isnan(number) else place.get(word_of(number), -1.0) for number in numbers]
+        known = [np.nan if np.isnan(number) else code_of(word_of(number)) for number in numbers]
         result = np.array(known, np.float64)[rows].reshape(len(column.numbers))
         if column.codes is not None:
-            codes = np.array([place.get(word, -1.0) for word in column.words] + [0.0])[column.codes]
+            codes = np.array([*map(code_of, column.words), 0.0])[column.codes]
             result = np.where(column.codes >= 0, codes, result)
         unknown = np.flatnonzero(result < 0)
         if len(unknown):
@@ -409,8 +426,12 @@ class _ValuesColumnConfig(BaseColumnConfig):
             word = word_of(column.numbers[row]) if code < 0 else column.words[code]
             rule = f"must hold {', '.join(self.values[:5])}{', ...' * (len(self.values) > 5)}"
             repair = "Correct it, or leave the value out."
-            raise self._refuse(rule, f"{word[:40]!r} in {column.where(row)}", repair)
-        return result
+            self._meet(rule, f"{word[:40]!r} in {column.where(row)}", repair)
+        return np.maximum(result, 0)
+
+    def _meet(self, rule: str, received: str, repair: str) -> None:
+        """Meet a value that is none of the column's."""
+        raise self._refuse(rule, received, repair)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
         codes = np.rint(np.nan_to_num(values)).clip(0, len(self.values) - 1).astype(int)
@@ -479,6 +500,12 @@ class ConstantColumnConfig(_ValuesColumnConfig):
     target = "discrete_vae.likelihoods.table:ConstantLikelihood"
     kind: Literal["constant"] = "constant"
     values: tuple[str] = Field(default=("0",), description="The value, as the file has it.")
+
+    def _meet(self, rule: str, received: str, repair: str) -> None:
+        text = (
+            f"column {self.name!r} {rule}, as in training, received {received}: such values count for nothing"
+        )
+        warnings.warn(text, stacklevel=3)
 
 
 ColumnConfig = Annotated[

@@ -165,16 +165,20 @@ def shown_key(key: str) -> str:
     return repr(key if len(key) <= _SHOWN_LETTERS else f"{key[:_SHOWN_LETTERS]}...")
 
 
-# Arrays of any real type as float32, refused where the values or their differences would be lost.
+# Arrays of any real type as float32, refused where the differences of values would be lost.
 
 _BLOCK = 1 << 22  # values that are looked at together
-_LARGEST_WHOLE = 2**24  # up to which float32 holds every whole number
 _RESOLUTION = 1e-3  # largest rounding error, as a share of a feature's range
 _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte order lie beyond
 
 
-def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.ndarray:
-    """Convert an array, (example, ...), to float32, (example, feature); messages name it and its features."""
+def as_float32(
+    name: str, array: np.ndarray, columns: Sequence[str] = (), *, fitted: bool = False
+) -> np.ndarray:
+    """Convert an array, (example, ...), to float32, (example, feature); messages name it and its features.
+
+    Rounding is judged by the range of each feature, unless a model has been fitted to another range already.
+    """
     if array.dtype.kind not in "buif":
         rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
         raise InvalidInputError(name, rule, f"dtype {array.dtype}", repair)
@@ -183,93 +187,61 @@ def as_float32(name: str, array: np.ndarray, columns: Sequence[str] = ()) -> np.
     if array.dtype.itemsize < 4 or array.dtype == np.float32:
         return rows.astype(np.float32, order="C")
     result = np.empty(rows.shape, np.float32)
-    features = np.arange(rows.shape[1])
-    error = np.zeros(len(features))
+    error = np.zeros(rows.shape[1])
     low, high = error + np.inf, error - np.inf
-    step = max(1, _BLOCK // len(features))
-    blocks = [slice(first, first + step) for first in range(0, len(rows), step)]
-    for block in blocks:
-        result[block], wide, away = _narrowed(name, rows[block], features, columns)
-        error = np.fmax(error, np.fmax.reduce(away, 0))
-        low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
-    if not error.any():
-        return result
-    if all(_is_whole(rows[block]) for block in blocks):
-        worst = int(error.argmax())
-        column = rows[:, worst]
-        value = column[np.nanargmax(np.abs(column.astype(np.float64) - result[:, worst]))]
-        raise _too_large(name, value, worst, columns)
-    _check_resolution(name, low, high, error, columns)
-    return result
-
-
-def sparse_as_float32(
-    name: str,
-    values: np.ndarray,
-    features: np.ndarray,
-    shape: tuple[int, int],
-    columns: Sequence[str] = (),
-) -> np.ndarray:
-    """`as_float32` for the stored values of a sparse matrix, and the feature of each, (value,); all others are 0."""
-    narrow, wide, away = _narrowed(name, values, features, columns)
-    error = np.nan_to_num(away)
-    if not error.any():
-        return narrow
-    if _is_whole(wide):
-        worst = int(error.argmax())
-        raise _too_large(name, wide[worst], int(features[worst]), columns)
-    stored = np.bincount(features, minlength=shape[1])
-    low, high = np.where(stored < shape[0], 0.0, np.inf), np.where(stored < shape[0], 0.0, -np.inf)
-    largest = np.zeros(shape[1])
-    for total, join, own in ((low, np.fmin, wide), (high, np.fmax, wide), (largest, np.fmax, error)):
-        join.at(total, features, own)
-    _check_resolution(name, low, high, largest, columns)
-    return narrow
-
-
-def _narrowed(
-    name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str]
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values, (..., value), as float32 and float64, and by how much these differ, NaN where both are infinite."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        narrow, wide = values.astype(np.float32), values.astype(np.float64)
-        if (lost := np.isinf(narrow) & np.isfinite(wide)).any():
-            place = tuple(np.argwhere(lost)[0])
-            received = f"{wide[place]:g} ({_feature(int(features[place[-1]]), columns)})"
-            rule = "must hold values that float32 can hold"
-            raise InvalidInputError(name, rule, received, "Scale the values.")
-        return narrow, wide, np.abs(narrow - wide)
-
-
-def _is_whole(values: np.ndarray) -> bool:
-    return bool((values == np.trunc(values))[np.isfinite(values)].all())
-
-
-def _too_large(name: str, value: float, feature: int, columns: Sequence[str]) -> InvalidInputError:
-    rule = f"must hold whole numbers of at most {_LARGEST_WHOLE:,}, beyond which float32 rounds"
-    repair = "Give smaller units, or subtract an offset."
-    return InvalidInputError(name, rule, f"{value:.0f} ({_feature(feature, columns)})", repair)
-
-
-def _check_resolution(
-    name: str, low: np.ndarray, high: np.ndarray, error: np.ndarray, columns: Sequence[str]
-) -> None:
-    """Refuse a feature of which float32 rounds a visible share of the range away; arguments are (feature,)."""
-    span = high - low
-    lost = np.flatnonzero((span > 0) & (error > _RESOLUTION * span))
+    step = max(1, _BLOCK // len(error))
+    for first in range(0, len(rows), step):
+        block = rows[first : first + step]
+        result[first : first + step] = narrow = _narrowed(name, block, np.arange(len(error)), columns)
+        if not fitted:
+            wide = block.astype(np.float64)
+            with np.errstate(invalid="ignore"):  # infinity less itself
+                error = np.fmax(error, np.fmax.reduce(np.abs(narrow - wide), 0))
+            low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
+    with np.errstate(invalid="ignore"):
+        lost = np.flatnonzero((high > low) & (error > _RESOLUTION * (high - low)))
     if len(lost):
         worst = int(lost[0])
         rule = "must hold values whose differences float32 keeps"
         received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
         raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
+    return result
+
+
+def sparse_as_float32(
+    name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str] = ()
+) -> np.ndarray:
+    """The stored values of a sparse matrix as float32, and the feature of each, (value,).
+
+    Their range holds the 0 of what is not stored, beside which no difference is lost.
+    """
+    if values.dtype == np.float32:
+        return values
+    return _narrowed(name, values, features, columns)
+
+
+def _narrowed(name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str]) -> np.ndarray:
+    """Values, (..., value), as float32."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        narrow = values.astype(np.float32)
+    if (lost := np.isinf(narrow) & np.isfinite(values)).any():
+        place = tuple(np.argwhere(lost)[0])
+        received = f"{float(values[place]):g} ({_feature(int(features[place[-1]]), columns)})"
+        rule = "must hold values that float32 can hold"
+        raise InvalidInputError(name, rule, received, "Scale the values.")
+    return narrow
 
 
 def _check_byte_order(name: str, array: np.ndarray) -> None:
     """Refuse values that are odd as they stand and plain in the other byte order: a changed letter of the header."""
     if array.dtype.itemsize == 1 or array.size == 0:
         return
+    step = max(1, _BLOCK * len(array) // array.size)
+    blocks = [array[first : first + step] for first in range(0, len(array), step)]
     with np.errstate(invalid="ignore"):
-        if _is_plain(array) or not _is_plain(array.view(array.dtype.newbyteorder())):
+        if all(map(_is_plain, blocks)):
+            return
+        if not all(_is_plain(block.view(block.dtype.newbyteorder())) for block in blocks):
             return
     received = "values that are plain in the other byte order alone"
     repair = "The file is damaged: copy it again, or write it with numpy.save."

@@ -53,7 +53,7 @@ def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRo
     if not rows.has_canonical_format:
         rows = rows.astype(np.float64)  # sums of small integers may need more digits
         rows.sum_duplicates()
-    values = sparse_as_float32(name, rows.data, rows.indices, rows.shape, columns)
+    values = sparse_as_float32(name, rows.data, rows.indices, columns)
     return SparseRows(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 

@@ -124,7 +124,11 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     sizes = (array.size for array in found.examples.values() if not isinstance(array, SparseRows))
     needed = 4 * sum(sizes) * (1 + (len(found.examples) < 3))
     check_memory(str(file), needed, _REPAIR, what="for its values in float32")
-    arrays = {key: _values(found.names[key], array, found.columns) for key, array in found.examples.items()}
+    arrays = {
+        # those besides the training part may be few
+        key: _values(found.names[key], array, found.columns, fitted=key not in ("train", WHOLE))
+        for key, array in found.examples.items()
+    }
     if config.binarize:
         for key, values in arrays.items():
             check_domain(found.names[key], UNIT_INTERVAL, summarize(values))
@@ -155,17 +159,17 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 
 
-def _condition(found: OwnArrays, key: str) -> Tensor:
+def _condition(found: OwnArrays, key: str, *, fitted: bool = False) -> Tensor:
     """c of some examples, (example, column) float32."""
     assert found.condition_schema is not None
-    name = f"{found.names[key]}, the condition,"
-    return torch.from_numpy(as_float32(name, found.conditions[key], found.condition_schema.names))
+    name, names = f"{found.names[key]}, the condition,", found.condition_schema.names
+    return torch.from_numpy(as_float32(name, found.conditions[key], names, fitted=fitted))
 
 
-def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str]) -> Examples:
+def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str], *, fitted: bool) -> Examples:
     """The values as float32, sparse where they were."""
     is_sparse = isinstance(array, SparseRows)
-    return array if is_sparse else torch.from_numpy(as_float32(name, array, columns))
+    return array if is_sparse else torch.from_numpy(as_float32(name, array, columns, fitted=fitted))
 
 
 def _split(
@@ -379,8 +383,9 @@ def read_rows(
         else:
             _check_shape(name, shape, model)
             columns = columns or found.columns
-        check_memory(str(file), 8 * array.size, _REPAIR, what="for its values in float32")
-        x = _values(name, array, columns)
+        if not isinstance(array, SparseRows):  # whose batches are made dense one by one
+            check_memory(str(file), 8 * array.size, _REPAIR, what="for its values in float32")
+        x = _values(name, array, columns, fitted=True)
         drawn = _check_values(model, x, name, missing=model.missing if missing is None else missing)
         return Rows(
             name=name,
@@ -390,7 +395,7 @@ def read_rows(
             labels=found.labels.get(key),
             binarized=drawn,
             schema=found.schema,
-            condition=_condition(found, key) if key in found.conditions else None,
+            condition=_condition(found, key, fitted=True) if key in found.conditions else None,
         )
 
 

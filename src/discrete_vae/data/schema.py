@@ -28,11 +28,14 @@ MOST_WORDS = 256
 _NAMES = 0.5  # share of the rows with different words from which they are names
 _REPEATS = 10  # of a value on average, from which few values are codes or ranks though they have decimals
 _FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
-_GROUPED = re.compile(r"[+-]?\d+([.,']\d+)+")  # 1,5 or 1,000 or 1.000.000
+_DATES = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}([./-])\d{1,2}\2(\d\d){1,2}( .*)?|\d{1,2}:\d\d(:\d\d)?")
+# 1,5 or 1,000 or 1.000.000 or 1 234,5
+_GROUPED = re.compile(r"[+-]?(\d+([.,']\d+)+|\d{1,3}([ \u00a0\u202f]\d{3})+([.,]\d+)?)")
 _SIGNED = re.compile(r"(?=.*[%€$£])[€$£]? ?[+-]?[\d.,' ]*\d ?[%€$£]?")  # 12.5% or $1,002
 _GAP_MARKS = frozenset(
     {"?", "-", "--", ".", "*", "none", "unknown", "missing", "n.a.", "#value!", "#ref!", "#div/0!"}
 )
+_INDEX = re.compile(r"Unnamed: \d+|index|level_\d+")  # of pandas
 _MOST_MARKS = 3  # different words that may be marks in a column of numbers
 _MOST_ODD = 0.1  # share of words in a column of numbers up to which they are slips, or stand for gaps
 
@@ -85,7 +88,7 @@ class TableSchema:
     @classmethod
     def of(cls, columns: Sequence[ColumnConfig], found: Sequence[RawColumn] = ()) -> Self:
         """The schema of a model that is trained; of each of its columns as found in a file, where that is given."""
-        counted = [(len(raw.counts()), raw.share_missing) for raw in found]
+        counted = [(raw.num_values, raw.share_missing) for raw in found]
         pairs = zip(columns, counted or [(0, 0.0)] * len(columns), strict=True)
         return cls(tuple(ColumnReading(each.name, each, "as trained", "", *counts) for each, counts in pairs))
 
@@ -107,11 +110,13 @@ class TableSchema:
     def __str__(self) -> str:
         return "\n".join(map(str, self.readings))
 
-    def encode(self, table: Mapping[str, Any]) -> Tensor:
+    def encode(self, table: Mapping[str, Any], *, fitted: bool = False) -> Tensor:
         """Values as the model reads them, (row, column) float32, NaN where there is none.
 
         Args:
             table: As for `infer_schema`, its columns in any order; others than those of the schema are not looked at.
+            fitted: Whether a model has been fitted to other rows. If not, the rows must differ by more than float32
+                rounds.
 
         Raises:
             InvalidInputError: If a column is missing, or holds a value that is not of its kind; names it.
@@ -123,7 +128,7 @@ class TableSchema:
                 repair = "Add it, or rename the one that holds it."
                 raise InvalidInputError("table", rule, f"none of the name {column.name[:40]!r}", repair)
         encoded = [column.encode(raw_column(column.name, given[column.name])) for column in self.columns]
-        return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names))
+        return torch.from_numpy(as_float32("table", np.stack(encoded, 1), self.names, fitted=fitted))
 
     def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
         """Columns as the table has them, (row,) each: numbers or words; where x is NaN it is NaN or None.
@@ -273,8 +278,7 @@ def read_kinds(text: str) -> dict[str, str]:
 
 def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
     """The kind of one column, by the rules of `infer_schema`."""
-    counts = column.counts()
-    kind, why, *hint = _judged(column, counts, wanted)
+    kind, why, *hint = _judged(column, wanted)
     config, kinds = None, by_kind(ColumnConfig)
     if kind is not None:
         name, _, words = kind.partition(":")
@@ -288,39 +292,47 @@ def infer_kind(column: RawColumn, wanted: str | None = None) -> ColumnReading:
                 raise
             argument = f"column {column.name!r}, read as {name},"
             raise InvalidInputError(argument, error.rule, error.received, "Choose another kind.") from None
-    return ColumnReading(column.name, config, why, "".join(hint), len(counts), column.share_missing)
+    return ColumnReading(column.name, config, why, "".join(hint), column.num_values, column.share_missing)
 
 
 _Judged = tuple[str | None, str] | tuple[str | None, str, str]  # a kind, why, and what else it may be
 
 
-def _judged(column: RawColumn, counts: Mapping[str, int], wanted: str | None) -> _Judged:
+def _judged(column: RawColumn, wanted: str | None) -> _Judged:
     if wanted == "ignore":
         return None, "you say so"
-    if not counts:
+    if column.missing.all():
         return None, "no value"
     if wanted is not None:
         return wanted, "you say so"
-    if len(counts) == 1:
+    different = column.num_values
+    if different == 1:
         return "constant", "one value"
-    if len(counts) == 2:
+    if different == 2:
         return "binary", "two values"
-    return _of_words(column, counts) if column.words else _of_numbers(column, len(counts))
+    return _of_words(column, different) if column.words else _of_numbers(column, different)
 
 
-def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
-    grouped = [] if column.declared else [word for word in column.words if _GROUPED.fullmatch(word)]
-    if 2 * len(grouped) > len(column.words):  # fewer may be words among words, such as versions
-        mark = next(letter for letter in grouped[0] if letter in ".,'")
-        groups = f'--data.thousands "{mark}"' + " --data.decimal ','" * (mark == ".")
+def _of_words(column: RawColumn, different: int) -> _Judged:
+    def most(form: re.Pattern[str]) -> list[str]:
+        """The words of a form, if most are: fewer may be words among words, such as versions."""
+        found = [] if column.declared else [word for word in column.words if form.fullmatch(word)]
+        return found if 2 * len(found) > len(column.words) else []
+
+    if most(_DATES):
+        return None, "dates or times", f"{_option(column, 'category')} reads it"
+    if grouped := most(_GROUPED):
+        mark = next(letter for letter in grouped[0] if letter in ".,'" or letter.isspace())
+        mark = " " if mark.isspace() else mark
+        is_comma = mark == "." or (mark == " " and any("," in word for word in grouped))
+        groups = f'--data.thousands "{mark}"' + " --data.decimal ','" * is_comma
         repair = (
             f"Decimals with a comma are read by --data.decimal ',', groups of digits by {groups}; if they are words: "
             f"{_option(column, 'category')}."
         )
         rule = "must hold numbers whose points and commas are said"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(grouped[0][:20]), repair)
-    signed = [] if column.declared else [word for word in column.words if _SIGNED.fullmatch(word)]
-    if 2 * len(signed) > len(column.words):
+    if signed := most(_SIGNED):
         repair = f"Remove % and $, say; if they are words: {_option(column, 'category')}."
         rule = "must hold numbers without signs of percent or currency"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
@@ -329,7 +341,7 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
     are_odd = num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words)
     # one mark among many numbers, however often, is no word either
-    are_odd |= len(column.words) <= _MOST_MARKS and num_words < num_numbers and len(counts) > 2 * FEW
+    are_odd |= len(column.words) <= _MOST_MARKS and num_words < num_numbers and different > 2 * FEW
     if not column.declared and num_numbers and are_odd:
         shown = ", ".join(repr(word[:20]) for word in column.words[:3])
         repair = (
@@ -339,7 +351,7 @@ def _of_words(column: RawColumn, counts: Mapping[str, int]) -> _Judged:
         rule = "must hold numbers or words, not numbers and a few words"
         raise InvalidInputError(f"column {column.name!r}", rule, shown, repair)
     if not column.declared:
-        different, num_rows = len(counts), num_numbers + num_words
+        num_rows = num_numbers + num_words
         if different > MOST_WORDS or (different > FEW and different > _NAMES * num_rows):
             return None, "nearly every row has a word of its own", "category reads it"
     if column.ordered:
@@ -366,8 +378,11 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
             return kind, "numbers of few different values", hint
         hint = "few of them: ordinal or category if they are codes" if num_values <= FEW else ""
         return _real(column), "numbers with decimals or below 0", hint
-    if num_values == len(column.numbers) > _FEWEST_COUNTED and np.ptp(values) == num_values - 1:
-        return None, "it counts the rows, as an index does", f"{_option(column, 'real')} reads it"
+    if num_values == len(values) > _FEWEST_COUNTED:
+        # some rows may be empty lines, and some of an index's may be in another file
+        counts_rows = np.ptp(values) == num_values - 1 and 2 * num_values > len(column.numbers)
+        if counts_rows or _INDEX.fullmatch(column.name):
+            return None, "it counts the rows, as an index does", f"{_option(column, 'real')} reads it"
     if num_values <= FEW:
         hint = "a guess: category if they are codes, count if it counts"
         return "ordinal", "whole numbers of few different values", hint

@@ -205,7 +205,7 @@ def fixed_permutation(length: int, seed: int, *key: int) -> np.ndarray:
         >>> fixed_permutation(5, 0).tolist()
         [3, 2, 0, 4, 1]
     """
-    return np.argsort(_words(length, seed, *key), kind="stable")
+    return np.argsort(_words(seed, *key).random_raw(length), kind="stable")
 
 
 def shuffled_rows(num_examples: int, num_test: int, num_valid: int, seed: int) -> list[np.ndarray]:
@@ -220,18 +220,28 @@ def fixed_bits(probabilities: np.ndarray, seed: int, *key: int) -> np.ndarray:
         >>> fixed_bits(np.array([0.0, 0.5, 0.5, 1.0]), 0).tolist()
         [0.0, 0.0, 1.0, 1.0]
     """
-    uniform = fixed_uniforms(probabilities.size, seed, *key)
-    bits = (uniform.reshape(probabilities.shape) < probabilities).astype(np.float32)
-    return np.where(np.isnan(probabilities), np.float32(np.nan), bits)
+    flat, words = probabilities.reshape(-1), _words(seed, *key)
+    bits = np.empty(flat.shape, np.float32)
+    for first in range(0, flat.size, _BLOCK):
+        p = flat[first : first + _BLOCK]
+        bits[first : first + _BLOCK] = np.where(np.isnan(p), np.nan, _uniforms(words, len(p)) < p)
+    return bits.reshape(probabilities.shape)
 
 
 def fixed_uniforms(count: int, seed: int, *key: int) -> np.ndarray:
     """Uniform numbers in [0, 1), (count,) float64, that depend on the arguments alone."""
-    return (_words(count, seed, *key) >> np.uint64(11)) * 2.0**-53
+    return _uniforms(_words(seed, *key), count)
 
 
-def _words(count: int, seed: int, *key: int) -> np.ndarray:
-    return np.random.Philox(key=key_to_seed(seed, *key)).random_raw(count)
+_BLOCK = 1 << 22  # bits that are drawn at a time
+
+
+def _uniforms(words: np.random.Philox, count: int) -> np.ndarray:
+    return (words.random_raw(count) >> np.uint64(11)) * 2.0**-53
+
+
+def _words(seed: int, *key: int) -> np.random.Philox:
+    return np.random.Philox(key=key_to_seed(seed, *key))
 
 
 # Fixed random choices of examples.

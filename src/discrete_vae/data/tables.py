@@ -14,7 +14,7 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain, islice
@@ -180,6 +180,8 @@ class TextFormat:
             >>> TextFormat(decimal=",", thousands=".").number("1.234,5"), TextFormat().number("1,5")
             (1234.5, None)
         """
+        if self.thousands == " ":
+            word = re.sub("[\u00a0\u202f]", " ", word)  # which keep digits on one line
         if not self.is_plain:
             whole, comma, rest = word.partition(self.decimal)
             if self.thousands:
@@ -204,6 +206,13 @@ _RAGGED = "Complete the line, quote cells that hold the separator, or remove wha
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
 
 
+_ZEROS = re.compile("\0(0\\d+)(?=\0)")  # codes such as 01
+
+
+def _float_alone(cell: str) -> tuple[float, int]:
+    return float(cell), -1
+
+
 class _TextColumn:
     """A column of text, cell after cell, becoming numbers and words."""
 
@@ -214,21 +223,27 @@ class _TextColumn:
         self._codes: list[np.ndarray | None] = []
         self._words: dict[str, int] = {}
         self._known: dict[str, tuple[float, int]] = {}  # by cell, since words and gaps come again
+        self._spelled: dict[float, str] = {}
 
     def add(self, cells: Sequence[str]) -> None:
         """Read the cells of the next rows."""
-        if self._form.is_plain:
-            try:
-                if "_" not in "".join(cells):  # as in most columns
-                    self._numbers.append(np.fromiter(map(float, cells), np.float64, len(cells)))
-                    self._codes.append(None)
-                    return
-            except ValueError:
-                pass
-        known = self._known
-        read = [known.get(cell) or self._read(cell) for cell in cells]
+        joined = "\0".join(["", *cells, ""])
+        for cell in _ZEROS.findall(joined):
+            self._spelled.setdefault(float(cell), cell)
+        known, is_plain = self._known, self._form.is_plain and "_" not in joined  # as in most columns
+        if is_plain:
+            with suppress(ValueError):
+                self._numbers.append(np.fromiter(map(float, cells), np.float64, len(cells)))
+                self._codes.append(None)
+                return
+        try:  # numbers among gaps and words that have come before
+            read_new = _float_alone if is_plain else self._read
+            read = [known.get(cell) or read_new(cell) for cell in cells]
+        except ValueError:
+            read = [known.get(cell) or self._read(cell) for cell in cells]
         self._numbers.append(np.array([number for number, _ in read]))
-        self._codes.append(np.array([code for _, code in read]))
+        codes = np.array([code for _, code in read])
+        self._codes.append(codes if (codes >= 0).any() else None)
 
     def _read(self, cell: str) -> tuple[float, int]:
         word = cell.strip()
@@ -250,7 +265,7 @@ class _TextColumn:
         if self._words:
             parts = zip(self._numbers, self._codes, strict=True)
             codes = np.concatenate([np.full(len(n), -1) if code is None else code for n, code in parts])
-        return RawColumn(self.name, numbers, codes, tuple(self._words), lines=lines)
+        return RawColumn(self.name, numbers, codes, tuple(self._words), lines=lines, spelled=self._spelled)
 
 
 def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
@@ -355,13 +370,17 @@ def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[I
     """Open a table in text, compressed or not; faults that come up while it is read are those of the file."""
     check_is_file(path)  # a pipe would be waited for
     rule = f"must be a readable table in text, in {encoding}"
-    repair = "Save it as CSV in UTF-8, a line per example, or name its encoding: --data.encoding latin-1."
+    repair = "Save it as CSV in UTF-8, a line per example, or name its encoding."
     encoding = "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
     opened: Any = gzip.open if path.suffix.lower() == ".gz" else open
     try:
         with opened(path, "rt", encoding=encoding, newline="") as file:
             yield file
     except UnicodeError:
+        with path.open("rb") as begin:
+            is_wide = begin.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        likely = "utf-16" if is_wide else "cp1252"  # of spreadsheets on Windows
+        repair = f"{repair[:-1]}: --data.encoding {likely}."
         raise InvalidInputError(argument, rule, "other bytes", repair) from None
     except (csv.Error, OSError, EOFError, zlib.error) as error:
         raise InvalidInputError(argument, rule, getattr(error, "strerror", None) or error, repair) from None
@@ -387,10 +406,12 @@ def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[st
         >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
         (';', ['width, mm', 'a\nb'], 2)
     """
-    first = next(lines, "")
-    unquoted = re.sub(r'"[^"]*("|$)', "", first)
+    head = [next(lines, "")]
+    while "".join(head).count('"') % 2 and (line := next(lines, "")):  # a line break in a name
+        head.append(line)
+    unquoted = re.sub(r'"[^"]*("|$)', "", "".join(head))
     delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
-    reader = csv.reader(chain([first], lines), delimiter=delimiter)
+    reader = csv.reader(chain(head, lines), delimiter=delimiter)
     return delimiter, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
 
 
@@ -525,10 +546,12 @@ def filled_text(
         fits = fits and row < len(replaced) and len(cells) == len(places)
         if not fits:
             break
+        line: list[str] = []
         for place, (cell, end) in zip(places, cells, strict=True):
             new = place is not None and replaced[row, place]
             word = str(words[row, place]) if new else ""
-            pieces += [_cell(word, separator, word in computed) if new else cell, end]
+            line += [_cell(word, separator, word in computed) if new else cell, end]
+        pieces.append("".join(line))  # single cells would take several times the memory
     if not fits or row + 1 != len(replaced):
         rule = "must be as it was when it was read"
         raise InvalidInputError(str(path), rule, "other rows or columns", "Run it again.")

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor
 from discrete_vae.data.batches import binarize
+from discrete_vae.data.splits import fixed_permutation
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.run import samples_of_run
 from discrete_vae.figures.style import BLUE, Drawing, FigureRequest, FigureRun, Picture
@@ -22,6 +23,7 @@ from discrete_vae.samplers.gibbs import Sampler
 
 _STREAM = 0x636F6C75
 _MOST_COLUMNS, _PER_ROW = 24, 4
+_MOST_ROWS = 100_000  # of the training data
 _MOST_VALUES = 8  # with bars of their own; more numbers are binned, more words are counted together
 _BINS, _TAIL = 20, 0.01  # of the data on each side, which the end bins hold with all beyond
 _LINE = 90  # letters of the caption
@@ -229,10 +231,12 @@ def column_distributions_of(run: FigureRun, samples: Tensor, *, seed: int) -> Co
     Exposures are given, not generated, and are left out.
     """
     dataset, schema = run.dataset, run.dataset.schema
-    x = dataset.train[:]
+    rows = np.sort(fixed_permutation(len(dataset.train), 0, _STREAM)[:_MOST_ROWS])
+    x = dataset.train[rows]
     if dataset.dynamic:
         x = binarize(x, missing=True, generator=keyed_generator(seed, _STREAM))
     weights = dataset.weights.get("train")
+    weights = None if weights is None else weights[rows]
     if schema is None:
         return column_distributions_table(x, samples, names=dataset.description.columns, weights=weights)
     kept = {place: each for place, each in enumerate(schema.columns) if each.kind != "exposure"}

@@ -29,6 +29,7 @@ from discrete_vae.system import check_memory
 
 _SAMPLE_STREAM, _ENCODE_STREAM, _RECONSTRUCT_STREAM = 0x736D706C, 0x656E636F, 0x72656373
 _DENOISE_STREAM, _FLIP_STREAM = 0x64656E6F, 0x666C6970
+_FLIPPED = 4096  # rows at a time, each of which has a generator
 
 
 # Latents of a batch: the most probable code, or draws with noise of each example's own.
@@ -283,9 +284,12 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
         numbers: Numbers of the rows, which key it; None means from 0.
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
-    noise: Any = RowNoise(check_numbers(numbers, len(x)), seed, _FLIP_STREAM)
-    flipped = open_uniform(x, generator=noise) < share
-    return torch.where(flipped, 1 - x, x)
+    known, flipped = check_numbers(numbers, len(x)), []
+    for first in range(0, max(len(x), 1), _FLIPPED):
+        rows = x[first : first + _FLIPPED]
+        noise: Any = RowNoise(known[first : first + _FLIPPED], seed, _FLIP_STREAM)
+        flipped.append(torch.where(open_uniform(rows, generator=noise) < share, 1 - rows, rows))
+    return torch.cat(flipped)
 
 
 def denoise_rows(

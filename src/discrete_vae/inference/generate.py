@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import count as count_on
 from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
@@ -268,7 +269,7 @@ def generate(
     check_memory("count", (4 * size + units) * count * len(groups), "Ask for fewer examples.")
     kept: dict[int, list[tuple[np.ndarray, np.ndarray]]] = {group: [] for group in groups}
     found, looked_at = dict.fromkeys(groups, 0), 0
-    for number in range(max_rounds):
+    for number in count_on() if classes is None else range(max_rounds):  # without classes each state counts
         z = states.step(num_sweeps)
         looked_at += len(z)
         for first in range(0, len(z), _BLOCK):

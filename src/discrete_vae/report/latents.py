@@ -56,7 +56,8 @@ def samples(source: ReportSource) -> Section:
         columns = column_distributions_of(source, drawn.flatten(0, 1), seed=source.seed)
     drawn = source.shown(drawn.flatten(0, 1)).unflatten(0, drawn.shape[:2])
     weights = source.dataset.weights.get("test")
-    found = feature_statistics_table(source.shown(source.dataset.test[:]), drawn, weights=weights)
+    weights = None if weights is None else weights[source.test_indices]
+    found = feature_statistics_table(source.shown(source.test), drawn, weights=weights)
     spread = float(np.std(found.means.data))
     distance, agree = found.means.distance, found.means.share_inside
     text = f"means of the features differ from those of test data by {shown(distance, 3)} (root mean square)"

@@ -10,7 +10,7 @@ from scipy import special
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_binary, check_positive_int, check_tensor, values_are_known
+from discrete_vae.checks import check_binary, check_finite, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms
 from discrete_vae.numerics import softplus_sum
@@ -235,7 +235,9 @@ class ParallelTempering(MarkovChains):
             ("round_trips", torch.int64, (num_chains,)),
             ("swap_sum", torch.float64, (replicas - 1,)),
         ):
-            check_entry(name(entry), state[entry], dtype, shape)
+            value = check_entry(name(entry), state[entry], dtype, shape)
+            if value.is_floating_point():
+                check_finite(name(entry), value, repair="Load the right file.")
         check_ladder(ladder)
         ranks = torch.arange(replicas, device="cpu").repeat(num_chains, 1)
         if not torch.equal(state["order"].sort(1).values.cpu(), ranks):

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
-from discrete_vae.checks import check_finite, check_positive_int, values_are_known
+from discrete_vae.checks import check_finite, check_number, check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
@@ -241,6 +241,7 @@ class TrajectoryTempering(MarkovChains):
             value = check_entry(name(entry), state[entry], dtype, shape)
             if value.is_floating_point():
                 check_finite(name(entry), value, repair="Load the right file.")
+        check_number(name("numbers[0]"), float(state["numbers"][0]), above=0.0, repair="Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)

@@ -154,11 +154,11 @@ class FrameColumns:
         cells = tuple(_cells(column, frame[name]) for name, column in zip(own, schema.columns, strict=True))
         return cls(schema, own, tuple(frame[name].dtype for name in own), cells)
 
-    def encode(self, frame: Any) -> np.ndarray:
+    def encode(self, frame: Any, *, fitted: bool) -> np.ndarray:
         """Values as the model reads them, (row, column) float32, found by the names of columns."""
         _check_frame(frame)
         with naming_x("table"):
-            return self.schema.encode(frame).numpy()
+            return self.schema.encode(frame, fitted=fitted).numpy()
 
     def decode(self, values: np.ndarray, index: Any = None) -> Any:
         """A data frame of values, (row, column), that a row can have; without gaps."""
@@ -190,7 +190,7 @@ def _cells(config: Any, column: Any) -> np.ndarray | None:
         seen = column.dropna().drop_duplicates()
     known = set(config.values)
     for cell in seen:
-        for word in (str(cell).strip(), *raw_column(config.name, [cell]).counts()):
+        for word in (str(cell).strip(), *raw_column(config.name, [cell]).values()):
             if word in known:
                 found[config.values.index(word)] = cell
     return found

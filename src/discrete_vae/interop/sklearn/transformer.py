@@ -180,12 +180,9 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         # in the limit of sharp smoothing, where nothing is random
         with naming_x(), torch.no_grad(), eval_mode(self.model_.discretized()) as sharp:
             parts = self._blocks(rows)
-            found = [most_probable(sharp, sharp.features_of(*sharp.preprocess(part, None))) for part in parts]
-        if output == "bits":
-            codes = torch.cat([part.z for part in found])
-        else:
-            codes = torch.sigmoid(torch.cat([part.logits for part in found]))
-        return codes.numpy().astype(dtype_of(X), copy=False)
+            found = (most_probable(sharp, sharp.features_of(*sharp.preprocess(part, None))) for part in parts)
+            codes = [each.z if output == "bits" else torch.sigmoid(each.logits) for each in found]
+        return torch.cat(codes).numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> Any:  # noqa: N803
         """Rows of codes, which count as 1 above 1/2: the mean of x, of categories and of tables the mode.
@@ -261,7 +258,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
                 repair = "Give two rows to train on and one to choose the checkpoint."
                 raise InvalidInputError("X", f"must have at least {_LEAST_ROWS} rows", len(X), repair)
             self._frame = frame
-            return frame.encode(X)
+            return frame.encode(X, fitted=False)
         read = self._validated(X, reset=True, ensure_all_finite="allow-nan", ensure_min_samples=_LEAST_ROWS)
         return as_float32("X", dense(read), tuple(getattr(self, "feature_names_in_", ())))
 
@@ -270,12 +267,12 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         if self._frame is None:
             return self._validated(X, reset=False, ensure_all_finite="allow-nan")
         check_readable(X)
-        return self._frame.encode(X)
+        return self._frame.encode(X, fitted=True)
 
     def _blocks(self, read: Any) -> Iterator[Tensor]:
         """Blocks of rows as the model reads them, (row, feature) float64."""
         for block in dense_blocks(read):
-            rows = as_float32("X", block, tuple(getattr(self, "feature_names_in_", ())))
+            rows = as_float32("X", block, tuple(getattr(self, "feature_names_in_", ())), fitted=True)
             if not self.model_.missing and bool(np.isnan(rows).any()):
                 repair = "Fill them, or leave gaps in the rows of fit."
                 raise InvalidInputError("X", "must hold no NaN, as the rows of fit did", "some", repair)
