@@ -51,6 +51,11 @@ def mixed(rows=60):
         ([*"abc", 1, 2, 1], "category", False),
         ([f"name {k}" for k in range(30)], "left out", False),
         (list(range(100, 140)), "left out", True),
+        ([*range(100, 140), *(20 * [None])], "left out", True),  # empty lines below an index
+        ([*range(30), *(40 * [None])], "count", True),
+        ([f"2024-01-{day:02}" for day in range(1, 6)] * 20, "left out", True),
+        ([f"{day}.01.2020 10:15" for day in range(1, 30)], "left out", True),
+        (["1.2.3", "a", "b"] * 9, "category", False),
         (list(RANDOM.normal(size=40)), "real", False),
         ([0.5, 1.5, 2.5, 0.5], "real", True),
         (10 * [-1, 0, 1], "ordinal", True),
@@ -161,7 +166,7 @@ def test_any_table_trains_a_step_and_generates_its_own_values(data):
         if column.kind in ("binary", "category", "ordinal", "constant"):
             assert set(drawn[column.name]) <= {*table[column.name]}
             declared = ("False", "True") if column.name == "flag" else ()
-            assert set(column.values) <= {*raw_column("", table[column.name]).counts(), *declared}
+            assert set(column.values) <= {*raw_column("", table[column.name]).values(), *declared}
         elif column.kind == "count" or column.whole:
             assert (drawn[column.name] % 1 == 0).all()
 
@@ -195,6 +200,7 @@ WRONG_TABLES = [
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
     (({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
     (({"a": [1, 2, 3]}, {"a": "binary"}), "column 'a', read as binary,"),
+    (({"a": ["low", "high"]}, {"a": "ordinal:low<low<high"}), "column 'a', read as ordinal,"),
     (({"a": [1, 2]}, {"a": "real:log"}), "column 'a', read as real,"),
     (({"a": [2**53, 2**53 + 1]}, {"a": "category"}), "column 'a'"),
     (({"a": np.array([[1, 2], [3, 4]], object)},), "column 'a'"),
@@ -228,6 +234,9 @@ def test_groups_of_digits_are_taken_for_such_however_few_they_are():
     for count in (1, 50):
         with pytest.raises(InvalidInputError, match="data.thousands"):
             infer_schema({"income": [*range(100, 200 - count), *(["1,000"] * count)]})
+    spaces = [*range(100, 900), "1\u202f000", "12\u202f500,5"]
+    with pytest.raises(InvalidInputError, match="data.thousands \" \" --data.decimal ','"):
+        infer_schema({"income": spaces})
 
 
 def test_other_tables_than_the_schemas_are_refused():
@@ -268,6 +277,40 @@ def test_the_schema_survives_a_file():
     likelihood = TableLikelihoodConfig(columns=schema.columns)
     config = ModelConfig(num_features=len(schema.columns), likelihood=likelihood)
     assert ModelConfig.from_json(config.model_dump_json()).likelihood.columns == schema.columns
+
+
+def test_an_index_of_some_rows_is_known_by_its_name():
+    places = np.arange(0, 90, 3)
+    schema = infer_schema({"Unnamed: 0": places, "count": places, "y": places + 0.5})
+    assert [reading.config is None for reading in schema.readings] == [True, False, False]
+
+
+def test_a_declared_column_without_a_value_is_left_out():
+    pandas = pytest.importorskip("pandas")
+    asked = pandas.Series(pandas.Categorical([None] * 3, categories=["no", "yes"]))
+    assert infer_schema({"asked": asked, "y": [0.5, 1, 2]}).left_out == ("asked",)
+
+
+def test_truths_are_the_same_in_every_spelling():
+    for values in ([False, True], ["FALSE", "TRUE"], [0, 1]):
+        schema = infer_schema({"smokes": values * 2})
+        for other in ([False, True], ["False", "True"], ["false", "true"], ["0", "1"], [0.0, 1.0]):
+            assert schema.encode({"smokes": other})[:, 0].tolist() == [0, 1]
+    assert refused_argument(infer_schema({"x": ["no", "yes"]}).encode, {"x": ["true"]}) == "column 'x'"
+
+
+def test_a_constant_meets_other_values_with_a_warning():
+    schema = infer_schema({"rare": [0, 0], "y": [0.5, 1]})
+    with pytest.warns(UserWarning, match="column 'rare'"):
+        found = schema.encode({"rare": [0, 1, np.nan], "y": [1, 2, 3]})
+    np.testing.assert_array_equal(found[:, 0], [0, 0, np.nan])
+
+
+def test_rows_for_a_fitted_model_are_not_judged_by_their_own_range():
+    schema = infer_schema({"latitude": [47.0, 55.0, 52.5], "views": [3.5, 2e8, 1.0]})
+    two = {"latitude": [52.52001, 52.52041], "views": [225211923, 225211924]}
+    assert schema.encode(two, fitted=True).shape == (2, 2)
+    assert refused_argument(schema.encode, two) == "table"
 
 
 def test_times_of_any_unit_are_words_and_blanks_are_gaps():

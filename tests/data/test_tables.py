@@ -10,6 +10,7 @@ import pytest
 
 from discrete_vae.config import GaussianLikelihoodConfig, ModelConfig
 from discrete_vae.data.rows import read_label_file, read_rows
+from discrete_vae.data.schema import infer_columns
 from discrete_vae.data.tables import (
     ColumnRoles,
     TextFormat,
@@ -80,7 +81,11 @@ def test_a_table_longer_than_a_block_is_whole(tmp_path):
 
 
 def test_names_may_hold_separators_and_lines(tmp_path):
-    for text, names in (('"a, b",c\n1,2\n', ("a, b", "c")), ('"a, b";"c\nd"\n1;2\n', ("a, b", "c\nd"))):
+    for text, names in (
+        ('"a, b",c\n1,2\n', ("a, b", "c")),
+        ('"a, b";"c\nd"\n1;2\n', ("a, b", "c\nd")),
+        ('"a, b\nc";d\n1;2\n', ("a, b\nc", "d")),
+    ):
         assert read_table(write(tmp_path, text)).names == names
     with pytest.raises(InvalidInputError, match="in line 4"):
         read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
@@ -287,6 +292,30 @@ def test_what_is_not_written_as_said_is_a_word_and_contradictions_are_refused():
     assert refused_argument(TextFormat, decimal=",", thousands=",") == "decimal"
     for argument, value in (("delimiter", "ab"), ("decimal", ""), ("encoding", "none"), ("encoding", "hex")):
         assert refused_argument(TextFormat, **{argument: value}) == argument
+
+
+def test_no_break_spaces_group_digits_as_spaces_do():
+    form = TextFormat(thousands=" ", decimal=",")
+    assert [form.number(f"1{space}234,5") for space in (" ", "\u00a0", "\u202f")] == [1234.5] * 3
+
+
+def test_codes_keep_their_zeros(tmp_path):
+    cells = ["01", "2A", "", "1", "0", "0.5", "07", "10"]
+    (column,) = read_table(write(tmp_path, "\n".join(["a", *(f'"{cell}"' for cell in cells)]))).columns
+    assert column.values() == ("0", "0.5", "01", "07", "10", "2A")
+    schema = infer_columns([column], {"a": "category"})
+    coded = [schema.columns[0].values.index(word) for word in ("01", "01", "07")]
+    assert schema.encode({"a": ["01", 1, 7]})[:, 0].tolist() == coded
+    assert schema.decode(np.array([[coded[0]]]))["a"].tolist() == ["01"]
+    numbers = read_table(write(tmp_path, "a\n01\n02\n03\n")).columns[0]
+    (months,) = infer_columns([numbers], {}).columns
+    assert (months.values, months.holds) == (("01", "02", "03"), "words")
+
+
+def test_the_encoding_that_is_likely_is_named(tmp_path):
+    for text, encoding in (("a;b\n1;€\n", "cp1252"), ("a\tb\n1\t2\n", "utf-16")):
+        with pytest.raises(InvalidInputError, match=f"--data.encoding {encoding}"):
+            read_table(write(tmp_path, text, encoding))
 
 
 def test_compressed_and_tab_separated_files(tmp_path):

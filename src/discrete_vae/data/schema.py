@@ -151,8 +151,8 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
     1. A kind that the user names.
     2. No value: left out. One value: constant. Two values, numbers or words: binary.
     3. Whole numbers that count the rows of more than 20: left out, as an index.
-    4. Words: category, or ordinal where a pandas column declares an order. More than 256 different words, or more than
-       10 of which there is one for every second row: left out, as names or keys.
+    4. Dates or times: left out. Other words: category, or ordinal where a pandas column declares an order. More than
+       256 different words, or more than 10 of which there is one for every second row: left out, as names or keys.
     5. Numbers with decimals or below 0: real, on a scale of asinh where tails are long. But of at most 10 different
        values, each there ten times on average, they are ordinal if their steps are even, else category: a density
        of real numbers would grow without bound around each value.
