@@ -1,5 +1,6 @@
 """Every machine against enumeration, and the arguments that its methods refuse."""
 
+from copy import deepcopy
 from functools import partial
 
 import numpy as np
@@ -160,6 +161,14 @@ def test_autocast_does_not_round_energies(machine):
     if not isinstance(machine, GraphBoltzmann):  # the planted fault: what is not protected is rounded
         with torch.autocast("cpu", torch.bfloat16):
             assert not torch.equal(type(machine).compute_energy.__wrapped__(machine, z), machine.energy(z))
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_energies_of_narrow_numbers_are_rounded_once(machine, dtype):
+    machine, z = deepcopy(machine).to(dtype), (torch.rand(4, 5) < 0.5).to(dtype)
+    for call in CALLS.values():
+        wide = call(deepcopy(machine).double(), z.double())
+        torch.testing.assert_close(call(machine, z), wide.float(), rtol=1e-5, atol=1e-5)
 
 
 def group(z):

@@ -36,6 +36,13 @@ def changed(words):
     return apply_overrides(DIGITS, split_overrides(words.split())[1])
 
 
+def test_importance_samples_may_start_at_once_where_nothing_warms_up():
+    words = "--model.hierarchy gaussian --training.num-importance-samples 5 --training.importance-start 0"
+    assert changed(f"{words} --training.warm-up.strength 1").training.importance_start == 0
+    with pytest.raises(InvalidInputError, match="importance_start"):
+        changed(words)
+
+
 def test_values_are_set_and_the_rest_stays():
     words = "--training.num-epochs 7 --training.optimizer.learning_rate=1e-4"
     config = changed(f"{words} --model.smoothing.trainable false")

@@ -10,7 +10,7 @@ from scipy.io import mmwrite
 
 from discrete_vae import load_run, train
 from discrete_vae.cli import main
-from discrete_vae.config import LikelihoodConfig, instantiate
+from discrete_vae.config import LikelihoodConfig, ModelConfig, instantiate
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import load_file, read_rows, rows_of_part
@@ -41,6 +41,13 @@ def twins(folder, values):
     sp.save_npz(folder / "sparse.npz", sp.csr_array(values))
     np.savez(folder / "dense.npz", x=values)
     return folder / "sparse.npz", folder / "dense.npz"
+
+
+def test_rows_that_would_not_fit_in_memory_are_read(tmp_path):
+    values = sp.csr_array(([1.0], ([5], [7])), shape=(1_000_000, 100_000))
+    sp.save_npz(tmp_path / "x.npz", values)
+    rows = read_rows(tmp_path / "x.npz", ModelConfig(num_features=100_000))
+    assert (len(rows), float(rows.x[5:6].sum())) == (1_000_000, 1.0)
 
 
 def write(path, layout):

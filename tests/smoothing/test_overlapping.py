@@ -119,6 +119,11 @@ def test_bits_have_the_gradient_of_beta():
         assert float(got) == pytest.approx(float(high[index] - low[index]) * 2**11, rel=1e-5, abs=1e-7)
 
 
+def test_rounding_leaves_bits_of_ramps_in_the_unit_interval():
+    zeta, logits = torch.tensor([[12750691 / 2**24]]), torch.tensor([[16.0]])  # 1 + 2^-23 before
+    assert MixtureOfRamps().bits(zeta, logits).item() <= 1
+
+
 @pytest.mark.parametrize("kind", OVERLAPPING)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_extreme_logits_have_finite_values_and_gradients(kind, dtype):
