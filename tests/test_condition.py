@@ -142,11 +142,10 @@ def test_samples_without_the_data_have_every_column_missing_and_old_models_no_co
 
 
 def test_sizes_and_data_without_c_are_refused(tmp_path):
+    smoothing = dv.SpikeExponential(beta=2.0)
     parts = {
         "prior": dv.RBM(1, 1),
-        "posterior": dv.HierarchicalPosterior(
-            NUM_FEATURES + 3, [[0], [1]], (), dv.SpikeExponential(beta=2.0)
-        ),
+        "posterior": dv.HierarchicalPosterior(NUM_FEATURES + 3, [[0], [1]], (), smoothing),
         "hierarchy": NoHierarchy(num_latents=2, num_features=NUM_FEATURES + 3),
         "likelihood": BernoulliLikelihood((NUM_FEATURES,)),
         "condition": ConditionEmbedding(COLUMNS),

@@ -233,6 +233,7 @@ def test_what_own_data_get_grows_with_the_rows(size, features):
     for number, config in zip(rows, configs, strict=True):
         training, linear = config.training, not config.model.decoder.hidden
         assert training.batch_size <= number
+        assert (training.num_validation_examples or number) == min(number, 20_000)
         assert linear == (number < max(1000, features))
         assert training.independent_start
         assert training.in_epochs(training.warm_up.prior_epochs) == pytest.approx(0.1 * training.num_epochs)
@@ -272,6 +273,7 @@ def test_keys_follow_the_settings():
     for words, more, less in (
         ("model.smoothing overlapping-power", "vahdat2018b", ""),
         ("model.prior factorial", "", "bennett1976"),
+        ("training.gradient reinforce", "williams1992", ""),
         ("training.gradient reinforce, training.gradient.baseline learned", "williams1992 mnih2014", ""),
         ("training.averaging.decay 0.999", "polyak1992", ""),
         ("training.optimizer.rate exponential", "", "loshchilov2017"),

@@ -407,7 +407,7 @@ class DiscreteVAE(nn.Module):
         check_trains_prior(self._trains_prior(gradient))
         groups, own = estimator.group_of_unit, self.posterior.group_of_unit
         readable = values_are_readable(groups) and values_are_readable(own)
-        # else the bias is silent
+        # of other groups the bias would be silent
         if groups.shape != own.shape or (readable and not torch.equal(groups, own)):
             name = type(estimator).__name__
             rule, repair = "must be for this model's groups of units", f"Make it by {name}.of(model)."

@@ -360,7 +360,7 @@ def own_data(
       than features.
     - Below 10,000 rows at most 16 + 16 units, whose log Z is exact in a tenth of a second.
     - From 10,000 rows on, batches of a hundredth of the rows, at most 500: the same steps pass through large tables
-      more often. Warm-up and the bound of beta follow the length of the run.
+      more often. Warm-up and the bound of beta follow the length of the run. At most 20,000 rows are validated.
     - Real values and counts vary within a class: one layer of Gaussian latents tells how, so that the bits are left to
       the classes. A table has it if one of its columns is of such a kind.
 

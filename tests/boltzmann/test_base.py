@@ -165,10 +165,14 @@ def test_autocast_does_not_round_energies(machine):
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_energies_of_narrow_numbers_are_rounded_once(machine, dtype):
-    machine, z = deepcopy(machine).to(dtype), (torch.rand(4, 5) < 0.5).to(dtype)
+    machine, z = randomize(deepcopy(machine), scale=3.0).to(dtype), (torch.rand(4, 5) < 0.5).to(dtype)
     for call in CALLS.values():
         wide = call(deepcopy(machine).double(), z.double())
         torch.testing.assert_close(call(machine, z), wide.float(), rtol=1e-5, atol=1e-5)
+    narrow = kl_to_boltzmann(machine, [group(z)], 1.0)
+    rounded = (getattr(group(z), name).double() for name in ("logits", "zeta", "bits"))
+    wide = kl_to_boltzmann(deepcopy(machine).double(), [LatentGroup(*rounded)], 1.0)
+    torch.testing.assert_close(narrow, wide.float(), rtol=1e-5, atol=1e-5)
 
 
 def group(z):

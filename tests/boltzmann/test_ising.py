@@ -48,9 +48,8 @@ def test_both_ways_have_one_law_and_the_same_numbers(case):
     torch.testing.assert_close(model.couplings, couplings, rtol=0, atol=1e-15)
     torch.testing.assert_close(model.fields, fields, rtol=0, atol=1e-14)
     assert not model.couplings.requires_grad
-    with_parameters(
-        machine, bias=2 * fields
-    )  # planted: fields that forget what the couplings add to the biases
+    # planted: fields that forget what the couplings add to the biases
+    with_parameters(machine, bias=2 * fields)
     assert float((machine.energy(z) - energies).detach().std()) > 0.1
 
 

@@ -18,6 +18,7 @@ from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.io import read_json
 from discrete_vae.runs.results import evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
+from discrete_vae.system import computing_on
 from discrete_vae.training import loop
 from tests.commands.conftest import TINY, snapshot
 from tests.commands.test_forged_checkpoint import forge
@@ -115,6 +116,7 @@ def test_samples_are_drawn_without_a_log(done, trained, content):
         (trained / "metrics.jsonl").write_bytes(content)
     out, err = done("sample", trained, *SMALL)
     assert "Course of training" not in out
+    assert err.splitlines()[0] == computing_on(torch.device("cpu"))
     assert f"warning: {trained / 'metrics.jsonl'} holds no training ELBO" in err
     names = {path.name for path in (trained / "figures").iterdir()}
     assert names == {"reconstructions.png", "samples.png"}

@@ -282,6 +282,15 @@ def test_what_float32_rounds_is_named_beside_gaps(file):
         load_file(path=file(seconds))
 
 
+def test_few_rows_beside_those_of_training_are_not_judged_by_their_own_range(file):
+    near, wide = (
+        np.array([[225211923.0, 1, 2], [225211924.0, 1, 2]]),
+        np.linspace(0, 3e8, 30).reshape(10, 3),
+    )
+    assert read_rows(file(near), REALS).x.shape == (2, 3)
+    assert len(load_file(path=file(train=wide, valid=near, test=near)).test) == 2
+
+
 # Labels beside the data.
 
 

@@ -198,7 +198,9 @@ WRONG_TABLES = [
     (({"a": [1, 2]}, {"b": "real"}), "kinds"),
     (({"a": [1, 2]}, {"a": "number"}), "kind of column 'a'"),
     (({"a": ["x", "y"]}, {"a": "real"}), "column 'a'"),
+    (({"a": [*range(40), "2024-01-05"]},), "column 'a'"),
     (({"a": [0.5, 2.0]}, {"a": "count"}), "column 'a'"),
+    (({"a": [1, 1]}, {"a": "constant:2"}), "column 'a', read as constant,"),
     (({"a": [1, 2, 3]}, {"a": "binary"}), "column 'a', read as binary,"),
     (({"a": ["low", "high"]}, {"a": "ordinal:low<low<high"}), "column 'a', read as ordinal,"),
     (({"a": [1, 2]}, {"a": "real:log"}), "column 'a', read as real,"),
@@ -300,7 +302,7 @@ def test_truths_are_the_same_in_every_spelling():
 
 
 def test_a_constant_meets_other_values_with_a_warning():
-    schema = infer_schema({"rare": [0, 0], "y": [0.5, 1]})
+    schema = infer_schema({"rare": [0, 0, 0], "y": [0.5, 1, 2]})
     with pytest.warns(UserWarning, match="column 'rare'"):
         found = schema.encode({"rare": [0, 1, np.nan], "y": [1, 2, 3]})
     np.testing.assert_array_equal(found[:, 0], [0, 0, np.nan])

@@ -175,10 +175,7 @@ def test_damaged_matrices_are_refused(tmp_path, key):
 )
 def test_values_that_float32_loses_are_named(tmp_path, value, named):
     values = np.zeros((60, 5), type(value))
-    values[:, 1], values[4, 3] = 0.5 if named is None else 1, value
-    if named is None:  # full columns alone can have a range that is small beside their values
-        values[:, 3] = value + np.arange(60) / 60
-        named = "feature 3"
+    values[:, 1], values[4, 3] = 1, value
     sp.save_npz(tmp_path / "mine.npz", sp.csr_array(values))
     with pytest.raises(InvalidInputError, match=named):
         load_file(path=tmp_path / "mine.npz")

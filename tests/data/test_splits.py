@@ -19,6 +19,7 @@ from discrete_vae.data.splits import (
     describe_data,
     fixed_bits,
     fixed_permutation,
+    fixed_uniforms,
     likelihood_for,
     training_subset,
 )
@@ -57,6 +58,8 @@ def test_bits_follow_their_probabilities():
     assert bits[0].max() == 0
     assert bits[4].min() == 1
     assert (fixed_bits(probabilities, 9, 2) != bits).any()
+    many = np.full(2**22 + 9, 0.5, np.float32)  # more than are drawn at a time
+    assert (fixed_bits(many, 3, 1) == (fixed_uniforms(len(many), 3, 1) < 0.5)).all()
     values = np.array([0.0, np.nan, 1.0], np.float32)
     np.testing.assert_array_equal(fixed_bits(values, 0, 1), values)
 

@@ -85,8 +85,11 @@ def test_names_may_hold_separators_and_lines(tmp_path):
         ('"a, b",c\n1,2\n', ("a, b", "c")),
         ('"a, b";"c\nd"\n1;2\n', ("a, b", "c\nd")),
         ('"a, b\nc";d\n1;2\n', ("a, b\nc", "d")),
+        ('length 5",width\n1,2\n', ('length 5"', "width")),
+        ('a,"b"" c",d",e\n1,2,3,4\n', ("a", 'b" c', 'd"', "e")),
     ):
-        assert read_table(write(tmp_path, text)).names == names
+        found = read_table(write(tmp_path, text))
+        assert (found.names, found.num_rows) == (names, 1)
     with pytest.raises(InvalidInputError, match="in line 4"):
         read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
 

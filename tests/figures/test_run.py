@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from discrete_vae import RBM, BlockGibbs, DiscreteVAE
 from discrete_vae.config import GaussianHierarchyConfig
@@ -131,12 +132,17 @@ def test_errors_of_samples_are_those_of_whole_chains():
     x, states = draw(torch.full((4000, 6), 0.3), 0), draw(torch.full((3, 6), 0.3), 1)
     found = feature_statistics_table(x, states.expand(20, 3, 6)).means  # chains that stand still
     p = states.double().mean(0)
-    expected = (p * (1 - p) / 4000 + states.double().var(0) / 3).sqrt()
+    widened = stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)  # two degrees of freedom
+    expected = (p * (1 - p) / 4000 + widened**2 * states.double().var(0) / 3).sqrt()
     np.testing.assert_allclose(found.std_error, expected, rtol=1e-6)
     few = feature_statistics_table(
         draw(torch.full((5000, 60), 0.3), 2), draw(torch.full((2, 10, 60), 0.3), 3)
     )
-    assert few.correlations.share_inside > 0.85  # 0.93 at 20 draws; errors of single draws would all be 0
+    assert few.correlations.share_inside > 0.85  # errors of single draws would all be 0
+    one = feature_statistics_table(
+        draw(torch.full((5000, 60), 0.3), 4), draw(torch.full((400, 1, 60), 0.3), 5)
+    )
+    assert abs(one.correlations.share_inside - 0.95) < 0.03  # 1770 pairs
 
 
 def test_constant_features_have_no_correlation_and_of_very_many_some_are_compared():

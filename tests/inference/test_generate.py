@@ -108,10 +108,9 @@ def test_examples_are_repeated_by_their_seed(model, pool):
     assert set(np.unique(first.x)) == {0.0, 1.0}
     assert (first.x == again.x).all()
     assert (first.x != other.x).any()
-    few = PriorStates(model.prior, pool, num_chains=2)
-    assert (
-        len(generate(model, few, 5, num_sweeps=1, max_rounds=1).x) == 5
-    )  # each state counts without classes
+    states = PriorStates(model.prior, pool, num_chains=2)
+    few = generate(model, states, 5, num_sweeps=1, max_rounds=1)
+    assert len(few.x) == 5  # each state counts without classes
 
 
 def test_a_class_that_does_not_come_up_is_given_up(model, pool, classes):

@@ -361,6 +361,7 @@ def test_chains_that_have_not_forgotten_their_start_state_it_in_their_error():
     assert np.min(effective, 0).max() < 1000  # one may be right by luck
 
 
+@pytest.mark.filterwarnings("ignore:.*have fewer than 10")
 def test_a_feature_that_never_varies_takes_no_effective_samples():
     model, x = build("gaussian")
     training = TRAINING["gaussian"].double()

@@ -233,6 +233,7 @@ def full(folder):
         (lambda run: {"license": " "}, "license"),
         (lambda run: {"num_examples": 1}, "precision"),  # one example is no check
         (lambda run: {"num_examples": -5}, "num_examples"),
+        (lambda run: {"num_samples": 0}, "num_samples"),
         (lambda run: {"out": full(run.path.parent / "full")}, "--out"),
         (lambda run: {"out": run.path / "new"}, "--out"),
         (lambda run: {"step": min(set(run.checkpoints().steps()) - {load_run(run).step})}, "evaluation.json"),

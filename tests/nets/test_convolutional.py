@@ -63,11 +63,12 @@ REFUSED = [
     ("widths[1]", lambda: ConvolutionalEncoder((1, 28, 28), 3, (4, -1))),
     ("input_shape", lambda: ConvolutionalEncoder((1, 28, 7), 3, (4, 4, 4))),
     *(  # a norm of one number is 0
-        ("widths", lambda make=make: make((2, 2, 8)))
+        ("widths", lambda make=make, last=last: make((2, 2, last)))
         for make in (
             lambda widths: ConvolutionalEncoder((1, 8, 8), 3, widths),
             lambda widths: ConvolutionalDecoder(3, (1, 8, 8), widths),
         )
+        for last in (4, 8)
     ),
     ("x", lambda: ConvolutionalEncoder((1, 8, 8), 3, WIDTHS)(torch.zeros(2, 64))),
     ("latents", lambda: ConvolutionalDecoder(3, (1, 8, 8), WIDTHS)(torch.zeros(4, 2, 3))),

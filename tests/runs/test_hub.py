@@ -24,10 +24,10 @@ def size(folder):
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_model_is_small_and_complete_and_the_page_has_its_figures(name):
     folder, page = hub.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
-    assert RunDirectory.open(folder).quoted == f"--pretrained {name}"
     assert folder == MODELS / name
     assert size(folder) <= LARGEST
     run, loaded = RunDirectory.open(folder), load_pretrained(name)
+    assert run.quoted == f"--pretrained {name}"
     release, evaluation = read_json(run.release_path), read_json(run.evaluation_path)
     assert release["step"] == evaluation["step"] == loaded.step
     assert abs(release["difference"]) + 2 * release["difference_std_error"] <= 0.1

@@ -376,6 +376,12 @@ def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
 def test_a_lead_of_one_example_is_never_clear(tmp_path):
     checkpoints, of_one = beside_independent(tmp_path, 1)
     assert checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
+    many, of_each = beside_independent(tmp_path / "many", 20)
+    base = float(of_each.mean())
+    for lead, is_clear in ((1, True), (0.5, False)):  # beside two standard errors of log Z
+        found = many.score(estimate(base + lead, 0.3), of_each + lead)
+        assert found == pytest.approx(base + lead - 0.6, abs=1e-4)
+        assert (found > base) == is_clear
     worse = checkpoints.score(estimate(float(of_one) - 3, 0.0), of_one - 3)
     assert worse == pytest.approx(float(of_one) - 3, abs=1e-4)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -385,7 +386,7 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     """Say which step is saved and how to go on; returns the exit status."""
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
-    go_on = f"dvae train --resume --run-dir {run.quoted}"
+    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
     print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status
 

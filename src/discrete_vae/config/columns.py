@@ -34,9 +34,7 @@ class RawColumn:
     words: tuple[str, ...] = ()  # the different ones, in the order of the file or in the one that it declares
     declared: bool = False  # whether the file says that these are all the values there are
     ordered: bool = False  # whether it says that they have an order
-    spelled: Mapping[float, str] = field(
-        default_factory=dict
-    )  # numbers that the file writes with zeros before them
+    spelled: Mapping[float, str] = field(default_factory=dict)  # numbers written with zeros before them
     lines: np.ndarray | None = None  # (row,) numbers of the rows' lines; None where the file is no text
 
     def where(self, row: int) -> str:
@@ -393,9 +391,8 @@ class _ValuesColumnConfig(BaseColumnConfig):
             repair = "Put a letter before them, or leave the column out."
             raise InvalidInputError(f"column {column.name!r}", rule, f"{largest:.0f}", repair)
         booleans = column.declared and column.words == _BOOLEANS
-        holds = (
-            "numbers" if column.codes is None and not column.spelled else "booleans" if booleans else "words"
-        )
+        are_numbers = column.codes is None and not column.spelled
+        holds = "numbers" if are_numbers else "booleans" if booleans else "words"
         holds = holds if all(map(_IS[holds], values)) else "words"  # of words that the file lacks
         config = cls(name=column.name, values=values, holds=holds)
         config.encode(column)
@@ -501,11 +498,15 @@ class ConstantColumnConfig(_ValuesColumnConfig):
     kind: Literal["constant"] = "constant"
     values: tuple[str] = Field(default=("0",), description="The value, as the file has it.")
 
+    @classmethod
+    def of(cls, column: RawColumn, words: str = "") -> Self:
+        if words:
+            raise InvalidInputError("kind", "must be constant alone", repr(words[:40]), "Leave the word out.")
+        return super().of(column)
+
     def _meet(self, rule: str, received: str, repair: str) -> None:
-        text = (
-            f"column {self.name!r} {rule}, as in training, received {received}: such values count for nothing"
-        )
-        warnings.warn(text, stacklevel=3)
+        met = f"column {self.name!r} {rule} as in training, received {received}"
+        warnings.warn(f"{met}: such values count for nothing", stacklevel=3)
 
 
 ColumnConfig = Annotated[

@@ -289,7 +289,8 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
     chains = sampler["num_chains"] * (_REPLICAS if sampler["kind"] == "parallel-tempering" else 1)
     # channels, twice as many after each halving of the image, until it has about 4 x 4 pixels
     halvings = max(1, (min((model["event_shape"] or (4, 4))[-2:]) // 4).bit_length())
-    first, most = (8, 2) if experiment["size"] == "smoke" else (16, 3)
+    # of one pixel a norm tells something from 16 channels on
+    first, most = (8, 2) if experiment["size"] == "smoke" and halvings > 1 else (16, 3)
     channels = tuple(first * 2**level for level in range(min(halvings, most)))
     sizes: dict[tuple[str, str], dict[str, Any]] = {
         ("model.prior", "rbm"): {"num_left": latents - latents // 2, "num_right": half},

@@ -211,9 +211,9 @@ def as_float32(
 def sparse_as_float32(
     name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str] = ()
 ) -> np.ndarray:
-    """The stored values of a sparse matrix as float32, and the feature of each, (value,).
+    """Stored values of a sparse matrix, (value,), as float32; their features, (value,), are for messages.
 
-    Their range holds the 0 of what is not stored, beside which no difference is lost.
+    Rounding is not judged: the range of most features holds a 0, beside which no difference is lost.
     """
     if values.dtype == np.float32:
         return values

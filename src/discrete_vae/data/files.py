@@ -270,7 +270,7 @@ def _condition(
             if isinstance(each, str):
                 found = infer_kind(besides[each], kinds.get(each))
                 if found.config is None or found.config.kind == "constant":
-                    rule = "must vary to be a condition"
+                    rule = "must be numbers or words that vary to be a condition"
                     repair = "Leave it out, or say what it is: --data.kinds."
                     raise InvalidInputError(f"column {each!r}", rule, found.why, repair)
                 readings.append(found)

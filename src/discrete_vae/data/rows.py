@@ -124,9 +124,9 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     sizes = (array.size for array in found.examples.values() if not isinstance(array, SparseRows))
     needed = 4 * sum(sizes) * (1 + (len(found.examples) < 3))
     check_memory(str(file), needed, _REPAIR, what="for its values in float32")
+    few = {"valid", "test"}  # parts that may be, whose own range says nothing
     arrays = {
-        # those besides the training part may be few
-        key: _values(found.names[key], array, found.columns, fitted=key not in ("train", WHOLE))
+        key: _values(found.names[key], array, found.columns, fitted=key in few)
         for key, array in found.examples.items()
     }
     if config.binarize:
@@ -154,7 +154,7 @@ def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
         labels=of_parts(found.labels),
         schema=found.schema,
         weights=of_parts(weights),
-        conditions=of_parts({key: _condition(found, key) for key in found.conditions}),
+        conditions=of_parts({key: _condition(found, key, fitted=key in few) for key in found.conditions}),
     )
     return binarized(dataset, seed=config.binarization_seed) if config.binarize else dataset
 

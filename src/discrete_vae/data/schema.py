@@ -28,7 +28,9 @@ MOST_WORDS = 256
 _NAMES = 0.5  # share of the rows with different words from which they are names
 _REPEATS = 10  # of a value on average, from which few values are codes or ranks though they have decimals
 _FEWEST_COUNTED = 20  # rows up to which a column may count them by chance
-_DATES = re.compile(r"\d{4}-\d\d-\d\d([ T].*)?|\d{1,2}([./-])\d{1,2}\2(\d\d){1,2}( .*)?|\d{1,2}:\d\d(:\d\d)?")
+_DATES = re.compile(  # 2024-01-05 10:00, 5.1.2024, 10:00:00
+    r"\d{4}([./-])\d\d\1\d\d([ T].*)?|\d{1,2}([./-])\d{1,2}\3(\d\d){1,2}( .*)?|\d{1,2}:\d\d(:\d\d)?"
+)
 # 1,5 or 1,000 or 1.000.000 or 1 234,5
 _GROUPED = re.compile(r"[+-]?(\d+([.,']\d+)+|\d{1,3}([ \u00a0\u202f]\d{3})+([.,]\d+)?)")
 _SIGNED = re.compile(r"(?=.*[%€$£])[€$£]? ?[+-]?[\d.,' ]*\d ?[%€$£]?")  # 12.5% or $1,002
@@ -150,7 +152,7 @@ def infer_schema(table: Mapping[str, Any], kinds: Mapping[str, str] | None = Non
 
     1. A kind that the user names.
     2. No value: left out. One value: constant. Two values, numbers or words: binary.
-    3. Whole numbers that count the rows of more than 20: left out, as an index.
+    3. Whole numbers that count more than 20 rows, gaps aside, or differ under a name of pandas' indices: left out.
     4. Dates or times: left out. Other words: category, or ordinal where a pandas column declares an order. More than
        256 different words, or more than 10 of which there is one for every second row: left out, as names or keys.
     5. Numbers with decimals or below 0: real, on a scale of asinh where tails are long. But of at most 10 different
@@ -319,7 +321,9 @@ def _of_words(column: RawColumn, different: int) -> _Judged:
         found = [] if column.declared else [word for word in column.words if form.fullmatch(word)]
         return found if 2 * len(found) > len(column.words) else []
 
-    if most(_DATES):
+    num_numbers = int((~np.isnan(column.numbers)).sum())
+    num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
+    if num_words > num_numbers and most(_DATES):
         return None, "dates or times", f"{_option(column, 'category')} reads it"
     if grouped := most(_GROUPED):
         mark = next(letter for letter in grouped[0] if letter in ".,'" or letter.isspace())
@@ -336,8 +340,6 @@ def _of_words(column: RawColumn, different: int) -> _Judged:
         repair = f"Remove % and $, say; if they are words: {_option(column, 'category')}."
         rule = "must hold numbers without signs of percent or currency"
         raise InvalidInputError(f"column {column.name!r}", rule, repr(signed[0][:20]), repair)
-    num_numbers = int((~np.isnan(column.numbers)).sum())
-    num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     marks = [word for word in column.words if word.lower() in _GAP_MARKS]
     are_odd = num_words < _MOST_ODD * num_numbers or len(marks) == len(column.words)
     # one mark among many numbers, however often, is no word either

@@ -204,8 +204,6 @@ _BLOCK_ROWS = 128  # whose text is in memory at the same time
 _LARGE, _MIB = 1 << 25, 20  # bytes that take a second; binary digits of a MiB
 _RAGGED = "Complete the line, quote cells that hold the separator, or remove what is above the header."
 _INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls an index without a name
-
-
 _ZEROS = re.compile("\0(0\\d+)(?=\0)")  # codes such as 01
 
 
@@ -275,7 +273,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     without a word.
     """
     with _open_text(path, str(path), form.encoding) as file, _reading_bar(path, file) as report:
-        delimiter, header, num_lines = _read_header(file, form.delimiter)
+        delimiter, header, num_lines, later = _read_header(file, form.delimiter)
         if all(map(is_number, header)):
             rule = "must start with a line that names the columns"
             repair = "Add such a line, or a letter to these."
@@ -285,7 +283,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
         read = [_TextColumn(names[place], form) for place in places]
         labels: list[str] = []
         lines: list[int] = []
-        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        reader = csv.reader(later, delimiter=delimiter, strict=True)
 
         def whole_rows() -> Iterator[list[str]]:
             for cells in filter(None, reader):  # blank lines aside
@@ -399,20 +397,28 @@ def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
         yield lambda: bar.advance(os.lseek(file.fileno(), 0, os.SEEK_CUR) >> _MIB)
 
 
-def _read_header(lines: Iterator[str], delimiter: str | None = None) -> tuple[str, list[str], int]:
-    r"""Read the delimiter of cells, the names of the columns, and how many lines these take; later lines are left.
+_QUOTED = re.compile(r'(?:^|(?<=[,;\t|]))"(?:[^"]|"")*"')
+_OPEN = re.compile(r'(?:^|[,;\t|])"')
+
+
+def _read_header(
+    lines: Iterator[str], delimiter: str | None = None
+) -> tuple[str, list[str], int, Iterator[str]]:
+    r"""Read the delimiter of cells, the names of the columns, and how many lines these take; gives the later lines.
 
     Examples:
-        >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))
+        >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))[:3]
         (';', ['width, mm', 'a\nb'], 2)
     """
-    head = [next(lines, "")]
-    while "".join(head).count('"') % 2 and (line := next(lines, "")):  # a line break in a name
-        head.append(line)
-    unquoted = re.sub(r'"[^"]*("|$)', "", "".join(head))
+    head = next(lines, "")
+    # a name in quotes may have line breaks; a quote inside another name is a letter
+    while (unquoted := _QUOTED.sub("", head)) and _OPEN.search(unquoted) and (line := next(lines, "")):
+        head += line
     delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
-    reader = csv.reader(chain(head, lines), delimiter=delimiter)
-    return delimiter, [text_of_cell(name.strip()) for name in next(reader, [])], reader.line_num
+    begun = head.splitlines(keepends=True)
+    reader = csv.reader(chain(begun, lines), delimiter=delimiter)
+    names = [text_of_cell(name.strip()) for name in next(reader, [])]
+    return delimiter, names, reader.line_num, chain(begun[reader.line_num :], lines)
 
 
 def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tuple[str, ...]:
@@ -527,7 +533,7 @@ def filled_text(
     with path.open(encoding=form.encoding, newline="") as file:
         whole = file.read()
     text = whole.removeprefix(_MARK)
-    separator, names, _ = _read_header(io.StringIO(text, newline=""), form.delimiter)
+    separator, names, *_ = _read_header(io.StringIO(text, newline=""), form.delimiter)
     place_of = {name: place for place, name in enumerate(columns)}
     places = [place_of.get(name) for name in names]
     pieces = [_MARK] if text != whole else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -289,9 +290,11 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     loaded, result = request.run.loaded, log_partition_store(directory).most_complete()
     if result is None or not is_of(result, loaded.step, loaded.sums):
         received = f"{directory.path} without" if result is None else f"those of {which(result, loaded.step)}"
-        repair = f"Make some: dvae log-partition {directory.quoted} --checkpoint {loaded.step} --repeats 20."
+        command = (
+            f"dvae log-partition {shlex.quote(str(directory.path))} --checkpoint {loaded.step} --repeats 20"
+        )
         rule = f"must have estimates of log Z of step {loaded.step}"
-        raise InvalidInputError("RUN", rule, received, repair)
+        raise InvalidInputError("RUN", rule, received, f"Make some: {command}.")
     table = histogram_of_result(result)
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from discrete_vae.checks import check_finite, check_positive_int, check_tensor
@@ -325,8 +326,12 @@ def feature_statistics_table(
 def _variance(
     drawn: np.ndarray, blocks: list[np.ndarray], statistic: Callable[[np.ndarray], np.ndarray]
 ) -> np.ndarray:
-    """That of a statistic of all draws by the jackknife over blocks, of each the draws that are left without it."""
-    return (len(blocks) - 1) * np.var([statistic(drawn[left]) for left in blocks], 0)
+    """Jackknife variance of a statistic of all draws; a block is a mask of those that are left without one group.
+
+    It is widened by Student's t, so that two errors cover 95 % however few groups there are.
+    """
+    widened = stdtrit(len(blocks) - 1, 0.975) / ndtri(0.975)
+    return widened**2 * (len(blocks) - 1) * np.var([statistic(drawn[left]) for left in blocks], 0)
 
 
 def _correlations(

@@ -299,8 +299,9 @@ def generate(
             break
     for group in groups:
         if found[group] < count:
-            name = "" if classes is None else f" of class {classes.classes[group]}"
-            rule, repair = f"must come up among {looked_at:,} states{name}", "Ask for fewer or another class."
+            assert classes is not None  # or all are found
+            rule = f"must come up among {looked_at:,} states of class {classes.classes[group]}"
+            repair = "Ask for fewer or another class."
             raise InvalidInputError("count", rule, f"{found[group]} of {count}", repair)
     x, codes = (np.concatenate([part[i] for group in groups for part in kept[group]]) for i in (0, 1))
     places = None if classes is None else np.repeat(np.array(groups), count)

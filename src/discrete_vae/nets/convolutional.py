@@ -215,8 +215,7 @@ def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> lis
     halvings = [1 << index for index in range(len(widths) + 1)]
     sizes = [(math.ceil(shape[1] / each), math.ceil(shape[2] / each)) for each in halvings]
     if sizes[-1] == (1, 1) and _GROUPS % widths[-1] == 0:
-        rule = f"must end with more than {_GROUPS} channels where the image ends at one pixel"
-        raise InvalidInputError(
-            "widths", rule, tuple(widths), "A norm of one number is 0: give fewer widths."
-        )
+        rule = f"must not end with a divisor of {_GROUPS} where the image ends at one pixel, whose norm is then 0"
+        repair = f"Give fewer widths, or a last one above {_GROUPS}."
+        raise InvalidInputError("widths", rule, tuple(widths), repair)
     return sizes

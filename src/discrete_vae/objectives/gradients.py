@@ -238,7 +238,8 @@ class DiscreteDraws(ShowsShapes):
     def signals(self, energy: BoltzmannMachine, order: nn.Module, up_to: Tensor) -> Tensor:
         """The signal of each group, (draw, batch, group), nats, without gradient; up_to is `groups_up_to`."""
         with torch.no_grad():
-            z, logits = self.sample.z, self.sample.logits
+            wide = torch.promote_types(self.sample.logits.dtype, torch.float32)
+            z, logits = self.sample.z.to(wide), self.sample.logits.to(wide)
             kept = up_to.to(z.dtype)[:, None, None]
             known = energy.expected_energy(z * kept, torch.sigmoid(logits) * kept, order).movedim(0, -1)
             of_units, kl_of_zeta = -bernoulli_entropy(logits), self.sample.kl_of_zeta()

@@ -220,6 +220,7 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     missed = found.exact is not None and abs(value.mean() - found.exact) > max(
         _FAR * stated / np.sqrt(count), 1e-4
     )
+    words += f", {shown(abs(value.mean() - found.exact), 4)} nats from their mean" if missed else ""
     verdict = Verdict(not (spread > bound or missed), f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
     chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found, mean)

@@ -241,7 +241,7 @@ class TrajectoryTempering(MarkovChains):
             value = check_entry(name(entry), state[entry], dtype, shape)
             if value.is_floating_point():
                 check_finite(name(entry), value, repair="Load the right file.")
-        check_number(name("numbers[0]"), float(state["numbers"][0]), above=0.0, repair="Load the right file.")
+        check_number(name("numbers"), float(state["numbers"][0]), above=0.0, repair="Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)

@@ -512,7 +512,8 @@ class RunCheckpoints:
         of freedom less than examples: it must exceed the quantile at 0.95. That holds for one checkpoint; those of a
         run are alike, and too closely fitted ones are worse, so that all of them together seldom pass more often.
 
-        A bound may lie far below log p(x). Where its lead is above 0 and does not pass, that of the log-likelihood by
+        Two standard errors of log Z, which shifts all differences, are added to what a lead must exceed. A bound may
+        lie far below log p(x): where its lead is above these two and does not pass, that of the log-likelihood by
         importance samples is judged. The bound of each of the examples is (example,), nats.
         """
         score = validation_score(bound)

@@ -62,6 +62,7 @@ def test_rows_come_back_as_a_frame_of_the_same_words_and_dtypes(fitted):
     assert (back["town"] == FRAME["town"]).mean() > 0.6  # a third by chance
     for name in ("sex", "smokes", "level", "version", "town"):
         assert set(back[name]) <= set(FRAME[name])
+    assert not back["smokes"].all()
     drawn = fitted.sample(50, random_state=0)
     assert drawn.dtypes.equals(back.dtypes)
     # a word that no row has is about as rare as it can be

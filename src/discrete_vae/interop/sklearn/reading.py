@@ -190,7 +190,9 @@ def _cells(config: Any, column: Any) -> np.ndarray | None:
         seen = column.dropna().drop_duplicates()
     known = set(config.values)
     for cell in seen:
-        for word in (str(cell).strip(), *raw_column(config.name, [cell]).values()):
+        # of a truth alone a column declares both
+        more = () if isinstance(cell, bool | np.bool_) else raw_column(config.name, [cell]).values()
+        for word in (str(cell).strip(), *more):
             if word in known:
                 found[config.values.index(word)] = cell
     return found
