@@ -170,8 +170,8 @@ def test_energies_of_narrow_numbers_are_rounded_once(machine, dtype):
         wide = call(deepcopy(machine).double(), z.double())
         torch.testing.assert_close(call(machine, z), wide.float(), rtol=1e-5, atol=1e-5)
     narrow = kl_to_boltzmann(machine, [group(z)], 1.0)
-    rounded = (getattr(group(z), name).double() for name in ("logits", "zeta", "bits"))
-    wide = kl_to_boltzmann(deepcopy(machine).double(), [LatentGroup(*rounded)], 1.0)
+    rounded = {name: getattr(group(z), name).double() for name in ("logits", "zeta", "bits")}
+    wide = kl_to_boltzmann(deepcopy(machine).double(), [LatentGroup(**rounded)], 1.0)
     torch.testing.assert_close(narrow, wide.float(), rtol=1e-5, atol=1e-5)
 
 

@@ -345,7 +345,9 @@ def mean_elbo(
 ) -> MeanElbo:
     """The mean over examples of what `elbo_parts` gives, weighted where there are weights."""
     given = positive_weights(weights, len(parts))
-    terms = dict(zip(("reconstruction", "kl_discrete", "kl_continuous"), parts.unbind(1), strict=True))
+    terms: dict[str, Tensor] = dict(
+        zip(("reconstruction", "kl_discrete", "kl_continuous"), parts.unbind(1), strict=True)
+    )
     terms["elbo"] = parts[:, 0] - parts[:, 1] - parts[:, 2]
     means = {name: float(weighted_mean(values, given)) for name, values in terms.items()}
     errors = {f"{name}_std_error": float(standard_error(values, given)) for name, values in terms.items()}

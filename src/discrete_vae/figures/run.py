@@ -426,8 +426,8 @@ def _draw(
     half = np.pad(half, 1, mode="edge")
     axes.fill_between(place, place - half, place + half, color="0.88", linewidth=0)
     axes.plot(limits, limits, color="0.45", linewidth=0.8)
-    dots = {"s": 14.0 if count <= 500 else 4.0, "alpha": float(np.clip(800 / count, 0.08, 0.7))}
-    axes.scatter(found.samples, found.data, color=BLUE, linewidths=0, rasterized=True, **dots)
+    size, alpha = 14.0 if count <= 500 else 4.0, float(np.clip(800 / count, 0.08, 0.7))
+    axes.scatter(found.samples, found.data, size, BLUE, alpha=alpha, linewidths=0, rasterized=True)
     title = f"{count:,} {things}; RMS difference {found.distance:.3f}\n"
     title += f"{100 * found.share_inside:.0f} % in the band; a perfect model: 95 %"
     axes.set_title(title, fontsize=8, loc="left")

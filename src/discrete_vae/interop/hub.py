@@ -467,5 +467,5 @@ def _compared(
     error = 0.0
     if change.any():  # which one example alone cannot judge
         error = float(standard_error(change, counted)) if count > 1 else math.inf
-    means = (float(weighted_mean(each, counted)) for each in (before, after, change))
-    return Release(loaded.step, precision, *means, error, count, num_samples)
+    old, new_mean, gain = (float(weighted_mean(each, counted)) for each in (before, after, change))
+    return Release(loaded.step, precision, old, new_mean, gain, error, count, num_samples)
