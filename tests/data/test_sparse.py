@@ -169,10 +169,7 @@ def test_damaged_matrices_are_refused(tmp_path, key):
     assert path.name in refused_argument(load_file, path=path)
 
 
-@pytest.mark.parametrize(
-    ("value", "named"),
-    [(2.0**24 + 1, "feature 3"), (1e300, "feature 3"), (1j, "real numbers"), (1e9 + 0.3, None)],
-)
+@pytest.mark.parametrize(("value", "named"), [(1e300, "feature 3"), (1j, "real numbers")])
 def test_values_that_float32_loses_are_named(tmp_path, value, named):
     values = np.zeros((60, 5), type(value))
     values[:, 1], values[4, 3] = 1, value

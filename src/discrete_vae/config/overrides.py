@@ -290,7 +290,8 @@ def swapped_sizes(slot: str, kind: str, experiment: dict[str, Any]) -> dict[str,
     # channels, twice as many after each halving of the image, until it has about 4 x 4 pixels
     halvings = max(1, (min((model["event_shape"] or (4, 4))[-2:]) // 4).bit_length())
     # of one pixel a norm tells something from 16 channels on
-    first, most = (8, 2) if experiment["size"] == "smoke" and halvings > 1 else (16, 3)
+    is_tiny = max((model["event_shape"] or (4, 4))[-2:]) <= 2
+    first, most = (8, 2) if experiment["size"] == "smoke" and not is_tiny else (16, 3)
     channels = tuple(first * 2**level for level in range(min(halvings, most)))
     sizes: dict[tuple[str, str], dict[str, Any]] = {
         ("model.prior", "rbm"): {"num_left": latents - latents // 2, "num_right": half},

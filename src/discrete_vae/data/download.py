@@ -130,9 +130,7 @@ def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) ->
             _download(url, path, file.max_size)
             fault = _fault(path, file)
         except (OSError, ValueError) as error:
-            # requests wraps the one line that matters into several that repeat the address
-            reason = getattr(error.args[0], "reason", error) if error.args else error
-            fault = f"{type(error).__name__}: {reason}"
+            fault = f"{type(error).__name__}: {_reason(error)}"
         if fault is None:
             return path
         path.unlink(missing_ok=True)
@@ -157,6 +155,12 @@ def _download(url: str, path: Path, max_size: int) -> None:
             progress.advance(task, file.write(block))
 
         download(url, SimpleNamespace(write=write, flush=file.flush), None)
+
+
+def _reason(error: Exception) -> str:
+    # requests wraps the one line that matters into several that repeat the address; a name for it in the caller would
+    # keep the connection open with the error that is raised
+    return str(getattr(error.args[0], "reason", error) if error.args else error)
 
 
 def _fault(path: Path, file: RemoteFile) -> str | None:
