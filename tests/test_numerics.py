@@ -72,17 +72,22 @@ def test_bounds_do_not_hide_what_is_not_finite(value):
     assert outside.tolist() == [-2.0, 1.0]
 
 
-def test_tf32_is_off_inside_and_back_outside(monkeypatch):
+def test_tf32_is_off_inside_and_back_outside():
     products = torch.backends.mkldnn.matmul
-    monkeypatch.setattr(products, "fp32_precision", "bf16")
-    with numerics.full_precision(torch.zeros(1)):
-        assert products.fp32_precision == "ieee"
-    assert products.fp32_precision == "bf16"
+    before = products.fp32_precision
+    try:
+        products.fp32_precision = "bf16"
+        with numerics.full_precision(torch.zeros(1)):
+            assert products.fp32_precision == "ieee"
+        assert products.fp32_precision == "bf16"
+    finally:
+        products.fp32_precision = before
 
 
 @pytest.mark.parametrize("rounding", ["bf16", "ieee"])
-def test_a_compiled_graph_says_that_its_products_are_rounded(rounding, monkeypatch):
-    weight = torch.ones(3, 3)
+def test_a_compiled_graph_says_that_its_products_are_rounded(rounding):
+    products = torch.backends.mkldnn.matmul
+    before, weight = products.fp32_precision, torch.ones(3, 3)
 
     @torch.compile(fullgraph=True, backend="aot_eager")
     def energy(z):
@@ -90,11 +95,14 @@ def test_a_compiled_graph_says_that_its_products_are_rounded(rounding, monkeypat
             return z @ weight
 
     torch._dynamo.reset()
-    monkeypatch.setattr(torch.backends.mkldnn.matmul, "fp32_precision", rounding)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        for _ in range(3):
-            energy(torch.ones(2, 3))
+    try:
+        products.fp32_precision = rounding
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            for _ in range(3):
+                energy(torch.ones(2, 3))
+    finally:
+        products.fp32_precision = before
     found = [each for each in caught if "torch rounds float32 products" in str(each.message)]
     assert len(found) == (rounding == "bf16")
 
