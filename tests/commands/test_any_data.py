@@ -1,6 +1,7 @@
 """dvae on data of any kind: from a file to a trained model, its evaluation and its pictures."""
 
 import csv
+import re
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +38,16 @@ def file(tmp_path):
         return tmp_path / "mine.npy"
 
     return write
+
+
+def test_examples_and_features_without_a_value_are_said(done, tmp_path):
+    x = DATA["gaussian"].copy()
+    x[:, 3], x[:40] = np.nan, np.nan  # of 60 rows 48 train
+    np.save(tmp_path / "mine.npy", x)
+    words = ("--data", tmp_path / "mine.npy", "--model.likelihood", "gaussian", *TINY)
+    said = " ".join(done("train", *words, "--run-dir", tmp_path / "run")[1].split())
+    assert "1 of 12 features has no value" in said
+    assert re.search(r"\b(2[89]|3\d|40) of the examples to train on have no value", said)
 
 
 @pytest.mark.parametrize(

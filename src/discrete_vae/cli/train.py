@@ -316,11 +316,14 @@ def _headline(
         which = f"{values.num_missing:,} of the {values.num_values:,} values ({share}) {are} missing{where}"
         yield f"{which}: the model reads which are there, and learns from these."
         sees_all = isinstance(chosen.train, SparseRows) or not seen.num_missing
-        if not sees_all and (empty := int(chosen.train[:].isnan().all(0).sum())):
+        gaps = None if sees_all else chosen.train[:].isnan()
+        if gaps is not None and (empty := int(gaps.all(0).sum())):
             yield (
                 f"{empty} of {dataset.num_features} features {'has' if empty == 1 else 'have'} no value in the "
                 "examples to train on: what the model says of such a feature is made up."
             )
+        if gaps is not None and (empty := int(gaps.all(1).sum())):
+            yield f"{empty} of the examples to train on {'has' if empty == 1 else 'have'} no value: empty lines, say."
     if getattr(model.likelihood, "exposure", "none") == "total":
         yield (
             "Counts are read given the total of their row, so all log-likelihoods are of how totals divide: "

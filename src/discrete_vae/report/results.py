@@ -337,7 +337,10 @@ def reproduce(source: ReportSource) -> Section:
     own = {"--num-examples": (source.num_examples, 2000), "--seed": (source.seed, 0)}
     given = [word for name, (value, usual) in own.items() if value != usual for word in (name, str(value))]
     given += [] if source.label_file is None else ["--labels", source.label_file]
-    commands += [["dvae", "report", *run.words, *checkpoint, *given], ["dvae", "cite", str(run.path)]]
+    commands += [
+        ["dvae", "report", *run.words, *checkpoint, *given],
+        ["dvae", "cite", source.config.name if len(run.words) > 1 else str(run.path)],
+    ]
     values = {
         "has_command": words is not None,
         "commands": [shlex.join(command) for command in commands],
