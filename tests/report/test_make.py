@@ -29,6 +29,7 @@ from discrete_vae.report.charts import Axis
 from discrete_vae.report.results import train_command
 from discrete_vae.report.source import ReportSource
 from discrete_vae.runs import load_run
+from discrete_vae.runs.hub import shipped_folder
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained
@@ -341,3 +342,16 @@ def test_every_verb_that_draws_takes_a_run_with_a_condition(words):
     out = file.with_name("filled.csv")
     assert main(["impute", str(run), "--data", str(file), "--out", str(out), "--num-samples", "100"]) == 0
     assert not any(line.startswith(",") for line in out.read_text().splitlines())
+
+
+def test_commands_for_a_model_of_the_library_name_it():
+    page = page_of(shipped_folder("digits"))
+    said = [
+        line for line in page.said.split("dvae ") if line.startswith(("train", "evaluate", "report", "cite"))
+    ]
+    assert "--run-dir" not in page.said
+    assert any(
+        line.startswith("evaluate --pretrained digits") and "--out digits.json" in line for line in said
+    )
+    assert any(line.startswith("report --pretrained digits") for line in said)
+    assert any(line.startswith("cite digits") for line in said)
