@@ -87,6 +87,7 @@ def test_names_may_hold_separators_and_lines(tmp_path):
         ('"a, b\nc";d\n1;2\n', ("a, b\nc", "d")),
         ('length 5",width\n1,2\n', ('length 5"', "width")),
         ('a,"b"" c",d",e\n1,2,3,4\n', ("a", 'b" c', 'd"', "e")),
+        ("a\x0cb,c\u2028d\n1,2\n", ("a\x0cb", "c\u2028d")),
     ):
         found = read_table(write(tmp_path, text))
         assert (found.names, found.num_rows) == (names, 1)

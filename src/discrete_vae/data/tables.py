@@ -399,6 +399,7 @@ def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
 
 _QUOTED = re.compile(r'(?:^|(?<=[,;\t|]))"(?:[^"]|"")*"')
 _OPEN = re.compile(r'(?:^|[,;\t|])"')
+_LONGEST_HEADER = 100  # lines
 
 
 def _read_header(
@@ -410,15 +411,17 @@ def _read_header(
         >>> _read_header(iter(['"width, mm";"a\n', 'b"\n', "1;2"]))[:3]
         (';', ['width, mm', 'a\nb'], 2)
     """
-    head = next(lines, "")
-    # a name in quotes may have line breaks; a quote inside another name is a letter
-    while (unquoted := _QUOTED.sub("", head)) and _OPEN.search(unquoted) and (line := next(lines, "")):
-        head += line
-    delimiter = delimiter or max(_DELIMITERS, key=unquoted.count)
-    begun = head.splitlines(keepends=True)
-    reader = csv.reader(chain(begun, lines), delimiter=delimiter)
+    head = [next(lines, "")]
+    if delimiter is None:
+        unquoted = _QUOTED.sub("", head[0])
+        # a name in quotes may have line breaks; a quote inside another name is a letter
+        while _OPEN.search(unquoted) and len(head) < _LONGEST_HEADER and (line := next(lines, "")):
+            head.append(line)
+            unquoted = _QUOTED.sub("", "".join(head))
+        delimiter = max(_DELIMITERS, key=unquoted.count)
+    reader = csv.reader(chain(head, lines), delimiter=delimiter)
     names = [text_of_cell(name.strip()) for name in next(reader, [])]
-    return delimiter, names, reader.line_num, chain(begun[reader.line_num :], lines)
+    return delimiter, names, reader.line_num, chain(head[reader.line_num :], lines)
 
 
 def _check_names(path: Path, columns: Sequence[str], roles: ColumnRoles) -> tuple[str, ...]:
