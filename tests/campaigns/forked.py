@@ -158,7 +158,10 @@ def _command(main, words, first):
     limit_memory()
     if first is not None:
         first()
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+    try:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HELD)
+    except KeyboardInterrupt:  # on a busy machine it came before the command could hear it
+        return 130
     status = main(list(words))
     signal.pthread_sigmask(signal.SIG_BLOCK, _HELD)
     sys.stdout.flush()
