@@ -36,35 +36,43 @@ def entry_point() -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command, of these words or the process's own; returns the exit status, which `dvae --help` explains."""
     words = list(sys.argv[1:] if argv is None else argv)
-    with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
-        warnings.showwarning = _show_warning
-        try:
-            with ended_by_sigterm(), signals_first():
-                status = _run(words)
-            if sys.stdout is not None:  # as it is where the shell has closed it
-                sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
-            return status
-        except DiscreteVAEError as error:
-            status = 2 if isinstance(error, InvalidInputError) else 1
-            return status if error.is_said else _fail(str(error), status)
-        except BrokenPipeError:  # the reader, head say, has seen enough
-            _discard_output()
-            return 0
-        except OSError as error:
-            place = error.filename or "Standard output, or the disk,"  # files that dvae writes have a name
-            repair = "Free space or check permissions; what was saved before is intact."
-            _discard_output()
-            return _fail(f"{place} must be usable; received {error.strerror or error}. {repair}", 2)
-        except Terminated:
-            note("Ended by SIGTERM.")
-            return 143
-        except KeyboardInterrupt:
-            note("Interrupted.")
-            return 130
-        except Exception as error:
-            if is_allocation_failure(error):
-                return _fail(str(out_of_memory()), 2)
-            return _fail(_report_fault(words, error), 70)
+    try:
+        with warnings.catch_warnings(), _safe_output(), _compiling_is_said():
+            warnings.showwarning = _show_warning
+            return _ended(words)
+    except KeyboardInterrupt:  # before the command or after it
+        return 130
+
+
+def _ended(words: list[str]) -> int:
+    """The exit status of a command, which says what ended it."""
+    try:
+        with ended_by_sigterm(), signals_first():
+            status = _run(words)
+        if sys.stdout is not None:  # as it is where the shell has closed it
+            sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
+        return status
+    except DiscreteVAEError as error:
+        status = 2 if isinstance(error, InvalidInputError) else 1
+        return status if error.is_said else _fail(str(error), status)
+    except BrokenPipeError:  # the reader, head say, has seen enough
+        _discard_output()
+        return 0
+    except OSError as error:
+        place = error.filename or "Standard output, or the disk,"  # files that dvae writes have a name
+        repair = "Free space or check permissions; what was saved before is intact."
+        _discard_output()
+        return _fail(f"{place} must be usable; received {error.strerror or error}. {repair}", 2)
+    except Terminated:
+        note("Ended by SIGTERM.")
+        return 143
+    except KeyboardInterrupt:
+        note("Interrupted.")
+        return 130
+    except Exception as error:
+        if is_allocation_failure(error):
+            return _fail(str(out_of_memory()), 2)
+        return _fail(_report_fault(words, error), 70)
 
 
 @click.version_option(__version__, "-V", "--version", message="dvae %(version)s")
