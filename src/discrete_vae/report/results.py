@@ -87,12 +87,16 @@ _PARTS = (
 
 
 def bound(source: ReportSource) -> Section | None:
-    """Reconstruction and both KL terms, of the evaluation, else of the log's last line; None without either."""
+    """Reconstruction and both KL terms, of the evaluation, else of the log's last line before importance samples.
+
+    None without either.
+    """
     if source.evaluation is not None:
         found = source.evaluation["elbo"]
         error, words = found["elbo_std_error"], f"mean over {_examples(found)}"
     else:
-        found, error = source.last_line("elbo", *(name for name, *_ in _PARTS)), None
+        names = ("elbo", *(name for name, *_ in _PARTS))
+        found, error = source.last_line(*names, until=source.importance_epoch), None
         if found is None:
             return None
         words = f"mean over training before step {found['step']:,}"

@@ -93,10 +93,17 @@ class ReportSource(FigureRun):
     def metrics(self) -> list[dict[str, Any]]:
         return self.directory.metrics().read()
 
-    def last_line(self, *names: str) -> dict[str, Any] | None:
-        """The last line of the log that has entries of these names, up to the checkpoint."""
-        lines = [line for line in self.metrics if {*names} <= line.keys()]
-        return next((line for line in reversed(lines) if line["step"] <= self.loaded.step), None)
+    @cached_property
+    def importance_epoch(self) -> float:
+        """The epoch from which lines of training hold the bound of importance samples in place of the ELBO."""
+        training = self.config.training
+        late = training.importance_start if training.num_importance_samples > 1 else math.inf
+        return late * training.num_epochs
+
+    def last_line(self, *names: str, until: float = math.inf) -> dict[str, Any] | None:
+        """The last line of the log that has entries of these names, up to the checkpoint, and to an epoch."""
+        lines = [line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step]
+        return next((line for line in reversed(lines) if line["epoch"] <= until), None)
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
