@@ -21,6 +21,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from scipy.special import stdtrit
 from torch import Tensor
 
 from discrete_vae import load_run
@@ -301,6 +302,8 @@ def _make(options: Options, sweep: Sweep) -> Result:
         found = {way: sweep.of(runs) for way, runs in chosen.items()}
         means = {way: mean_log_likelihood(runs) for way, runs in found.items()}
         of_case = {way: _of_both(found[_FIRST], runs) for way, runs in found.items() if _FIRST in found}
+        if of_case:
+            of_case[_FIRST] = Value(0.0)  # without an error: it is of the same runs
         differences[case] = [of_case.get(way, Value(math.nan)) for way in _WAYS]
         above: list[StoredRun] | None = None
         for way in sorted(found, key=lambda each: -means[each].value):
@@ -368,7 +371,11 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
         return None, ""
     found = _of_both(above, runs)
     gain = max(0.0, *(run.record.doubling_gain for run in (*above, *runs)))
-    return found, "yes" if abs(found.value) > 2 * found.std_error + gain else "no"
+    count = min(len(above), len(runs))
+    errors = (
+        2.0 if count == 1 else float(stdtrit(count - 1, 0.975))
+    )  # of few seeds the error is uncertain itself
+    return found, "yes" if abs(found.value) > errors * found.std_error + gain else "no"
 
 
 def _of_both(first: list[StoredRun], second: list[StoredRun]) -> Value:
@@ -403,9 +410,9 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         "one beyond it is tried too, three times the step size or twice the sharpness away, up to "
         f"{_MOST_BEYOND} of them. The short runs of a way have the same number of steps.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
-        "errors and the last doubling of the importance samples together; no means that the two are not separated. "
-        "Where a row has fewer seeds, differences are over these. One seed says nothing of the spread over seeds, "
-        "which may change the order.",
+        "errors, of several seeds as many as Student's t has at 95 %, and the last doubling of the importance samples "
+        "together; no means that the two are not separated. Where a row has fewer seeds, differences are over these. One "
+        "seed says nothing of the spread over seeds, which may change the order.",
         "Sharp limit: log p(x) where zeta is z; empty where the smoothing has none; for ways that train zeta = z it is "
         "the log-likelihood. The variance is that of one gradient of 100 validation images by the posterior's "
         "parameters, summed over them, of the loss that the way trains, at its own trained model of seed 0. A baseline "

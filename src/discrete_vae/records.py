@@ -35,7 +35,12 @@ class ShowsShapes:
 
 
 def with_error(value: float, std_error: float, digits: int, unit: str = "") -> str:
-    """A value for a line of output with its standard error; without one where it is not known, as of one example."""
+    """A value for a line of output with its standard error, which gets more digits where these would round it to 0.
+
+    Without one where it is not known, as of one example.
+    """
+    if 0 < std_error < math.inf:
+        digits = min(6, max(digits, -math.floor(math.log10(std_error))))
     error = "" if math.isnan(std_error) else f" ± {std_error:.{digits}f}{unit}"
     return f"{value:.{digits}f}{unit}{error}"
 

@@ -261,6 +261,7 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
     from discrete_vae.evaluation.evaluate import standard_error, weighted_mean
     from discrete_vae.figures.results import draw_neighbors
     from discrete_vae.inference.encode import encode_rows, nearest_codes
+    from discrete_vae.inference.score import share_error
 
     output, drawing = run.outputs({"--among": among})
     queries = run.rows()
@@ -293,6 +294,7 @@ def run_neighbors(run: TrainedRun, among: str, k: int, others: bool) -> None:
             weights = torch.from_numpy(known[rows].sum(1)).double()
             shares = torch.from_numpy(same[rows].sum(1)) / weights
             share, error = float(weighted_mean(shares, weights)), float(standard_error(shares, weights))
+            error = error or share_error(share, len(shares))
             shown = with_error(100 * share, 100 * error, 1, " %")
             print(f"{shown} of the neighbors have the label of their example")
     arrays = {"neighbors": nearest.indices, "distances": nearest.distances}

@@ -493,14 +493,20 @@ def say_while_torch_loads(text: str) -> None:
         note(text)
 
 
-def worth(value: float, baseline: float, std_error: float, data: str) -> str:
-    """A sentence about what a model is worth: how many nats per example it is above independent columns."""
+def worth(value: float, baseline: float, std_error: float, num_examples: float, data: str) -> str:
+    """A sentence about what a model is worth: how many nats per example it is above independent columns.
+
+    The error is of so many examples, effective ones where they are weighted: of few it is uncertain itself, as
+    Student's t says.
+    """
+    from scipy.special import stdtrit  # here, since it takes a while
+
     gain = value - baseline
     than = f"{'better' if gain >= 0 else 'worse'} than independent columns"
     said = f"On {data} the model is {with_error(abs(gain), std_error, 2)} nats per example {than}."
     if math.isnan(std_error):
         said += " The standard error of this difference is unknown."
-    if abs(gain) <= 2 * std_error:
+    if num_examples > 1 and abs(gain) <= stdtrit(num_examples - 1, 0.975) * std_error:
         said += " So small a difference may be chance."
     if gain < 0:
         said += " Train longer (--training.num-epochs), or try a smaller model or another step size "

@@ -119,7 +119,10 @@ def run_evaluate(
     finally:  # one file that cannot be written leaves the other
         if rows is not None:
             say_written(rows.write(found.result.columns()))
-    print(_worth(found.result))
+    if run.loaded.step == 0:
+        print("This checkpoint is the model of independent columns itself.")
+    else:
+        print(_worth(found.result))
     print(f"Next: dvae report {run.directory.quoted}")
     return record
 
@@ -131,7 +134,8 @@ def _worth(result: Evaluation) -> str:
         return ""
     error = baseline.examples.std_error_of_gain(ours.examples.value)
     error = math.hypot(error, result.log_partition.std_error)
-    return wrapped(worth(ours.value, baseline.value, error, "test data"))
+    count = ours.effective_examples or ours.num_examples
+    return wrapped(worth(ours.value, baseline.value, error, count, "test data"))
 
 
 def _evaluation_table(result: Evaluation, has_layers: bool) -> str:

@@ -270,7 +270,8 @@ def run_train(
         elbos = result.best_elbos
         error = baseline.examples.std_error_of_gain(None if elbos is None else elbos.value)
         error = math.hypot(error, result.best_log_partition_std_error)
-        found = worth(result.best_elbo, baseline.value, error, "validation data")
+        count = baseline.effective_examples or baseline.num_examples
+        found = worth(result.best_elbo, baseline.value, error, count, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
     print(f"Next: dvae evaluate {run.quoted}")

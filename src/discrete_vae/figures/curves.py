@@ -37,6 +37,11 @@ class Curve:
         """The values without the first twentieth, which may flatten the rest."""
         return self.value[-(-len(self.value) // _START_SHARE) if len(self.value) >= _MIN_POINTS else 0 :]
 
+    def until(self, epoch: float) -> Curve:
+        """The points up to an epoch."""
+        kept = self.epoch <= epoch
+        return Curve(self.step[kept], self.epoch[kept], self.value[kept])
+
 
 @dataclass(frozen=True, eq=False)
 class TrainingCurves:

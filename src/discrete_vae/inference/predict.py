@@ -13,6 +13,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.rows import Report, in_batches
+from discrete_vae.inference.score import share_error
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.posterior import UNKNOWN
 from discrete_vae.records import ShowsShapes, ShowsTable
@@ -103,7 +104,7 @@ class ClassAccuracy(ShowsTable):
 
     Attributes:
         accuracy: Share of examples whose most probable class is their label.
-        std_error: Its binomial standard error, at (right + 1) / (examples + 2): not 0 where all are right.
+        std_error: Its `share_error`.
         log_loss: Mean of -log p(label | x), nats.
         log_loss_std_error: Its standard error over examples; NaN of one.
         most_frequent: Share of the most frequent label: the accuracy of a guess that does not look at x.
@@ -138,10 +139,9 @@ def class_accuracy(log_probabilities: np.ndarray, labels: np.ndarray) -> ClassAc
         return None
     own, labels = log_probabilities[known], labels[known]
     accuracy, losses = float((own.argmax(1) == labels).mean()), -own[np.arange(count), labels]
-    inner = (accuracy * count + 1) / (count + 2)
     return ClassAccuracy(
         accuracy=accuracy,
-        std_error=math.sqrt(inner * (1 - inner) / count),
+        std_error=share_error(accuracy, count),
         log_loss=float(losses.mean()),
         log_loss_std_error=float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan,
         most_frequent=float(np.bincount(labels).max()) / count,

@@ -312,6 +312,12 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     return RocArea(float(of_familiar.mean()), error)
 
 
+def share_error(share: float, count: int) -> float:
+    """Binomial standard error of a share of so many examples, at (right + 1) / (examples + 2): not 0 where all agree."""
+    inner = (share * count + 1) / (count + 2)
+    return math.sqrt(inner * (1 - inner) / count)
+
+
 def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple[float, float]:
     """Compare guesses with what was observed, (row, ...) each; NaN in the truth does not count.
 
@@ -348,6 +354,6 @@ def mean_error(truth: np.ndarray, guess: np.ndarray, *, is_share: bool) -> tuple
         variance = ((per_row - value * weights) ** 2).sum() * informative / (informative - 1)
         error = float(math.sqrt(variance) / weights.sum())
     if is_share:
-        return float(value), error
+        return float(value), error or share_error(float(value), informative)
     root = math.sqrt(value)
     return root, error / (2 * root) if root > 0 else 0.0

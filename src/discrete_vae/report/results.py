@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator
+from dataclasses import asdict, replace
 from itertools import chain
 from typing import Any
 
@@ -62,20 +63,25 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
         yield of("log Z", best, best["method"])
         return
     name = "validation_elbo"
-    if (last := source.last_line(name)) is not None:
+    if (refit := source.refit) is not None:
+        words = "after the refit; not evaluated yet"
+        yield "Validation ELBO", refit.elbo, refit.total_std_error, words
+    elif (last := source.last_line(name)) is not None:
         words = f"step {last['step']:,}; not evaluated yet"
         yield "Validation ELBO", last[name], last.get(f"{name}_std_error"), words
     if source.log_partitions is not None:
         first = source.log_partitions["estimates"][0]
         yield of("log Z", first, first["method"])
-    elif (last := source.last_line("log_partition")) is not None:
+    elif (
+        last := source.last_line("log_partition")
+    ) is not None and not source.config.training.averaging.decay:
         yield "log Z", last["log_partition"], last.get("log_partition_std_error"), "as training took it"
 
 
-def _examples(found: dict[str, Any]) -> str:
+def _examples(found: dict[str, Any], part: str = "test") -> str:
     effective = found.get("effective_examples")
     weighted = "" if effective is None else f", which count as {effective:,.1f} by their weights"
-    return f"{found['num_examples']:,} test examples{weighted}"
+    return f"{found['num_examples']:,} {part} examples{weighted}"
 
 
 _COLLAPSED = 0.5  # nats
@@ -87,13 +93,16 @@ _PARTS = (
 
 
 def bound(source: ReportSource) -> Section | None:
-    """Reconstruction and both KL terms, of the evaluation, else of the log's last line before importance samples.
+    """Reconstruction and both KL terms: of the evaluation, a refit, or the log's last line before importance samples.
 
-    None without either.
+    None without any.
     """
     if source.evaluation is not None:
         found = source.evaluation["elbo"]
         error, words = found["elbo_std_error"], f"mean over {_examples(found)}"
+    elif source.refit is not None:
+        found = asdict(source.refit)
+        error, words = found["elbo_std_error"], f"mean over {_examples(found, 'validation')}, after the refit"
     else:
         names = ("elbo", *(name for name, *_ in _PARTS))
         found, error = source.last_line(*names, until=source.importance_epoch), None
@@ -129,6 +138,9 @@ def training_curves(source: ReportSource) -> Section | None:
     if not any("elbo" in line for line in source.metrics):
         return None
     curves = training_curves_table(source.metrics)
+    late = source.importance_epoch  # the bound of importance samples does not split into parts
+    of_parts = {name: getattr(curves, name).until(late) for name in ("kl_discrete", "kl_continuous")}
+    curves = replace(curves, **of_parts)
     if len(curves.elbo.value) < 2:
         return None
     has_validation = len(curves.validation_elbo.value) > 0
@@ -138,7 +150,7 @@ def training_curves(source: ReportSource) -> Section | None:
     values["is_cut"] = low < bounds.y.low
     if has_validation:
         values["gap"] = float(curves.elbo.value[-1] - curves.validation_elbo.value[-1])
-    if len(curves.kl_discrete.value):
+    if len(curves.kl_discrete.value) > 1:
         values["ends"] = f"binary latents end at {shown(float(curves.kl_discrete.value[-1]))} nats"
         if curves.kl_continuous.value.any():
             values["ends"] += f", Gaussian layers at {shown(float(curves.kl_continuous.value[-1]))}"

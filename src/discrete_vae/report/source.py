@@ -18,10 +18,12 @@ from discrete_vae.data.batches import binarize
 from discrete_vae.data.rows import labels_of_part, read_label_file
 from discrete_vae.data.splits import fixed_permutation, subset_indices, training_subset
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
+from discrete_vae.evaluation.evaluate import MeanElbo
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
 from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
 from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
+from discrete_vae.runs.io import read_json
 from discrete_vae.runs.load import LoadedRun
 from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
@@ -102,13 +104,21 @@ class ReportSource(FigureRun):
 
     def last_line(self, *names: str, until: float = math.inf) -> dict[str, Any] | None:
         """The last line of the log that has entries of these names, up to the checkpoint, and to an epoch."""
-        lines = [line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step]
+        lines = [
+            line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step
+        ]
         return next((line for line in reversed(lines) if line["epoch"] <= until), None)
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
         """The most complete evaluation of the run, if it is of this checkpoint."""
         return self._kept(evaluation_store(self.directory))
+
+    @cached_property
+    def refit(self) -> MeanElbo | None:
+        """The bound on validation examples after `dvae refit`; None for a run whose posterior is that of training."""
+        path = self.directory.refit_path
+        return MeanElbo(**read_json(path)["after"]) if path.exists() else None
 
     @cached_property
     def log_partitions(self) -> dict[str, Any] | None:
