@@ -411,8 +411,8 @@ def _notes(options: Options, stored: Sequence[StoredRun]) -> list[str]:
         f"{_MOST_BEYOND} of them. The short runs of a way have the same number of steps.",
         "Differences are paired by test image. Apart: the difference from the row above is more than two standard "
         "errors, of several seeds as many as Student's t has at 95 %, and the last doubling of the importance samples "
-        "together; no means that the two are not separated. Where a row has fewer seeds, differences are over these. One "
-        "seed says nothing of the spread over seeds, which may change the order.",
+        "together; no means that the two are not separated. Where a row has fewer seeds, differences are over these. "
+        "One seed says nothing of the spread over seeds, which may change the order.",
         "Sharp limit: log p(x) where zeta is z; empty where the smoothing has none; for ways that train zeta = z it is "
         "the log-likelihood. The variance is that of one gradient of 100 validation images by the posterior's "
         "parameters, summed over them, of the loss that the way trains, at its own trained model of seed 0. A baseline "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib
+import math
 import pkgutil
 import re
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from discrete_vae import (
 )
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.presets import load_experiment
-from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.records import ShowsShapes, ShowsTable, with_error
 from discrete_vae.runs.load import LoadedRun
 from tests.models import small_model
 
@@ -38,6 +39,16 @@ class Draw(ShowsShapes):
 def test_a_record_shows_shapes_in_place_of_tensors_and_long_values():
     found = Draw(torch.zeros(2, 3), {"a": torch.zeros(4, dtype=torch.uint8)}, 3, "x" * 200)
     assert repr(found) == "Draw(z=<float32 (2, 3)>, parts={'a': <uint8 (4,)>}, step=3, long=<str>)"
+
+
+def test_an_error_is_never_rounded_to_nothing():
+    assert with_error(0.0042, 0.0013, 2) == "0.004 ± 0.001"
+    assert with_error(1.5, 0.004, 2) == "1.500 ± 0.004"
+    assert [with_error(1.5, error, 2) for error in (0.01, 0.0, math.nan)] == [
+        "1.50 ± 0.01",
+        "1.50 ± 0.00",
+        "1.50",
+    ]
 
 
 def test_records_fit_on_a_line():

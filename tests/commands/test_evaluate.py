@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from discrete_vae.cli.options import worth
 from discrete_vae.config import instantiate
 from discrete_vae.data.rows import load_data
 from discrete_vae.data.splits import training_subset
@@ -217,6 +218,21 @@ def test_the_last_lines_say_what_the_model_is_worth(done, trained, tmp_path):
     where = "better" if gain >= 0 else "worse"
     words = f"the model is {abs(gain):.2f} ± {error:.2f} nats per example {where} than independent columns."
     assert words in " ".join(out.split())
+
+
+def test_of_few_examples_two_standard_errors_are_no_lead():
+    assert "chance" in worth(-10.0, -11.2, 0.55, 5, "test data")
+    assert "chance" not in worth(-10.0, -11.2, 0.55, 100, "test data")
+
+
+def test_a_kept_model_of_independent_columns_is_not_compared_with_itself(done, data_file, tmp_path):
+    run, rate = tmp_path / "run", ("--training.optimizer.learning-rate", 1e-9)
+    kept = ("--training.independent-start", "true", *rate)
+    done("train", "--data", data_file, *TINY, *kept, "--run-dir", run)
+    assert load_run(run).step == 0
+    out, _ = done("evaluate", run)
+    assert "the model is" not in out
+    assert "model of independent columns itself" in out
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "log-partition", "score"])

@@ -166,6 +166,9 @@ def test_errors_are_counted_over_observed_values():
     few[[7, 90]] = [[1.0, 2.0, 0.0], [0.0, np.nan, 1.0]]
     guess = random.integers(0, 3, few.shape)
     assert mean_error(few, guess, is_share=True) == mean_error(few[[7, 90]], guess[[7, 90]], is_share=True)
+    right, error = mean_error(few, few, is_share=True)
+    assert right == 0
+    assert error > 0  # two examples without an error do not show that there are none
     drawn = random.random((400, 60, 5)) < 0.3
     found, std_error = np.array([mean_error(wrong, np.zeros((60, 5)), is_share=True) for wrong in drawn]).T
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)

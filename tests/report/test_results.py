@@ -1,7 +1,18 @@
-"""Verdicts on a course of training."""
+"""What the report says of results and of the course of training."""
 
+import json
+import math
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from discrete_vae.cli import main
 from discrete_vae.figures.curves import training_curves_table
-from discrete_vae.report.results import training_verdict
+from discrete_vae.report.results import bound, summary, training_curves, training_verdict
+from discrete_vae.report.source import ReportSource, shown
+from discrete_vae.runs import load_run
+from discrete_vae.runs.run_directory import RunDirectory
 
 
 def test_a_model_of_independent_columns_is_no_best_of_training():
@@ -35,3 +46,32 @@ def test_a_fall_of_the_elbo_alone_is_not_overfitting_and_one_of_the_score_is():
     assert not fallen.healthy
     assert "epoch 2 of 3" in fallen.text
     assert verdict([]) is verdict([-90.0]) is None  # too few to say anything
+
+
+def test_parts_of_the_bound_are_those_before_importance_samples(images, tmp_path):
+    """Later lines hold a bound by several samples, whose gain would be taken from a KL."""
+    run = RunDirectory(shutil.copytree(images, tmp_path / "run"))
+    shutil.rmtree(run.path / "evaluations", ignore_errors=True)
+    run.evaluation_path.unlink()
+    loaded = load_run(run.path, checkpoint="last")
+    training = loaded.config.training
+    late = training.model_copy(update={"num_importance_samples": 2, "importance_start": 0.5})
+    source = ReportSource(
+        run, lambda: replace(loaded, config=loaded.config.model_copy(update={"training": late}))
+    )
+    lines = [line for line in source.metrics if "elbo" in line and line["step"] <= loaded.step]
+    early = [line for line in lines if line["epoch"] <= 0.5 * training.num_epochs]
+    assert 1 < len(early) < len(lines)
+    assert bound(source).values["kl"] == early[-1]["kl_discrete"]
+    assert shown(early[-1]["kl_discrete"]) in training_curves(source).values["ends"]
+
+
+def test_a_refit_run_shows_the_bound_of_its_own_posterior(images, tmp_path):
+    folder = tmp_path / "refit"
+    assert main(["refit", str(images), "--num-steps", "2", "--batch-size", "20", "--out", str(folder)]) == 0
+    after = json.loads((folder / "refit.json").read_text())["after"]
+    source = ReportSource(RunDirectory(folder), lambda: load_run(folder))
+    assert bound(source).values["negative_elbo"][0] == -after["elbo"]
+    (name, value, error, _), *_ = summary(source).values["estimates"]
+    assert (name, value) == ("Validation ELBO", after["elbo"])
+    assert error == pytest.approx(math.hypot(after["elbo_std_error"], after["log_partition_std_error"]))

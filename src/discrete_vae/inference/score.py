@@ -313,7 +313,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
 
 
 def share_error(share: float, count: int) -> float:
-    """Binomial standard error of a share of so many examples, at (right + 1) / (examples + 2): not 0 where all agree."""
+    """Binomial standard error of a share of examples, at (right + 1) / (examples + 2): not 0 where all agree."""
     inner = (share * count + 1) / (count + 2)
     return math.sqrt(inner * (1 - inner) / count)
 
