@@ -38,7 +38,7 @@ _PROGRAM = "python -m reproduction"
     "--size",
     type=click.Choice(SIZES),
     help="Of the experiments; default: cpu, an hour or two per run on two cores, of relaxations and the gradient "
-    "study short; smoke: minutes in all, to try it; large, of the four main runs: three to five hours each.",
+    "study short; smoke: minutes in all, to try it; large, of the four main runs: two to three hours of training each.",
 )
 @click.option(
     "--budget",

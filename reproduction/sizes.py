@@ -67,7 +67,7 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
         "training.augmentation.end": (0.9,),
     },
 }
-"""What size `large` changes of size `cpu`, by experiment and option: three to five hours of one thread per run.
+"""What size `large` changes of size `cpu`, by experiment and option: a run takes three to five hours, its evaluation in them.
 
 Settings are those that screens on validation data chose, or that such screens are to confirm, see LARGE.md.
 """
