@@ -67,7 +67,7 @@ LARGE: dict[str, dict[str, tuple[object, ...]]] = {
         "training.augmentation.end": (0.9,),
     },
 }
-"""What size `large` changes of size `cpu`, by experiment and option: a run takes three to five hours, its evaluation in them.
+"""What size `large` changes of size `cpu`, by experiment and option; a run takes three to five hours with evaluation.
 
 Settings are those that screens on validation data chose, or that such screens are to confirm, see LARGE.md.
 """
