@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.rng import (
+    DrawsFrom,
     check_generator,
     draw_key,
     generator_of,
@@ -93,6 +94,13 @@ REFUSED = [
 @pytest.mark.parametrize(("argument", "call"), REFUSED)
 def test_what_breaks_a_rule_is_named(argument, call):
     assert refused_argument(call) == argument
+
+
+def test_attention_which_draws_nothing_passes_a_block_with_its_own_source():
+    x = torch.randn(1, 2, 3, 4)
+    expected = torch.nn.functional.scaled_dot_product_attention(x, x, x)
+    with DrawsFrom(torch.Generator()):
+        assert torch.equal(torch.nn.functional.scaled_dot_product_attention(x, x, x), expected)
 
 
 def test_one_source_of_noise():

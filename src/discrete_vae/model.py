@@ -412,7 +412,7 @@ class DiscreteVAE(nn.Module):
             name = type(estimator).__name__
             rule, repair = "must be for this model's groups of units", f"Make it by {name}.of(model)."
             raise InvalidInputError("estimator", rule, f"a {name} for others", repair)
-        grad_outputs = loss_gradients(len(batch.x), discrete, continuous, like=self.prior.bias)
+        grad_outputs = loss_gradients(len(batch.x), discrete, continuous, like=batch.x)
         batch = replace(
             batch,
             log_partition_gradient=gradient,

@@ -93,9 +93,11 @@ class DrawsFrom(TorchDispatchMode):
     ) -> Any:
         keywords = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags:
-            if all(each.name != "generator" for each in func._schema.arguments):
-                func = func.overloadpacket.generator  # an operation without one is refused
-            keywords["generator"] = keywords.get("generator") or self._generator
+            takes_one = any(each.name == "generator" for each in func._schema.arguments)
+            if not takes_one and "generator" in func.overloadpacket.overloads():
+                func, takes_one = func.overloadpacket.generator, True
+            if takes_one:  # attention, which draws dropout alone, takes none
+                keywords["generator"] = keywords.get("generator") or self._generator
         return func(*args, **keywords)
 
 

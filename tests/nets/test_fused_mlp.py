@@ -9,7 +9,7 @@ from torch import nn
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import norm_form
 from discrete_vae.nets import mlp
-from discrete_vae.nets.mlp import MLP, ConcatLinear
+from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.modes import set_precision
 
 EPS32, EPS16 = 2.0**-24, 2.0**-9  # half a unit in the last place
@@ -168,6 +168,25 @@ def test_hooks_and_own_layers_are_called():
     made.output = Own([8], 11)
     made(*inputs_of(LEADS[0]))
     assert 2 in seen
+
+    replaced = network((8,), True, True)
+    whole = replaced.layers[0].forward
+    replaced.layers[0].forward = lambda *inputs: seen.append(3) or whole(*inputs)
+    replaced(*inputs_of(LEADS[0]))
+    assert 3 in seen
+
+
+@pytest.mark.parametrize("lead", [(5,), (3, 5)])
+def test_outputs_may_be_written_in_place(lead):
+    """As by `torch.nn.ReLU(inplace=True)`; gradients are those of the function that writes elsewhere."""
+    norm, x = L1BatchNorm(4), torch.randn(*lead, 4)
+    for module in (network((8,), True, True), norm):
+        inputs = (x,) if module is norm else inputs_of((lead, lead))
+        found = []
+        for relu in (torch.relu, torch.relu_):
+            out = relu(module(*inputs))
+            found.append(torch.autograd.grad(out.sum(), [*module.parameters()]))
+        torch.testing.assert_close(*found)
 
 
 def test_the_norms_gradients_and_a_dropped_mean():

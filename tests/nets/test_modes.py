@@ -94,11 +94,36 @@ def test_networks_with_hooks_and_in_training_are_left_alone():
 
 
 def test_a_model_with_a_compiled_part_is_evaluated():
-    model, zeta = small_model(), torch.ones(3, 4)
-    expected = model.decode(zeta)
-    model.decoder = torch.compile(model.decoder, backend="eager")
-    torch.testing.assert_close(model.decode(zeta), expected)
-    assert model.decoder.training
+    for in_place in (False, True):
+        model, zeta = small_model(), torch.ones(3, 4)
+        expected = model.decode(zeta)
+        if in_place:
+            model.decoder.compile(backend="eager")
+        else:
+            model.decoder = torch.compile(model.decoder, backend="eager")
+        torch.testing.assert_close(model.decode(zeta), expected)
+        assert model.decoder.training
+
+
+def test_modules_kept_in_a_list_are_evaluated_too():
+    class Stages(torch.nn.Module):
+        def __init__(self, network, registered):
+            super().__init__()
+            self.network, drop = network, torch.nn.Dropout(0.5)
+            if registered:
+                self.drop = drop
+            self.stages = {"noise": [drop]}
+
+        def forward(self, *inputs):
+            return self.stages["noise"][0](self.network(*inputs))
+
+    for registered in (True, False):
+        model, zeta = small_model(), torch.ones(3, 4)
+        expected = model.decode(zeta)
+        model.decoder = Stages(model.decoder, registered)
+        torch.testing.assert_close(model.decode(zeta), expected)
+        assert model.decoder.training
+        assert model.decoder.stages["noise"][0].training
 
 
 def dropped(module, x):

@@ -403,27 +403,28 @@ add_shared = Kernel(
 class _BatchNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, scale: Tensor, offset: Tensor, running: _Pair, form: Form) -> Tensor:
-        rows = x.reshape(-1, x.shape[-1]).contiguous()
-        out, statistics = torch.empty_like(rows), x.new_empty(2, x.shape[-1])
-        normalize(rows, out, (scale, offset), statistics, running, form)
+        out, statistics = torch.empty_like(x), x.new_empty(2, x.shape[-1])
+        normalize(x, out, (scale, offset), statistics, running, form)
         ctx.form = form
-        ctx.save_for_backward(rows, out, scale, offset, statistics)
-        return out.view(x.shape)
+        ctx.save_for_backward(x, scale, offset, statistics)
+        return out
 
     @staticmethod
     @differentiable_once
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        rows, out, scale, offset, statistics = ctx.saved_tensors
-        # a copy, as the kernel writes where it reads
-        gradient = torch.empty_like(rows).copy_(gradients[0].reshape(rows.shape))
+        x, scale, offset, statistics = ctx.saved_tensors
+        gradient = torch.empty_like(x).copy_(gradients[0])  # as the kernel writes where it reads
         by_parameters = torch.empty_like(scale), torch.empty_like(offset)
-        normalize_backward(rows, out, gradient, (scale, offset), statistics, by_parameters, ctx.form)
-        return gradient.view(gradients[0].shape), *by_parameters, None, None
+        # without a rectifier the output is not looked at, and may have been written in place
+        normalize_backward(x, x, gradient, (scale, offset), statistics, by_parameters, ctx.form)
+        return gradient, *by_parameters, None, None
 
 
 def _batch_norm(norm: L1BatchNorm, x: Tensor) -> Tensor:
     scale, offset, *running = norm.tensors()
-    return _BatchNorm.apply(x, scale, offset, tuple(running), norm.form(rectify=False))
+    rows = x if x.dim() == 2 else x.reshape(-1, x.shape[-1])
+    out = _BatchNorm.apply(rows.contiguous(), scale, offset, tuple(running), norm.form(rectify=False))
+    return out if x.dim() == 2 else out.view(x.shape)
 
 
 def _check_norm(_kernel: Kernel) -> None:

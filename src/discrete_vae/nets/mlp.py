@@ -246,12 +246,13 @@ class MLP(nn.Module):
         return out if self.output.mixed_precision is None else out.to(self.output.weight.dtype)
 
     def plain_layers(self) -> tuple[list[ConcatLinear], list[L1BatchNorm]] | None:
-        """Linear maps and norms; None where hooks or layers of other classes may compute something else."""
+        """Linear maps and norms; None where hooks, a replaced `forward` or other classes may compute something else."""
         # slices of a ModuleList are modules, made anew
         layers = [*self.layers._modules.values(), self.output]
         linears, norms = layers[::2], layers[1::2]
         others = {*map(type, linears)} - {ConcatLinear} or {*map(type, norms)} - {L1BatchNorm}
-        return None if others or has_hooks(layers) else (linears, norms)  # pyright: ignore[reportReturnType]
+        replaced = any("forward" in vars(each) for each in layers)
+        return None if others or replaced or has_hooks(layers) else (linears, norms)  # pyright: ignore[reportReturnType]
 
     def _fused_plan(self, inputs: tuple[Tensor, ...], centred: bool) -> _Plan | None:
         """The network as one fused operation; None where that cannot be used, or does not gain."""
@@ -360,13 +361,16 @@ class _Plan(NamedTuple):
 
 
 def _fused(plan: _Plan, inputs: Sequence[Tensor]) -> Tensor:
-    if not torch.is_grad_enabled():
-        return _forward(plan, inputs, None)
-    parameters = [*plan.weights]
-    for norm in plan.norms:
-        parameters += norm.tensors()[:2]
-    bias = plan.linears[-1].bias
-    return _FusedMLP.apply(plan, *inputs, *parameters, *([] if bias is None else [bias]))
+    if torch.is_grad_enabled():
+        parameters = [*plan.weights]
+        for norm in plan.norms:
+            parameters += norm.tensors()[:2]
+        bias = plan.linears[-1].bias
+        rows = _FusedMLP.apply(plan, *inputs, *parameters, *([] if bias is None else [bias]))
+    else:
+        rows = _forward(plan, inputs, None)
+    # a view made inside the function could not be written in place
+    return rows if len(plan.lead) == 1 else rows.view(*plan.lead, -1)
 
 
 def _joined(inputs: Sequence[Tensor]) -> tuple[list[_Joint], torch.Size]:
@@ -404,7 +408,7 @@ def _first_product(plan: _Plan, matrices: Sequence[Tensor], weight: Tensor) -> T
 
 
 def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -> Tensor:
-    """The output; what the gradients need is added to ``keep``, without it memory is written over."""
+    """The output, (row, output); what the gradients need is added to ``keep``, without it memory is written over."""
     weights, bias = plan.weights, plan.linears[-1].bias
     matrices = [_matrix(joint, inputs, weights[0].dtype) for joint in plan.joints]
     hidden = _first_product(plan, matrices, weights[0])
@@ -429,7 +433,7 @@ def _forward(plan: _Plan, inputs: Sequence[Tensor], keep: list[Tensor] | None) -
     hidden = hidden.to(torch.float32)
     if bias is not None:
         hidden.add_(bias)
-    return hidden if len(plan.lead) == 1 else hidden.view(*plan.lead, -1)
+    return hidden
 
 
 class _FusedMLP(torch.autograd.Function):
@@ -457,7 +461,7 @@ class _FusedMLP(torch.autograd.Function):
         found: list[Tensor | None] = [None] * ctx.num_parameters
         weights, matrices = parameters[: len(plan.weights)], keep[: len(plan.joints)]
 
-        gradient = gradients[0].reshape(-1, gradients[0].shape[-1])
+        (gradient,) = gradients
         if plan.linears[-1].bias is not None and wants_parameter[-1]:
             found[-1] = row_sum(gradient)
         gradient = gradient.to(weights[0].dtype).contiguous()

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from discrete_vae.kernels.registry import compiled_by, is_eager
 from discrete_vae.nets.convolutional import Convolution, Doubling, Linear
@@ -65,19 +66,24 @@ def switched(*modules: nn.Module) -> Iterator[None]:
                 part.training = training
 
 
+_REGISTERED = ("_modules", "_parameters", "_buffers")
+
+
 def _copy(module: ModuleT, known: dict[int, nn.Module], kept: list[nn.Module]) -> ModuleT:
     """The module in evaluation mode; what cannot be copied is added to ``kept``."""
     if id(module) in known:
         return known[id(module)]  # pyright: ignore[reportReturnType]
-    if not _copies(module):
-        kept.append(module)
+    plain = [value for name, value in vars(module).items() if name not in _REGISTERED]
+    hidden = [each for each in tree_leaves(plain) if isinstance(each, nn.Module)]  # in a list, say
+    if hidden or not _copies(module):
+        kept += [module, *hidden]
         return known.setdefault(id(module), module)  # pyright: ignore[reportReturnType]
     twin = known[id(module)] = object.__new__(type(module))
     own = {
         name: None if child is None else _copy(child, known, kept)  # which may have a length that fails
         for name, child in module._modules.items()
     }
-    vars(twin).update(vars(module), training=False, _modules=own)
+    vars(twin).update(vars(module), training=False, _modules=own, _compiled_call_impl=None)
     return twin
 
 
@@ -305,6 +311,7 @@ def folded_networks(module: nn.Module) -> Iterator[None]:
 
 
 def _folds(network: MLP) -> bool:
-    if network.folded is not None or not is_eager() or (layers := network.plain_layers()) is None:
+    replaced = "forward" in vars(network)
+    if replaced or network.folded is not None or not is_eager() or (layers := network.plain_layers()) is None:
         return False
     return not any(norm.training for norm in layers[1])

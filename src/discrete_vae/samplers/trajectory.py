@@ -66,9 +66,10 @@ class TrajectoryTempering(MarkovChains):
     It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. Each call looks at
     one number, the exchange rate, and so waits for an accelerator.
 
-    Source: Béreux et al. 2024 (arXiv 2405.15376); arXiv 2607.27077. Deviations: the reservoir keeps its members; snapshots between where the machine changed
-    too much, in place of a smaller step of the optimizer; all snapshots are run again for each new one, so that modes
-    are in proportion and all gaps gain; the error of log Z from the spread over chains.
+    Source: Béreux et al. 2024 (arXiv 2405.15376); arXiv 2607.27077. Deviations: the reservoir keeps its members;
+    snapshots between where the machine changed too much, in place of a smaller step of the optimizer; all snapshots are
+    run again for each new one, so that modes are in proportion and all gaps gain; the error of log Z from the spread
+    over chains.
 
     Args:
         energy: The machine to sample; one whose energy is 0 where all its parameters are.
