@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import wraps
 from itertools import groupby
@@ -390,7 +391,8 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
     go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
-    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
+    with suppress(OSError):  # Ctrl-C may have ended who reads it
+        print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status
 
 
