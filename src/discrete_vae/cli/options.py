@@ -197,8 +197,7 @@ class Verb(_Command):
             rank, number = launched()
             if rank > 0:
                 return 0
-            alone = f"{ctx.command_path} is for one process: the first of {number} does it."
-            print(alone, file=sys.stderr)
+            note(f"{ctx.command_path} is for one process: the first of {number} does it.")
             return super().invoke(ctx)
         except InvalidInputError as error:
             if not error.is_said:
@@ -484,7 +483,7 @@ def note(text: str, stream: TextIO | None = None) -> None:
     """Print on standard error: lines that fit a terminal, elsewhere one line."""
     stream = stream or sys.stderr
     with suppress(OSError):  # there may be no place left for it
-        print(wrapped(text) if stream is not None and stream.isatty() else text, file=stream)
+        print(wrapped(text) if stream.isatty() else text, file=stream)
 
 
 def say_while_torch_loads(text: str) -> None:

@@ -388,7 +388,7 @@ def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[I
 def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
     """A bar that a call moves to the place in a large file where reading is; on a terminal alone."""
     size = path.stat().st_size
-    if size < _LARGE or not sys.stderr.isatty() or rank() > 0:
+    if size < _LARGE or sys.stderr is None or not sys.stderr.isatty() or rank() > 0:
         yield lambda: None
         return
     from discrete_vae.runs.progress import TrainingProgress
