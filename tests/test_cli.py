@@ -128,8 +128,10 @@ def test_exit_statuses(listing_does, capsys, error, status, message):
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_the_command_runs_as_a_process(tmp_path):
-    done = installed("list", cwd=tmp_path)
+@pytest.mark.parametrize("optimize", ["0", "2"])  # 2 leaves docstrings out
+def test_the_command_runs_as_a_process(tmp_path, optimize):
+    environment = os.environ | {"PYTHONOPTIMIZE": optimize, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = installed("list", cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist-static-rbm128" in done.stdout
 

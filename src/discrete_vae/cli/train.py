@@ -598,5 +598,5 @@ _LABELS = re.compile(r" \((?:paper )?(?:section|appendix|eqs?\.)[^)]*\)")  # of 
 
 def _about(described: Any) -> str:
     """The first line of the docstring of an experiment or a component; None is no component."""
-    text = "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
-    return _LABELS.sub("", text)
+    text = "Leaves the component out." if described is None else described.__doc__ or ""  # none under -OO
+    return _LABELS.sub("", text.strip().partition("\n")[0])
