@@ -23,6 +23,13 @@ def test_devices(monkeypatch):
     assert check_device("auto") == torch.device("cuda")
 
 
+def test_a_library_that_is_built_for_another_numpy_is_named_with_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "built_for_another.py").write_text("raise ValueError('numpy.dtype size changed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"ValueError: numpy.dtype size changed\. Install it"):
+        system.optional_library("built_for_another", "logger", "Install it: pip install it.")
+
+
 def test_every_function_that_takes_a_device_checks_it_before_all_else(tmp_path):
     config = load_experiment("digits", size="smoke")
     for call in (

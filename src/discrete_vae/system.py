@@ -95,7 +95,7 @@ def optional_library(name: str, argument: str, repair: str, *, rule: str = "must
     """Import a module of a library when it is needed, such as "pyarrow.parquet"; the repair says how to get it."""
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, ValueError, AttributeError) as error:  # the latter two of a build for another NumPy
         received = f"{type(error).__name__}: {error}"
         raise InvalidInputError(argument, rule, received, repair) from None
 
