@@ -481,9 +481,9 @@ def print_rows(rows: Mapping[str, str]) -> None:
 
 def note(text: str, stream: TextIO | None = None) -> None:
     """Print on standard error: lines that fit a terminal, elsewhere one line."""
-    stream = stream or sys.stderr
+    to = stream or sys.stderr
     with suppress(OSError):  # there may be no place left for it
-        print(wrapped(text) if stream.isatty() else text, file=stream)
+        print(wrapped(text) if to.isatty() else text, file=to)
 
 
 def say_while_torch_loads(text: str) -> None:
