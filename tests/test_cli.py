@@ -128,8 +128,10 @@ def test_exit_statuses(listing_does, capsys, error, status, message):
     assert capsys.readouterr().err.startswith(message)
 
 
-def test_the_command_runs_as_a_process(tmp_path):
-    done = installed("list", cwd=tmp_path)
+@pytest.mark.parametrize("optimize", ["0", "2"])  # 2 leaves docstrings out
+def test_the_command_runs_as_a_process(tmp_path, optimize):
+    environment = os.environ | {"PYTHONOPTIMIZE": optimize, "PYTHONDONTWRITEBYTECODE": "1"}
+    done = installed("list", cwd=tmp_path, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     assert "mnist-static-rbm128" in done.stdout
 
@@ -223,11 +225,15 @@ def test_letters_that_the_output_lacks_are_escaped(listing_does, monkeypatch):
     assert output.errors == "strict"
 
 
-def test_closed_streams_are_no_error(monkeypatch):
-    for stream in ("stdout", "stderr"):
+@pytest.mark.parametrize("closed", [["stdout"], ["stderr"], ["stdout", "stderr"]])
+def test_closed_streams_are_no_error(listing_does, monkeypatch, capsys, closed):
+    for stream in closed:
         monkeypatch.setattr(sys, stream, None)
     assert cli.main(["list"]) == 0
     assert cli.main(["lst"]) == 2
+    listing_does(OSError(errno.ENOSPC, "No space left on device"))
+    assert cli.main(["list"]) == 2
+    assert "error: " not in capsys.readouterr().out
 
 
 def test_only_the_first_process_warns(listing_does, monkeypatch, capsys):

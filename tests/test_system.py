@@ -23,6 +23,13 @@ def test_devices(monkeypatch):
     assert check_device("auto") == torch.device("cuda")
 
 
+def test_a_library_that_is_built_for_another_numpy_is_named_with_the_reason(tmp_path, monkeypatch):
+    (tmp_path / "built_for_another.py").write_text("raise ValueError('numpy.dtype size changed')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"ValueError: numpy.dtype size changed\. Install it"):
+        system.optional_library("built_for_another", "logger", "Install it: pip install it.")
+
+
 def test_every_function_that_takes_a_device_checks_it_before_all_else(tmp_path):
     config = load_experiment("digits", size="smoke")
     for call in (
@@ -41,6 +48,7 @@ def machine(tmp_path, monkeypatch):
     """A machine that says of its memory what the test wants."""
     monkeypatch.setattr(system, "_MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(system, "_CGROUP", tmp_path)
+    monkeypatch.setattr(system, "_OWN_GROUP", tmp_path / "cgroup")
     return tmp_path
 
 
@@ -53,6 +61,19 @@ def test_what_is_available_is_the_least_of_machine_and_container(machine):
     (machine / "memory.max").write_text("1500\n")
     (machine / "memory.stat").write_text("anon 100\nfile 400\ninactive_file 150\nactive_file 50\n")
     assert system.available_memory() == 1200
+
+
+def test_the_least_of_a_job_and_of_what_it_lies_in_counts(machine):
+    (machine / "meminfo").write_text("MemAvailable:    2000 kB\n")
+    (machine / "cgroup").write_text("1:name=systemd:/other\n0::/slurm/job_7/step\n")
+    for group, limit in (("slurm", "9000"), ("slurm/job_7", "1500"), ("slurm/job_7/step", "max")):
+        (machine / group).mkdir()
+        (machine / group / "memory.max").write_text(f"{limit}\n")
+        (machine / group / "memory.current").write_text("500\n")
+        (machine / group / "memory.stat").write_text("anon 100\n")
+    assert system.available_memory() == 1000
+    (machine / "slurm/memory.max").write_text("1100\n")
+    assert system.available_memory() == 600
 
 
 def test_a_limit_of_the_shell_counts(machine, monkeypatch):

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
@@ -95,7 +95,7 @@ def optional_library(name: str, argument: str, repair: str, *, rule: str = "must
     """Import a module of a library when it is needed, such as "pyarrow.parquet"; the repair says how to get it."""
     try:
         return importlib.import_module(name)
-    except ImportError as error:
+    except (ImportError, ValueError, AttributeError) as error:  # the latter two of a build for another NumPy
         received = f"{type(error).__name__}: {error}"
         raise InvalidInputError(argument, rule, received, repair) from None
 
@@ -171,7 +171,7 @@ def computing_on(device: torch.device) -> str:
 
 _FITS = "must fit this machine's memory"
 _MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUP, _OWN_GROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 _STATM = Path("/proc/self/statm")
 # messages of torch about a failed allocation, and about a tensor whose bytes no machine could count
 _TORCH_FAILURES = re.compile(
@@ -246,10 +246,20 @@ def _free_on_machine() -> int | None:
 
 
 def _free_in_container() -> int | None:
-    """Bytes that a container's limit leaves; files that the system keeps in memory give way."""
+    """Bytes that the limits leave of a container, of a job of a batch system, and of all that they lie in."""
+    group = _CGROUP
+    with suppress(OSError, ValueError):
+        own = re.search(r"^0::/(.*)$", _OWN_GROUP.read_text(), re.MULTILINE)
+        group = _CGROUP if own is None else _CGROUP / own[1]
+    found = map(_free_in_group, [each for each in (group, *group.parents) if each.is_relative_to(_CGROUP)])
+    return min((count for count in found if count is not None), default=None)
+
+
+def _free_in_group(group: Path) -> int | None:
+    """Bytes that the limit of a control group leaves; files that the system keeps in memory give way."""
     try:
         limit, used, parts = (
-            (_CGROUP / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
+            (group / name).read_text().strip() for name in ("memory.max", "memory.current", "memory.stat")
         )
         files = sum(map(int, re.findall(r"^(?:in)?active_file (\d+)$", parts, re.MULTILINE)))
         return max(0, int(limit) - int(used) + files) if limit.isdecimal() else None

@@ -1,5 +1,7 @@
 """Training that ends early, by signals, kills or numbers that are not finite: what was good stays, and it goes on."""
 
+import errno
+import io
 import itertools
 import math
 import os
@@ -78,6 +80,27 @@ def test_many_interrupts_leave_what_none_leaves(cli, tmp_path, data_file, unbrok
     signal_at(monkeypatch, *((step, [signal.SIGINT]) for step in (1, 2, 6, 7)))
     assert cli("train", "--data", data_file, "--run-dir", run, *WORDS)[0] == 130
     assert [cli("train", "--resume", "--run-dir", run)[0] for _ in range(4)] == [130] * 3 + [0]
+    assert files(run) == files(unbroken)
+
+
+class Unread(io.StringIO):
+    """A pipe whose reader is gone, or a disk that is full."""
+
+    def __init__(self, error):
+        super().__init__()
+        self.error = error
+
+    def write(self, text):
+        raise self.error
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), OSError(errno.ENOSPC, "No space left on device")])
+def test_what_nobody_reads_ends_nothing(tmp_path, data_file, unbroken, monkeypatch, error):
+    run = tmp_path / "run"
+    signal_at(monkeypatch, (7, [signal.SIGINT]))
+    monkeypatch.setattr(sys, "stderr", Unread(error))
+    assert main(["train", "--data", str(data_file), "--run-dir", str(run), *WORDS]) == 130
+    assert main(["train", "--resume", "--run-dir", str(run)]) == 0
     assert files(run) == files(unbroken)
 
 

@@ -136,9 +136,12 @@ def test_parquet(parquet, monkeypatch):
     for column in (np.array(["red", "1", None], dtype=object), np.zeros(3, "M8[s]")):
         with pytest.raises(InvalidInputError, match="column 'kind'"):
             read_table(parquet(COLUMNS | {"kind": column})).numbers("x.parquet")
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(InvalidInputError, match=r"discrete-vae\[tables\]"):
-        read_table(path)
+    words = pytest.importorskip("pyarrow").array(["x", "y", "x"])
+    path = parquet(COLUMNS | {"kind": words.dictionary_encode()})
+    for library in ("pandas", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, library, None)
+        with pytest.raises(InvalidInputError, match=rf"needs {library[:6]}.*discrete-vae\[tables\]"):
+            read_table(path)
 
 
 def test_damaged_parquet_is_refused(parquet):

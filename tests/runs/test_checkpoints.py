@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -171,6 +172,22 @@ def test_the_newest_and_the_best_stay(make):
     store.save(70, state(70), {}, best={"elbo": -79.0})
     assert store.steps() == (60, 70)
     assert store.load("best").step == 70
+
+
+def test_a_checkpoint_that_cannot_be_removed_stays_until_it_can(make, monkeypatch):
+    store, rename = make(1, filled=True), Path.rename
+
+    def across_layers(self, target):
+        if self == store.folder(30):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", across_layers)
+        store.save(40, state(40), {})
+    assert store.steps() == (30, 40)
+    store.save(50, state(50), {})
+    assert store.steps() == (50,)
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,11 @@
 import ctypes
 import errno
 import os
+import stat
 import subprocess
 import sys
 from collections import namedtuple
+from contextlib import nullcontext
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -43,6 +45,21 @@ def test_a_full_disk_is_named_and_keeps_the_old_file(tmp_path, monkeypatch):
     assert caught.value.filename == str(path)
     assert path.read_text(encoding="utf-8") == "ζ"
     assert names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.EIO])
+def test_a_file_system_that_syncs_no_folder_is_written_to(tmp_path, monkeypatch, number):
+    fsync = os.fsync
+
+    def of_files(descriptor):
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise OSError(number, os.strerror(number))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", of_files)
+    with pytest.raises(OSError, match=os.strerror(number)) if number == errno.EIO else nullcontext():
+        publish(tmp_path / "step-1")
+    assert names(tmp_path) == ([] if number == errno.EIO else ["step-1"])
 
 
 @pytest.mark.parametrize("name", ["a" * 255, "数" * 85])

@@ -126,6 +126,20 @@ def train_a_little():
             shown.show(step, None, {"elbo": -90.0})
 
 
+def test_a_quiet_console_shows_nothing_in_a_notebook(notebook):
+    with progress.TrainingProgress(0, 5, Console(quiet=True)) as shown:
+        shown.show(1, None, {"elbo": -90.0})
+    assert notebook == []
+
+
+def test_a_terminal_that_moves_no_bar_gets_plain_lines(monkeypatch):
+    monkeypatch.setenv("TERM", "dumb")
+    text = io.StringIO()
+    with progress.TrainingProgress(0, 5, Console(file=text, force_terminal=True)) as shown:
+        shown.show(1, None, {"elbo": -90.0})
+    assert text.getvalue().strip() == "step 1/5  elbo -90.00"
+
+
 def test_a_notebook_without_widgets_gets_plain_lines(notebook, monkeypatch, capsys):
     monkeypatch.setattr(progress, "find_spec", lambda name: None)
     train_a_little()  # rich would show nothing and warn

@@ -49,8 +49,7 @@ def _ended(words: list[str]) -> int:
     try:
         with ended_by_sigterm(), signals_first():
             status = _run(words)
-        if sys.stdout is not None:  # as it is where the shell has closed it
-            sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
+        sys.stdout.flush()  # what cannot be written must fail here, not while the interpreter ends
         return status
     except DiscreteVAEError as error:
         status = 2 if isinstance(error, InvalidInputError) else 1
@@ -94,8 +93,9 @@ Completion by the Tab key, in bash (zsh: zsh_source):
 and in fish:
   _DVAE_COMPLETE=fish_source dvae | source
 
-Exit status: 0 success; 1 training met a value that is not finite; 2 wrong input, a damaged file, a full disk or too
-little memory; 70 a fault of dvae itself; 130 interrupted (Ctrl-C); 143 ended by SIGTERM.""",
+Exit status: 0 success; 1 training met a value that is not finite, or another process of torchrun ended; 2 wrong input,
+a damaged file, a full disk or too little memory; 70 a fault of dvae itself; 130 interrupted (Ctrl-C); 143 ended by
+SIGTERM.""",
 )
 def dvae() -> None:
     """Discrete variational autoencoders with a Boltzmann machine as prior.
@@ -209,7 +209,8 @@ def _safe_output() -> Iterator[None]:
     encoded = {stream: stream.errors for stream in before if isinstance(stream, io.TextIOWrapper)}
     for stream in encoded:
         stream.reconfigure(errors="backslashreplace")
-    sys.stdout, sys.stderr = (stream if stream is None else _Printable(stream) for stream in before)
+    # a stream that the shell has closed is None: what goes there is dropped, and not printed on the other one
+    sys.stdout, sys.stderr = (_Printable(stream or io.StringIO()) for stream in before)
     try:
         yield
     finally:

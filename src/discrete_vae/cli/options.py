@@ -197,8 +197,7 @@ class Verb(_Command):
             rank, number = launched()
             if rank > 0:
                 return 0
-            alone = f"{ctx.command_path} is for one process: the first of {number} does it."
-            print(alone, file=sys.stderr)
+            note(f"{ctx.command_path} is for one process: the first of {number} does it.")
             return super().invoke(ctx)
         except InvalidInputError as error:
             if not error.is_said:
@@ -482,9 +481,9 @@ def print_rows(rows: Mapping[str, str]) -> None:
 
 def note(text: str, stream: TextIO | None = None) -> None:
     """Print on standard error: lines that fit a terminal, elsewhere one line."""
-    stream = stream or sys.stderr
+    to = stream or sys.stderr
     with suppress(OSError):  # there may be no place left for it
-        print(wrapped(text) if stream is not None and stream.isatty() else text, file=stream)
+        print(wrapped(text) if to.isatty() else text, file=to)
 
 
 def say_while_torch_loads(text: str) -> None:

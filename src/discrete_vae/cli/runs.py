@@ -289,8 +289,8 @@ _LINES = 10
 
 @verb(
     "refit",
-    f"{EXPLAINED} RUN stays as it is. A refit takes minutes and writes its folder at the end, so one that is "
-    "interrupted leaves nothing.",
+    f"{EXPLAINED} RUN stays as it is. A refit takes seconds to minutes and writes its folder at the end, so one "
+    "that is interrupted leaves nothing.",
 )
 @takes_run
 @option("--out DIR", "new folder for the run with the new posterior; default: RUN-refit")

@@ -8,6 +8,7 @@ import shlex
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import wraps
 from itertools import groupby
@@ -391,7 +392,8 @@ def _interrupted(run: RunDirectory, status: int) -> int:
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
     go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
-    print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
+    with suppress(OSError):  # Ctrl-C may have ended who reads it
+        print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status
 
 
@@ -597,5 +599,5 @@ _LABELS = re.compile(r" \((?:paper )?(?:section|appendix|eqs?\.)[^)]*\)")  # of 
 
 def _about(described: Any) -> str:
     """The first line of the docstring of an experiment or a component; None is no component."""
-    text = "Leaves the component out." if described is None else described.__doc__.strip().splitlines()[0]
-    return _LABELS.sub("", text)
+    text = "Leaves the component out." if described is None else described.__doc__ or ""  # none under -OO
+    return _LABELS.sub("", text.strip().partition("\n")[0])

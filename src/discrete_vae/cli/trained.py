@@ -72,7 +72,7 @@ RUN_OPTIONS = together(
         _checkpoint,
         default="best",
     ),
-    option("--seed S", "seed of the random numbers; default: 0", seed),
+    option("--seed S", "seed of the random numbers; default: 0 (evaluate: evaluation.seed of the run)", seed),
     device_option,
     accept_changed_config_option,
 )
@@ -376,9 +376,13 @@ ANNOTATED = ".h5ad"
 
 _ROW_OPTIONS = together(
     option(
-        "--data FILE", "a file of examples, in any format that training reads; default: the run's test part"
+        "--data FILE",
+        "a file of examples, in any format that training reads; default: a part of the run's data",
     ),
-    option("--part train|valid|test", "which part of the run's data or of a .npz file; default: test"),
+    option(
+        "--part train|valid|test",
+        "which part of the run's data or of a .npz file; default: test (generate: train)",
+    ),
     option("--label-column NAME", "the column of labels; default: the run's, if the file has it"),
     option("--num-examples N", "a fixed random choice of N examples; default: all", whole_number()),
     data_dir_option,

@@ -141,12 +141,13 @@ def _fetch_file(archive: Archive, file: RemoteFile, into: Path, folder: Path) ->
 
 def _download(url: str, path: Path, max_size: int) -> None:
     import pooch  # here, since it costs time and a machine without it can still use its own files
-    from rich.console import Console
     from rich.progress import Progress
+
+    from discrete_vae.runs.progress import standard_error
 
     # pooch's own downloader does not fit the protocol that pooch declares
     download: Any = pooch.HTTPDownloader(timeout=_TIMEOUT_S, chunk_size=_BLOCK)
-    with path.open("wb") as file, Progress(console=Console(stderr=True)) as progress:
+    with path.open("wb") as file, Progress(console=standard_error()) as progress:
         task = progress.add_task(path.name, total=max_size)
 
         def write(block: bytes) -> None:

@@ -307,15 +307,18 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     return Table.of([column.column(numbers) for column in read], roles, found, len(lines))
 
 
+_TABLES = "pip install 'discrete-vae[tables]'; or save the table as CSV"
+
+
 def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     """Read a Parquet file; an index without a name that pandas wrote is left out."""
     check_is_file(path)
-    parquet = library("pyarrow.parquet", path, "pip install 'discrete-vae[tables]'; or save the table as CSV")
+    parquet = library("pyarrow.parquet", path, _TABLES)
     with reading_errors(str(path), "Parquet file"):
         # one thread: for many columns the library's threads take longer to start than to read
         table = parquet.read_table(path, page_checksum_verification=True, use_threads=False)
         named = zip(map(str, table.column_names), table.columns, strict=True)
-        found = [(name, _arrow_values(column)) for name, column in named if not _INDEX.fullmatch(name)]
+        found = [(name, _arrow_values(path, column)) for name, column in named if not _INDEX.fullmatch(name)]
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
     columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
@@ -323,10 +326,12 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     return Table.of(columns, roles, labels, table.num_rows)
 
 
-def _arrow_values(column: Any) -> Any:
+def _arrow_values(path: Path, column: Any) -> Any:
     """The values of a column, (row,): an array, or pandas' categories where the file declares these."""
-    is_declared = hasattr(column.type, "dictionary") or "dictionary" in str(column.type)
-    return column.to_pandas() if is_declared else column.to_numpy()
+    if not (hasattr(column.type, "dictionary") or "dictionary" in str(column.type)):
+        return column.to_numpy()
+    library("pandas", path, _TABLES)
+    return column.to_pandas()
 
 
 def _without_gap_words(column: RawColumn, form: TextFormat) -> RawColumn:
@@ -388,7 +393,7 @@ def _open_text(path: Path, argument: str, encoding: str = "utf-8") -> Iterator[I
 def _reading_bar(path: Path, file: IO[str]) -> Iterator[Callable[[], None]]:
     """A bar that a call moves to the place in a large file where reading is; on a terminal alone."""
     size = path.stat().st_size
-    if size < _LARGE or not sys.stderr.isatty() or rank() > 0:
+    if size < _LARGE or sys.stderr is None or not sys.stderr.isatty() or rank() > 0:
         yield lambda: None
         return
     from discrete_vae.runs.progress import TrainingProgress

@@ -394,5 +394,6 @@ class CheckpointStore:
         for step in records.keys() - kept:
             # Renamed first: a half-deleted folder must not look like a checkpoint.
             doomed = self.path / f"{TEMPORARY_PREFIX}removed-step-{step}"
-            self.folder(step).rename(doomed)
-            shutil.rmtree(doomed, ignore_errors=True)
+            with suppress(OSError):  # that of an image's layer, say, stays
+                self.folder(step).rename(doomed)
+                shutil.rmtree(doomed, ignore_errors=True)

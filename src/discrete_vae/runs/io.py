@@ -172,6 +172,9 @@ def remove_temporaries(folder: Path, *, of_others: bool) -> None:
                 _remove(entry)
 
 
+_SYNCS_NO_FOLDER = {errno.EINVAL, errno.EBADF, errno.ENOTSUP}  # as some file systems of shares say it
+
+
 def sync_directory(folder: Path) -> None:
     """Store a folder's entries on the disk, so that a rename survives a power cut."""
     if os.name == "nt":  # Windows cannot open folders, and stores renames by itself
@@ -179,6 +182,9 @@ def sync_directory(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _SYNCS_NO_FOLDER:
+            raise
     finally:
         os.close(descriptor)
 

@@ -51,6 +51,19 @@ class _Pace:
         return passed / (step - begin) * count
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Say no more, since nobody reads it; rich would end the process."""
+        self.quiet = True
+
+
+def standard_error() -> Console:
+    """A console on standard error; in a notebook one of plain lines where rich could not move a bar."""
+    moves_bars = find_spec("ipywidgets") is not None  # else rich shows nothing in a notebook
+    # a closed standard error is None: by `stderr` nothing is said on standard output in its place
+    return _Console(file=sys.stderr, stderr=True, soft_wrap=True, force_jupyter=None if moves_bars else False)
+
+
 class TrainingProgress:
     """A bar with the time that is left on a terminal and in a notebook that can move one; elsewhere plain lines.
 
@@ -68,16 +81,14 @@ class TrainingProgress:
         transient: bool = False,  # whether the bar goes when all is done
         stage: tuple[int, str] | None = None,
     ) -> None:
-        if console is None:
-            moves_bars = find_spec("ipywidgets") is not None  # else rich shows nothing in a notebook
-            console = Console(file=sys.stderr, soft_wrap=True, force_jupyter=None if moves_bars else False)
-        self._console = console
+        self._console = standard_error() if console is None else console
         self._num_steps, self._what = num_steps, what
         self._stage = stage if stage is not None and first_step < stage[0] else None
         self._pace = _Pace(first_step)
         self._estimated, self._status = False, ""
         self._bar: Progress | None = None
-        if self._console.is_terminal or self._console.is_jupyter:
+        moves_bars = self._console.is_interactive or self._console.is_jupyter
+        if moves_bars and not self._console.quiet:
             self._cells = BarColumn()
             columns = TextColumn("{task.description}"), self._cells, TextColumn("{task.fields[words]}")
             self._bar = Progress(*columns, console=self._console, transient=transient)
@@ -141,5 +152,6 @@ class TrainingProgress:
         return f"{in_words(left)} {'left' if name is None else f'until {name}'}"
 
     def note(self, text: str) -> None:
-        """Print one line that stays."""
-        self._console.print(text, highlight=False, markup=False)
+        """Print one line that stays, where there is a place for it."""
+        with suppress(OSError):
+            self._console.print(text, highlight=False, markup=False)

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
+from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
 from discrete_vae.runs.hub import FOLDERS
@@ -344,9 +345,10 @@ _SETTINGS = (
     *("ATEN_CPU_CAPABILITY", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS", "ONEDNN_MAX_CPU_ISA"),
     *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
 )
-# entries that decide in which order sums are added up on the CPU, beside the number of threads
+# entries that decide in which order sums are added up on the CPU
 _ROUNDING = (
     *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
+    *(("platform", name) for name in ("torch_threads", "processes")),
     *(("packages", name) for name in ("torch", "numba")),
 )
 
@@ -403,6 +405,7 @@ def _platform() -> dict[str, Any]:
         "instruction_settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
         "cores": os.cpu_count(),
         "torch_threads": torch.get_num_threads(),
+        "processes": world_size(),
         "implementation": sys.implementation.name,
     }
 

@@ -211,10 +211,6 @@ def training_threads(config: ExperimentConfig, environment: dict[str, Any]) -> I
             chosen = min(begun, own)
         elif own > 1 and count_weights(config.model) * config.training.batch_size < SMALLEST_SHARED:
             chosen = 1
-    if begun is not None and begun != chosen:
-        threads = f"{begun} thread{'s' * (begun != 1)}"
-        text = f"The run began with {threads} and goes on with {chosen}: the same up to rounding, not bit for bit."
-        print(text, file=sys.stderr)
     torch.set_num_threads(chosen)
     try:
         yield

@@ -9,10 +9,9 @@ import time
 import warnings
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any, ClassVar, Self, TextIO
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -318,7 +317,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         read = self._validated(X, reset=True, ensure_min_samples=_LEAST_ROWS)
         given, settings.weights = weighted_rows(self._bits(dense(read)).astype(np.float32), sample_weight)
         rows = torch.from_numpy(given)
-        self.machine_, states = fit_rbm(rows, settings, sys.stderr if settings.verbose else None)
+        self.machine_, states = fit_rbm(rows, settings)
         self._states, self._seed, self._log_partition = states, settings.seed, None
         self._set_offset(X, sample_weight)
         return self
@@ -394,7 +393,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         return values
 
 
-def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> tuple[RBM, Tensor]:
+def fit_rbm(rows: Tensor, settings: SimpleNamespace) -> tuple[RBM, Tensor]:
     """Maximize the log-likelihood of rows, (row, feature) float32, by persistent chains.
 
     It starts at the frequencies of the bits. Values between 0 and 1 are probabilities of bits, drawn anew in each step.
@@ -418,8 +417,8 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
     chains = BlockGibbs(rbm, settings.num_chains, seed=seed)
     optimizer = torch.optim.Adam(rbm.parameters(), lr=settings.learning_rate)
     draws = not bool(((rows == 0) | (rows == 1)).all())
-    shown = TrainingProgress(0, num_steps, Console(file=stream)) if stream is not None else None
-    with yielding_threads(), torch.enable_grad(), shown or nullcontext():
+    progress = TrainingProgress(0, num_steps, None if settings.verbose else Console(quiet=True))
+    with yielding_threads(), torch.enable_grad(), progress as shown:
         for step, batch in enumerate(batches):
             x = rows[batch]
             if draws:
@@ -432,9 +431,8 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace, stream: TextIO | None) -> t
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
-            if shown is not None:
-                shown.advance(step + 1)
-                if (step + 1) % max(1, num_steps // _SHOWN) == 0:
-                    error = (x.mean(0) - z[:, :num_features].mean(0)).abs().mean()
-                    shown.show(step + 1, None, {"mean error of frequencies": error.item()})
+            shown.advance(step + 1)
+            if (step + 1) % max(1, num_steps // _SHOWN) == 0:
+                error = (x.mean(0) - z[:, :num_features].mean(0)).abs().mean()
+                shown.show(step + 1, None, {"mean error of frequencies": error.item()})
     return rbm.double(), chains.z

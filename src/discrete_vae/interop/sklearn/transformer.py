@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import math
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -297,7 +296,7 @@ def fit_model(
     if isinstance(config.data, FileDataConfig) and config.data.binarize:
         dataset = binarized(dataset, seed=settings.seed)
     num_steps = config.training.num_epochs * (len(dataset.train) // config.training.batch_size)
-    console = None if settings.verbose else Console(file=io.StringIO())
+    console = None if settings.verbose else Console(quiet=True)
     with tempfile.TemporaryDirectory(prefix="discrete-vae-") as folder:
         result = train(config, dataset, folder, progress=TrainingProgress(0, num_steps, console))
         run = load_run(folder)
