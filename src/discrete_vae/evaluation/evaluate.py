@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int, check_tensor
-from discrete_vae.data.splits import check_weights, effective_number
+from discrete_vae.data.splits import check_weights, effective_number, rescaled
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, fitted_to
@@ -78,7 +78,8 @@ class MeanLogLikelihood(ShowsTable):
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
         examples = self.examples
         assert examples is not None
-        of_samples = (weights * examples.std_error).square().sum().sqrt() / weights.sum()
+        scaled = rescaled(weights)
+        of_samples = (scaled * examples.std_error).square().sum().sqrt() / scaled.sum()
         return replace(
             self,
             value=float(weighted_mean(examples.value, weights)),
@@ -212,7 +213,10 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float = 512.0) -> int:
 
 def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     """sum_i w_i v_i / sum_i w_i over the first axis, the only one where there are weights; None counts all alike."""
-    return values.mean(0) if weights is None else weights @ values / weights.sum()
+    if weights is None:
+        return values.mean(0)
+    weights = rescaled(weights)
+    return weights @ values / weights.sum()
 
 
 def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -228,6 +232,7 @@ def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
         return torch.full_like(values[0], math.nan)
     if weights is None:
         return values.std(0) / math.sqrt(count)
+    weights = rescaled(weights)
     residuals = weights * (values - weighted_mean(values, weights))
     return residuals.square().sum().mul(count / (count - 1)).sqrt() / weights.sum()
 
