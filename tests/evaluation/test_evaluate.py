@@ -261,3 +261,4 @@ def test_examples_repeat_in_proportion_to_any_weights():
     shares = torch.bincount(repeated_by_weight(weights), minlength=50) / 400
     assert float((shares - weights / weights.sum()).abs().max()) < 1 / 400
     assert repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64)).tolist() == [0, 1, 1, 1]
+    assert len(repeated_by_weight(weights, num_bytes=2**40)) == 100  # fewer of examples that take much memory
