@@ -188,7 +188,7 @@ def as_float32(
         return rows.astype(np.float32, order="C")
     result = np.empty(rows.shape, np.float32)
     error = np.zeros(rows.shape[1])
-    low, high = error + np.inf, error - np.inf
+    low = high = rows[:1]  # as they are, since float64 rounds large integers too
     step = max(1, _BLOCK // len(error))
     for first in range(0, len(rows), step):
         block = rows[first : first + step]
@@ -197,13 +197,14 @@ def as_float32(
             wide = block.astype(np.float64)
             with np.errstate(invalid="ignore"):  # infinity less itself
                 error = np.fmax(error, np.fmax.reduce(np.abs(narrow - wide), 0))
-            low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
+            low, high = np.fmin(low, np.fmin.reduce(block, 0)), np.fmax(high, np.fmax.reduce(block, 0))
     with np.errstate(invalid="ignore"):
-        lost = np.flatnonzero((high > low) & (error > _RESOLUTION * (high - low)))
+        width = high.astype(np.float64) - low.astype(np.float64)
+        lost = np.flatnonzero((high > low) & (error >= _RESOLUTION * width))
     if len(lost):
         worst = int(lost[0])
         rule = "must hold values whose differences float32 keeps"
-        received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
+        received = f"{_feature(worst, columns)} from {low[0, worst]} to {high[0, worst]}"
         raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
     return result
 
