@@ -173,11 +173,12 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte orde
 
 
 def as_float32(
-    name: str, array: np.ndarray, columns: Sequence[str] = (), *, fitted: bool = False
+    name: str, array: np.ndarray, columns: Sequence[str] = (), *, fitted: bool = False, copy: bool = True
 ) -> np.ndarray:
     """Convert an array, (example, ...), to float32, (example, feature); messages name it and its features.
 
-    Rounding is judged by the range of each feature, unless a model has been fitted to another range already.
+    Rounding is judged by the range of each feature, unless a model has been fitted to another range already. Without
+    `copy` an array that is float32 shares its memory.
     """
     if array.dtype.kind not in "buif":
         rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
@@ -185,7 +186,7 @@ def as_float32(
     _check_byte_order(name, array)
     rows = array.reshape(len(array), -1)
     if array.dtype.itemsize < 4 or array.dtype == np.float32:
-        return rows.astype(np.float32, order="C")
+        return rows.astype(np.float32, order="C", copy=copy)
     result = np.empty(rows.shape, np.float32)
     error = np.zeros(rows.shape[1])
     low = high = rows[:1]  # as they are, since float64 rounds large integers too
