@@ -154,7 +154,7 @@ def check_weights(name: str, weights: object, num_examples: int) -> np.ndarray:
     return found
 
 
-def effective_number(weights: np.ndarray | Tensor) -> float:
+def effective_number(weights: _Weights) -> float:
     """The number of equally weighted examples whose mean is as uncertain: (sum w)^2 / sum w^2.
 
     It lies between 1 and the number of examples.
