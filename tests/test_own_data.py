@@ -99,6 +99,9 @@ def test_counts_are_given_the_total_named_or_not_unless_another_exposure_is(tmp_
     assert (likelihood.kind, likelihood.exposure) == ("negative-binomial", "total")
     other, _ = read_own_experiment(tmp_path / "cells.mtx", [("model.likelihood.exposure", ["none"])])
     assert other.model.likelihood.exposure == "none"
+    scipy.io.mmwrite(tmp_path / "one.mtx", scipy.sparse.coo_array(counts[:, :1]))
+    likelihood = own_experiment(tmp_path / "one.mtx").model.likelihood  # whose total is its count
+    assert (likelihood.kind, likelihood.exposure) == ("negative-binomial", "none")
 
 
 def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):

@@ -113,8 +113,8 @@ def _read(
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
-    if takes_total(dataset, path, likelihood):
-        likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", ["total"]), *overrides]
+    if (exposure := exposure_of_counts(dataset, path, likelihood)) is not None:
+        likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", [exposure]), *overrides]
     kind = "bernoulli" if likelihood is None else likelihood
     config = own_experiment_of(dataset, file.path, likelihood=kind, size=size)
     if file.label_units is not None:
@@ -140,12 +140,14 @@ def _read(
     return config, dataset
 
 
-def takes_total(dataset: DataSplits, path: Path, likelihood: str | None) -> bool:
-    """Whether a file's values are counts that are given their row's total unless something else is asked for."""
+def exposure_of_counts(dataset: DataSplits, path: Path, likelihood: str | None) -> str | None:
+    """The exposure of a file's counts unless another is asked for, their row's total; None for other values."""
     if likelihood not in (None, "negative-binomial") or not path.name.lower().endswith(_COUNTED):
-        return False
+        return None
     values = dataset.summaries.values()  # whole numbers from 0, and not bits alone
-    return all(COUNTS.holds(each) for each in values) and any(each.high > 1 for each in values)
+    if not all(COUNTS.holds(each) for each in values) or all(each.high <= 1 for each in values):
+        return None
+    return "total" if dataset.num_features > 1 else "none"  # of one feature the total is the count itself
 
 
 _MOST_CLASSES, _MOST_NUMBERS, _FEWEST_PER_CLASS = 100, 20, 2

@@ -213,6 +213,7 @@ def test_named_graphs_are_those_of_their_maker(name, size):
         ("zephyr", 10, (48,)),
         ("chimera", 9, (8, 32)),
         ("chimera", 1, (8,)),
+        ("chimera", 8.0, ()),
     ],
 )
 def test_sizes_that_a_named_graph_lacks(name, num_units, nearest):

@@ -273,10 +273,13 @@ def test_what_is_no_data_set_is_refused_by_name(file, content, settings, argumen
 
 def test_what_float32_rounds_is_named_beside_gaps(file):
     near = np.array([[1.0, np.nan], [1.0, 16777217.0], [np.nan, 16777220.0]])
-    with pytest.raises(InvalidInputError, match=r"feature 1 from 16777217 to 16777220"):
+    with pytest.raises(InvalidInputError, match=r"feature 1 from 16777217.0 to 16777220.0"):
         as_float32("x", near)
     assert as_float32("x", near, fitted=True).shape == (3, 2)  # of a model that knows their range
     assert as_float32("x", np.array([[3, 1], [16777217, 1]])).shape == (2, 2)
+    names = 2**60 + np.arange(100)[:, None]  # all one value in float64
+    assert refused_argument(as_float32, "x", names) == "x"
+    assert as_float32("x", names[1:2].repeat(9, 0)).shape == (9, 1)
     seconds = "\n".join(["width,seconds", *(f"{row},{1.7e9 + row % 7}" for row in range(40))])
     with pytest.raises(InvalidInputError, match="column 'seconds'"):
         load_file(path=file(seconds))

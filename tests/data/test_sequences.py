@@ -110,3 +110,5 @@ def test_weights_count_neighbors_as_two_loops_do(identity):
 def test_weights_of_equal_sequences_share_one():
     assert sequence_weights(torch.ones(4, 6)).tolist() == [0.25] * 4
     assert sequence_weights(torch.full((3, 6), NAN)).tolist() == [1.0] * 3
+    two_kinds = (torch.arange(3000.0) % 2)[:, None].expand(-1, 6)  # that are compared in several blocks
+    assert sequence_weights(two_kinds).tolist() == [1 / 1500] * 3000

@@ -229,6 +229,15 @@ def test_weighted_means_are_those_of_repeated_examples(model):
     assert equal[0] == equal[1]  # to the last digit
 
 
+@pytest.mark.parametrize("factor", [2.0**-700, 2.0**700, 2.0**1020])
+def test_a_common_factor_of_weights_changes_no_digit(factor, model):
+    """Not even one that their squares, or their sum, have no number for."""
+    plain = evaluate_log_likelihood(model, X, log_partition=1.0, num_samples=20)
+    found, scaled = (plain.weighted(torch.from_numpy(each)) for each in (WEIGHTS, WEIGHTS * factor))
+    assert scaled == found
+    assert float(standard_error(scaled.examples.value, scaled.examples.weight)) > 0
+
+
 def test_the_error_of_a_weighted_mean_is_its_spread_over_samples():
     """Of 3,000 samples: the estimated spread has an error of 1.3 %, so 6 % is one false alarm in 100,000."""
     random = np.random.default_rng(0)
@@ -252,3 +261,4 @@ def test_examples_repeat_in_proportion_to_any_weights():
     shares = torch.bincount(repeated_by_weight(weights), minlength=50) / 400
     assert float((shares - weights / weights.sum()).abs().max()) < 1 / 400
     assert repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64)).tolist() == [0, 1, 1, 1]
+    assert len(repeated_by_weight(weights, num_bytes=2**40)) == 100  # fewer of examples that take much memory

@@ -82,13 +82,16 @@ def test_tuning_brings_all_rates_near_one_half(energy):
     assert float(chains.round_trips.double().mean()) > 0.5
 
 
-def test_the_ladder_follows_weights_that_grow():
+def test_the_ladder_follows_weights_that_grow_while_memory_lasts(monkeypatch):
     rbm = RBM(12, 12)
     chains = ParallelTempering(rbm, 100, seed=0)
     chains.step(60)
     assert chains.num_replicas == 2  # no couplings: all temperatures are alike
     with torch.no_grad():
         rbm.weight.normal_(0, 2.0, generator=torch.Generator().manual_seed(0))
+    with monkeypatch.context() as little:
+        little.setattr("discrete_vae.system.available_memory", lambda: 16 * 5 * 100 * 24)
+        assert refused_argument(chains.step, 200) == "num_chains"
     chains.step(200)
     assert chains.num_replicas > 5
 

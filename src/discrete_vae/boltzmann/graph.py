@@ -319,6 +319,7 @@ def _pairs(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def _size(what: str, formula: str, num_units: int, count: Callable[[int], int]) -> int:
+    check_positive_int("num_units", num_units)
     size = next(m for m in itertools.count(1) if count(m) >= num_units)
     if count(size) != num_units:
         nearest = " and ".join(map(str, sorted({count(max(1, size - 1)), count(size)})))

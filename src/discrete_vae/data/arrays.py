@@ -173,11 +173,12 @@ _SMALLEST, _LARGEST = 1e-30, 1e30  # magnitudes of values in the wrong byte orde
 
 
 def as_float32(
-    name: str, array: np.ndarray, columns: Sequence[str] = (), *, fitted: bool = False
+    name: str, array: np.ndarray, columns: Sequence[str] = (), *, fitted: bool = False, copy: bool = True
 ) -> np.ndarray:
     """Convert an array, (example, ...), to float32, (example, feature); messages name it and its features.
 
-    Rounding is judged by the range of each feature, unless a model has been fitted to another range already.
+    Rounding is judged by the range of each feature, unless a model has been fitted to another range already. Without
+    `copy` an array that is float32 shares its memory.
     """
     if array.dtype.kind not in "buif":
         rule, repair = "must hold booleans or real numbers", "Convert it with .astype(float)."
@@ -185,10 +186,10 @@ def as_float32(
     _check_byte_order(name, array)
     rows = array.reshape(len(array), -1)
     if array.dtype.itemsize < 4 or array.dtype == np.float32:
-        return rows.astype(np.float32, order="C")
+        return rows.astype(np.float32, order="C", copy=copy)
     result = np.empty(rows.shape, np.float32)
     error = np.zeros(rows.shape[1])
-    low, high = error + np.inf, error - np.inf
+    low = high = rows[:1]  # as they are, since float64 rounds large integers too
     step = max(1, _BLOCK // len(error))
     for first in range(0, len(rows), step):
         block = rows[first : first + step]
@@ -197,13 +198,14 @@ def as_float32(
             wide = block.astype(np.float64)
             with np.errstate(invalid="ignore"):  # infinity less itself
                 error = np.fmax(error, np.fmax.reduce(np.abs(narrow - wide), 0))
-            low, high = np.fmin(low, np.fmin.reduce(wide, 0)), np.fmax(high, np.fmax.reduce(wide, 0))
+            low, high = np.fmin(low, np.fmin.reduce(block, 0)), np.fmax(high, np.fmax.reduce(block, 0))
     with np.errstate(invalid="ignore"):
-        lost = np.flatnonzero((high > low) & (error > _RESOLUTION * (high - low)))
+        width = high.astype(np.float64) - low.astype(np.float64)
+        lost = np.flatnonzero((high > low) & (error >= _RESOLUTION * width))
     if len(lost):
         worst = int(lost[0])
         rule = "must hold values whose differences float32 keeps"
-        received = f"{_feature(worst, columns)} from {low[worst]:.12g} to {high[worst]:.12g}"
+        received = f"{_feature(worst, columns)} from {low[0, worst]} to {high[0, worst]}"
         raise InvalidInputError(name, rule, received, "Subtract an offset from this feature.")
     return result
 

@@ -120,9 +120,9 @@ def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> D
 def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:
     """The three parts of a file that has been read."""
     file, event_shape = config.path, found.event_shape
-    # a float32 copy of all, and a second one where examples are shuffled
-    sizes = (array.size for array in found.examples.values() if not isinstance(array, SparseRows))
-    needed = 4 * sum(sizes) * (1 + (len(found.examples) < 3))
+    # a float32 copy of what is no such array, and another of all where examples are shuffled
+    dense = [array for array in found.examples.values() if not isinstance(array, SparseRows)]
+    needed = 4 * sum(each.size * ((each.dtype != np.float32) + (len(found.examples) < 3)) for each in dense)
     check_memory(str(file), needed, _REPAIR, what="for its values in float32")
     few = {"valid", "test"}  # parts that may be, whose own range says nothing
     arrays = {
@@ -168,8 +168,9 @@ def _condition(found: OwnArrays, key: str, *, fitted: bool = False) -> Tensor:
 
 def _values(name: str, array: np.ndarray | SparseRows, columns: Sequence[str], *, fitted: bool) -> Examples:
     """The values as float32, sparse where they were."""
-    is_sparse = isinstance(array, SparseRows)
-    return array if is_sparse else torch.from_numpy(as_float32(name, array, columns, fitted=fitted))
+    if isinstance(array, SparseRows):
+        return array
+    return torch.from_numpy(as_float32(name, array, columns, fitted=fitted, copy=False))
 
 
 def _split(

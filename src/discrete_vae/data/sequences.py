@@ -129,7 +129,8 @@ def sequence_weights(codes: Tensor, identity: float = 0.8) -> Tensor:
     step = max(1, _PAIRS // max(1, count * num_places))
     for first in range(0, count, step):
         rows = small[first : first + step, None]
-        equal = ((rows == small) & (rows > 0)).sum(2) >= least
-        equal[np.arange(len(equal)), np.arange(first, first + len(equal))] = False
+        equal = ((rows == small[first:]) & (rows > 0)).sum(2) >= least  # earlier rows have met these
+        np.fill_diagonal(equal, False)
         neighbors[first : first + step] += equal.sum(1)
+        neighbors[first + step :] += equal[:, step:].sum(0)
     return torch.from_numpy(1.0 / neighbors)

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from discrete_vae.sparse import Examples, SparseRows, select
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096
+
+_Weights = TypeVar("_Weights", np.ndarray, Tensor)
 
 
 @dataclass(frozen=True)
@@ -152,7 +154,7 @@ def check_weights(name: str, weights: object, num_examples: int) -> np.ndarray:
     return found
 
 
-def effective_number(weights: np.ndarray | Tensor) -> float:
+def effective_number(weights: _Weights) -> float:
     """The number of equally weighted examples whose mean is as uncertain: (sum w)^2 / sum w^2.
 
     It lies between 1 and the number of examples.
@@ -163,7 +165,13 @@ def effective_number(weights: np.ndarray | Tensor) -> float:
         >>> effective_number(np.array([1.0, 1.0, 2.0]))
         2.6666666666666665
     """
+    weights = rescaled(weights)
     return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def rescaled(weights: _Weights) -> _Weights:
+    """Weights over the power of two that brings the largest to [1, 2): of the same digits, with squares in range."""
+    return weights / 2.0 ** (math.frexp(float(weights.max()))[1] - 1)
 
 
 def summarize(x: Examples) -> ValueSummary:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.checks import check_number, check_positive_int, check_tensor
-from discrete_vae.data.splits import check_weights, effective_number
+from discrete_vae.data.splits import check_weights, effective_number, rescaled
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood, fitted_to
@@ -78,7 +78,8 @@ class MeanLogLikelihood(ShowsTable):
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
         examples = self.examples
         assert examples is not None
-        of_samples = (weights * examples.std_error).square().sum().sqrt() / weights.sum()
+        scaled = rescaled(weights)
+        of_samples = (scaled * examples.std_error).square().sum().sqrt() / scaled.sum()
         return replace(
             self,
             value=float(weighted_mean(examples.value, weights)),
@@ -212,7 +213,10 @@ def samples_in_memory(model: DiscreteVAE, max_memory: float = 512.0) -> int:
 
 def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
     """sum_i w_i v_i / sum_i w_i over the first axis, the only one where there are weights; None counts all alike."""
-    return values.mean(0) if weights is None else weights @ values / weights.sum()
+    if weights is None:
+        return values.mean(0)
+    weights = rescaled(weights)
+    return weights @ values / weights.sum()
 
 
 def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
@@ -228,6 +232,7 @@ def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
         return torch.full_like(values[0], math.nan)
     if weights is None:
         return values.std(0) / math.sqrt(count)
+    weights = rescaled(weights)
     residuals = weights * (values - weighted_mean(values, weights))
     return residuals.square().sum().mul(count / (count - 1)).sqrt() / weights.sum()
 
@@ -364,9 +369,8 @@ def mean_elbo(
 # Independent features: the log-likelihood that a model has to beat.
 
 
-# in double precision at a time, fewer rows of many features
-_ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 22
-_REPEATS, _MOST_REPEATED = 8, 4_000_000
+_ROWS, _VALUES = 4096, 1 << 22  # in double precision at a time, fewer rows of many parameters
+_REPEATS, _MOST_BYTES = 8, 1 << 31
 
 
 @dataclass(frozen=True)
@@ -411,10 +415,10 @@ def independent_features(
     given = positive_weights(weights, len(x))
     of_train = positive_weights(train_weights, len(train), "train_weights")
     if of_train is not None:
-        train = select(train, repeated_by_weight(of_train).numpy())
+        train = select(train, repeated_by_weight(of_train, train.nbytes).numpy())
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
-    size = max(_FEWEST_ROWS, min(_ROWS, _VALUES // law.num_features))
+    size = max(1, min(_ROWS, _VALUES // math.prod(law.parameter_shape)))
     for rows in _examples("x", x, law).split(size):
         observed = law.observed_mask(law.check(rows))
         every = parameters.expand(len(rows), *law.parameter_shape)
@@ -429,12 +433,12 @@ def independent_features(
     )
 
 
-def repeated_by_weight(weights: Tensor) -> Tensor:
+def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> Tensor:
     """Indices of examples, ascending, each as often as its weight says, for what is fitted to examples alike.
 
     Where the weights are small whole multiples of the least, they are the counts. Else eight times as many indices as
-    examples, of very many examples twice as many, are drawn systematically: the share of an example is off by less than
-    one over their number.
+    examples, of examples of many bytes twice as many, are drawn systematically: the share of an example is off by less
+    than one over their number.
 
     Examples:
         >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))
@@ -442,7 +446,7 @@ def repeated_by_weight(weights: Tensor) -> Tensor:
     """
     multiples = weights / weights.min()
     counts = multiples.round()
-    most = max(2, min(_REPEATS, _MOST_REPEATED // len(weights))) * len(weights)
+    most = max(2, min(_REPEATS, _MOST_BYTES // num_bytes)) * len(weights)
     if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > most:
         ends = (weights * (most / weights.sum())).cumsum(0).round()
         counts = ends.diff(prepend=ends.new_zeros(1))

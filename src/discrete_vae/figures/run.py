@@ -12,6 +12,7 @@ from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from discrete_vae.checks import check_finite, check_positive_int, check_tensor
+from discrete_vae.data.splits import subset_indices
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import (
     BLUE,
@@ -30,6 +31,7 @@ from discrete_vae.figures.style import (
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.rng import keyed_generator
 from discrete_vae.samplers.gibbs import Sampler
+from discrete_vae.sparse import Examples
 
 
 def check_prior_chains(model: DiscreteVAE, chains: Sampler, num_chains: int, **counts: int) -> None:
@@ -177,7 +179,7 @@ def make_evolution(request: FigureRequest, chains: Sampler | None = None, **size
 
 
 _GENERATED_STREAM = 0x7461626C
-_MAX_VALUES = 20_000_000  # of samples of a run, 80 MB
+_MAX_VALUES = 20_000_000  # of samples of a run, 80 MB, and of the data beside them
 
 
 @torch.no_grad()
@@ -402,7 +404,10 @@ def make_feature_statistics(request: FigureRequest) -> Drawing:
     run = request.run
     samples, weights = samples_of_run(run, seed=request.seed), run.dataset.weights.get("test")
     samples = run.shown(samples.flatten(0, 1)).unflatten(0, samples.shape[:2])
-    table = feature_statistics_table(run.shown(run.dataset.test[:]), samples, weights=weights)
+    count = len(run.dataset.test)
+    chosen = subset_indices(count, min(count, max(1, _MAX_VALUES // samples.shape[-1])))
+    x = run.shown(run.dataset.test[torch.from_numpy(chosen)])
+    table = feature_statistics_table(x, samples, weights=None if weights is None else weights[chosen])
     return Drawing(table, draw_feature_statistics(table, name=run.title), run.note)
 
 
@@ -470,7 +475,7 @@ class ReconstructionTable:
 
 def reconstructions_table(
     model: DiscreteVAE,
-    x: Tensor,
+    x: Examples,
     *,
     num_examples: int | None = None,
     condition: Tensor | None = None,
@@ -527,6 +532,6 @@ def make_reconstructions(request: FigureRequest) -> Drawing:
     """The figure of a run: test examples, as many as fit a picture."""
     run, model, dataset = request.run, request.run.loaded.model, request.run.dataset
     shown = min(_STRIPS, len(dataset.test)) if dataset.image_shape is None else None
-    x, c = dataset.test[:].to(model.prior.bias.device), run.condition_of("test")
+    x, c = dataset.test.to(model.prior.bias.device), run.condition_of("test")
     table = reconstructions_table(model, x, num_examples=shown, condition=c, seed=request.seed)
     return Drawing(table, draw_reconstructions(table, dataset.image_shape), run.note)

@@ -14,7 +14,12 @@ from torch.distributions import Distribution, NegativeBinomial, constraints
 from discrete_vae.checks import COUNTS, Domain
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.likelihoods.base import Likelihood
-from discrete_vae.likelihoods.scaling import Standardizer, UncheckedDistribution, feature_moments
+from discrete_vae.likelihoods.scaling import (
+    Standardizer,
+    UncheckedDistribution,
+    column_blocks,
+    feature_moments,
+)
 from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, project_
 from discrete_vae.sparse import Examples, SparseRows
 
@@ -22,7 +27,6 @@ _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6  # of r
 _LEAST_START, _LARGEST_START = 1e-2, 1e4  # of r as data give it
 _LEAST_TOTAL = 0.5  # stands for the total of a row, or of a feature, of zeros
 _ROUNDS = 30  # of fits in turn
-_COLUMNS = 256  # that are fitted at a time
 _LARGEST_RATE = 1e18  # that torch draws at: beyond the largest int64 it gives negative counts
 _LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
 
@@ -354,14 +358,9 @@ def count_moments(
         mu, r, infinite where the data spread no more than Poisson's, and pi; (*event), float64, on the CPU; 1, 1 and
         1/2 where nothing was observed.
     """
-    scale, event = scale.reshape(-1, 1).to("cpu", torch.float64), x.shape[1:]
-    x = x if isinstance(x, SparseRows) else x.detach().flatten(1)
-    parts = []
-    for first in range(0, x.shape[1], _COLUMNS):
-        places = slice(first, first + _COLUMNS)
-        rows = x.columns(places)[:] if isinstance(x, SparseRows) else x[:, places]
-        parts.append(_count_moments(rows.to("cpu", torch.float64), scale, _ROUNDS if zero_inflated else 0))
-    mean, size, zeros = (torch.cat(part).reshape(event) for part in zip(*parts, strict=True))
+    scale, rounds = scale.reshape(-1, 1).to("cpu", torch.float64), _ROUNDS if zero_inflated else 0
+    parts = [_count_moments(rows, scale, rounds) for rows in column_blocks(x)]
+    mean, size, zeros = (torch.cat(part).reshape(x.shape[1:]) for part in zip(*parts, strict=True))
     return mean, size, zeros
 
 

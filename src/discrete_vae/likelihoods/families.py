@@ -221,10 +221,9 @@ class CodesLikelihood(Likelihood):
 
     def _shares(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Frequencies of the codes, (largest K, *event) float64, with half a count added for each code."""
-        codes = range(len(self.has_code))
         counts = torch.full(self.has_code.shape, 0.5, dtype=torch.float64)
         for rows, seen in row_blocks(x, observed):
-            counts += torch.stack([((rows == code) & seen).sum(0, dtype=torch.float64) for code in codes])
+            counts.scatter_add_(0, rows.masked_fill(~seen, 0).long(), seen.double())
         counts = counts * self.has_code.cpu()
         return counts / counts.sum(0)
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.distributions import Distribution, constraints
 
 from discrete_vae.records import ShowsShapes
-from discrete_vae.sparse import Examples
+from discrete_vae.sparse import Examples, SparseRows, select
 
 _ROWS, _FEWEST_ROWS, _VALUES = 4096, 256, 1 << 24  # rows of a block, and its values where features are many
 _MOST_ROWS = 4000  # that a scale is fitted to
@@ -22,7 +22,7 @@ _GAUSSIAN_TAIL = 2.906  # (Q(0.975) - Q(0.5)) / (Q(0.75) - Q(0.5)) of a Gaussian
 _WIDTHS = (0.05, 0.1, 0.25, 0.5)  # quantiles of the distances from the center
 _MOST_EQUAL = 0.2  # share of values equal to the least, the median or the largest: a spike, such as zeros
 _LARGEST = 80.0  # sinh of it is finite in float32
-_COLUMNS = 256  # that are fitted at a time
+_COLUMNS = 256  # that are fitted at a time, fewer of many rows
 _LEAST_REPEATS = 10  # of a value on average, where values are few
 _NARROWEST = 1e-15  # least width, as a share of the largest distance from the center
 
@@ -74,19 +74,14 @@ def grid_widths(x: Tensor, observed: Tensor | None = None) -> Tensor:
         >>> grid_widths(torch.stack([torch.arange(40.0) % 4 / 2, torch.arange(40.0)], 1))
         tensor([0.5000, 0.0000], dtype=torch.float64)
     """
-    event, x = x.shape[1:], x.detach().flatten(1)
     found = []
-    for first in range(0, x.shape[1], _COLUMNS):
-        rows = x[:, first : first + _COLUMNS].to("cpu", torch.float64)
-        if observed is not None:
-            hidden = ~observed.flatten(1)[:, first : first + _COLUMNS].cpu()
-            rows = rows.masked_fill(hidden, torch.nan)
+    for rows in column_blocks(x, observed):
         steps = rows.sort(0).values.diff(dim=0)  # NaN come last
         steps = torch.where(steps > 0, steps, torch.inf)
         jumps = steps.isfinite().sum(0)
         few = (jumps > 0) & (_LEAST_REPEATS * (jumps + 1) <= (~rows.isnan()).sum(0))
         found.append(torch.where(few, steps.amin(0), 0.0) if len(steps) else rows.new_zeros(rows.shape[1]))
-    return torch.cat(found).reshape(event)
+    return torch.cat(found).reshape(x.shape[1:])
 
 
 def row_blocks(
@@ -98,6 +93,20 @@ def row_blocks(
         rows = x[first : first + size].detach()
         part = (rows if scale is None else scale(rows)).to("cpu", torch.float64)
         yield part, ~part.isnan() if observed is None else observed[first : first + size].cpu()
+
+
+def column_blocks(x: Examples, observed: Tensor | None = None) -> Iterator[Tensor]:
+    """Blocks of features of examples, sparse ones too, (example, column) float64; NaN where nothing was observed."""
+    # by rows each block would read the whole matrix
+    columns = x.matrix.tocsc() if isinstance(x, SparseRows) else x.detach().flatten(1)
+    size = max(1, min(_COLUMNS, _VALUES // max(1, len(x))))
+    for first in range(0, math.prod(x.shape[1:]), size):
+        part = columns[:, first : first + size]
+        rows = part if isinstance(part, Tensor) else torch.from_numpy(part.toarray(order="C"))
+        rows = rows.to("cpu", torch.float64)
+        if observed is not None:
+            rows = rows.masked_fill(~observed.flatten(1)[:, first : first + size].cpu(), torch.nan)
+        yield rows
 
 
 class Standardizer(nn.Module):
@@ -197,10 +206,15 @@ class Tails(nn.Module):
     @torch.no_grad()
     def fit_(self, x: Examples, observed: Tensor | None = None) -> None:
         """Take the scales from data as `feature_moments` reads it, at most 4,000 examples evenly spaced."""
-        step = -(-len(x) // _MOST_ROWS)
-        rows = x[::step].flatten(1).double()
-        if observed is not None:
-            rows = rows.masked_fill(~observed[::step].flatten(1), torch.nan)
+        chosen = slice(None, None, -(-len(x) // _MOST_ROWS))
+        blocks = column_blocks(select(x, chosen), None if observed is None else observed[chosen])
+        found = zip(*map(self._fitted, blocks), strict=True)
+        for buffer, values in zip((self.is_long, self.center, self.width), found, strict=True):
+            buffer.copy_(torch.cat(values).reshape(buffer.shape))
+
+    @staticmethod
+    def _fitted(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Which features have long tails, with the centers and widths, (column,)."""
         best = _log_density(rows) + _GAIN
         center, width = torch.zeros_like(best), torch.ones_like(best)
         is_long = torch.zeros_like(best, dtype=torch.bool)
@@ -224,8 +238,7 @@ class Tails(nn.Module):
                 best = torch.where(better, found, best)
                 center, width = torch.where(better, around, center), torch.where(better, wide, width)
                 is_long |= better
-        for buffer, value in ((self.is_long, is_long), (self.center, center), (self.width, width)):
-            buffer.copy_(value.reshape(buffer.shape))
+        return is_long, center, width
 
     def forward(self, x: Tensor) -> Tensor:
         """x on the shortened scale, in x's dtype."""

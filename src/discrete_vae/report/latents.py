@@ -260,7 +260,7 @@ def _scale(source: ReportSource) -> Tensor | None:
     if summary.low >= 0 and summary.high <= 1:
         return None
     places = source.shown_places
-    x = source.dataset.train if places is None else source.shown(source.dataset.train[:])
+    x = source.dataset.train if places is None else source.shown(source.train)
     deviation = feature_moments(x).variance.sqrt()
     deviation = torch.where(deviation > 0, deviation, 1.0).to(source.device)
     if places is None:

@@ -22,7 +22,7 @@ from discrete_vae.figures.curves import (
     histogram_of_result,
     training_curves_table,
 )
-from discrete_vae.own_data import own_experiment_of, takes_total
+from discrete_vae.own_data import exposure_of_counts, own_experiment_of
 from discrete_vae.presets import experiment_names, load_experiment
 from discrete_vae.report.charts import Axis, Chart, dots, errors, line, steps
 from discrete_vae.report.source import ReportSource, Section, Verdict, shown
@@ -381,8 +381,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         model = base.model.model_copy(update={"condition": config.model.condition})
         data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})
         base = base.model_copy(update={"model": model, "data": data})
-        if takes_total(source.dataset, config.data.path, kind):
-            base = apply_overrides(base, [("model.likelihood.exposure", ["total"])])
+        if (exposure := exposure_of_counts(source.dataset, config.data.path, kind)) is not None:
+            base = apply_overrides(base, [("model.likelihood.exposure", [exposure])])
     else:
         return None
     overrides = differences(base, config)

@@ -20,7 +20,7 @@ from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.moments import REPAIR, RunningMoments, check_entry
 from discrete_vae.system import check_memory
 
-_BYTES_PER_SPIN = 16  # random words and uniforms of the first states
+_BYTES_PER_SPIN = 16  # random words and uniforms of the first states; later the works of replicas
 _SAME_SIZE = {4: torch.int32, 8: torch.int64}
 
 _P = ParamSpec("_P")
@@ -70,12 +70,16 @@ class MarkovChains(nn.Module, ABC):
         super().__init__()
         self.energy = check_energy(energy)
         self.num_chains = check_positive_int("num_chains", num_chains)
-        if energy.bias.device.type == "cpu":
-            check_memory("num_chains", _BYTES_PER_SPIN * num_chains * energy.num_units, "Use fewer chains.")
+        self._check_memory(num_chains)
         self._lock = threading.RLock()
         self._key = key_to_seed(seed)
         self.seed = seed
         self.sweep = 0
+
+    def _check_memory(self, num_states: int) -> None:
+        if self.energy.bias.device.type == "cpu":
+            needed = _BYTES_PER_SPIN * num_states * self.energy.num_units
+            check_memory("num_chains", needed, "Use fewer chains, or fewer units.")
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "energy":  # as a submodule its weights would be saved and trained twice

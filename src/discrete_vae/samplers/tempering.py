@@ -89,6 +89,7 @@ class ParallelTempering(MarkovChains):
         self.adapting = inverse_temperatures is None
         self.jumps: ModeJumps | None = None
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
+        self._check_memory(num_chains * len(ladder))
         device = energy.bias.device
         self.register_buffer("jumped", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
@@ -162,6 +163,7 @@ class ParallelTempering(MarkovChains):
         if len(ladder) == self.num_replicas and bool(((rates - rates.mean()).abs() < _UNEVEN).all()):
             self.reset_statistics()
             return False
+        self._check_memory(self.num_chains * len(ladder))
         nearest = (ladder[:, None] - before).abs().argmin(1)
         self._install(ladder, self.replicas[:, nearest.to(self.walkers.device)])
         return True

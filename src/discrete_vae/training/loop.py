@@ -615,8 +615,10 @@ class RunCheckpoints:
         known = [each["step"] for each in self._changes if isinstance(each.get("step"), int)]
         steps = range(max(known, default=0) + 1, self._state.step + 1)  # other settings have other lines
         there = {record["step"] for record in self._run.metrics().read() if "elbo" in record}
-        due = (step for step in steps if is_due(self._settings, step, self._num_steps))
-        missing = [step for step in due if step not in there]
+        due = {self._num_steps} if self._num_steps in steps else set()
+        for every in (self._settings.log_every, self._settings.validate_every):
+            due.update(range(-(-steps.start // every) * every, steps.stop, every))
+        missing = sorted(due - there)
         if missing:
             more = f", ... {missing[-1]}" if len(missing) > _NAMED_STEPS else ""
             warnings.warn(

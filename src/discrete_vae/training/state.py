@@ -314,7 +314,7 @@ def by_weight(
     """Training examples and their conditions, each as often as its weight says, for what all are fitted to alike."""
     if (given := positive_weights(weights, len(train), "train_weights")) is None:
         return train, condition
-    rows = repeated_by_weight(given)
+    rows = repeated_by_weight(given, train.nbytes)
     return select(train, rows.numpy()), None if condition is None else condition[rows]
 
 
