@@ -183,6 +183,8 @@ def test_an_evaluation_of_another_checkpoint_is_left_out(images):
     page = page_of(images, checkpoint=other)
     assert "Log-likelihood" not in page.said
     assert "log-partition" not in page.sections
+    (note,) = (line for line in page.text.splitlines() if "There is no evaluation" in line)
+    assert f"--checkpoint {other}</code>" in note
 
 
 @pytest.mark.parametrize("name", ["evaluation.json", "log_partition.json", "metrics.jsonl"])
