@@ -490,7 +490,7 @@ class RunCheckpoints:
         two parts.
         """
         model = initial_model(config).double()
-        train, condition = by_weight(train, conditions[0], weights[0])
+        train, condition = by_weight(model.likelihood, train, conditions[0], weights[0])
         model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
