@@ -264,7 +264,13 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     # files need the condition and not the weights
     plain.write_text("\n".join(lines), encoding="utf-8")
     done("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
-    done("reconstruct", run, "--data", plain, "--condition", "town=Brno", "--out", tmp_path / "brno.csv")
+    words = ["reconstruct", run, "--data", plain, "--out"]
+    assert "Error" in done(*words, tmp_path / "own.csv")[0]
+    assert "Error" not in done(*words, tmp_path / "brno.csv", "--condition", "town=Brno")[0]
+    towns = [line.split(";")[lines[0].split(";").index("town")] for line in lines[1:]]
+    own, other = (read_columns(tmp_path / name, ";")["weight"] for name in ("own.csv", "brno.csv"))
+    assert own != other
+    assert all(own[row] == other[row] for row, town in enumerate(towns) if town == "Brno")  # whatever its age
     done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
     assert "town" not in read_columns(tmp_path / "new.csv", ";")
     for word in ("town=Paris", "age=old", "no=1", "town"):

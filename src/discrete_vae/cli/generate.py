@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 )
 @option("--num-draws K", "draws of the latents, over which means are averaged", whole_number(), default="1")
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
-@option("--condition NAME=VALUE,...", "as the rows would be under this condition: another batch, say")
+@option(
+    "--condition NAME=VALUE,...", "as the rows would be under this condition; what is not named is their own"
+)
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
 def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> None:
     """Reconstruct examples."""
@@ -54,7 +56,9 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     output, drawing = run.outputs()
     examples = run.rows()
     if condition is not None:
-        settings["decoder_condition"] = run.condition(condition)
+        named, own = run.condition(condition), examples.condition
+        assert named is not None
+        settings["decoder_condition"] = named if own is None else torch.where(named.isnan(), own, named)
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
         return
@@ -63,7 +67,9 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     kind = run.loaded.config.model.likelihood.kind
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
-    if examples.schema is not None:
+    if condition is not None:  # under which the rows were not observed
+        pass
+    elif examples.schema is not None:
         columns = examples.schema.columns
         is_guess = np.array([column.kind not in ("constant", "exposure") for column in columns])
         of_words = np.array([hasattr(column, "values") for column in columns])
@@ -472,7 +478,7 @@ def run_interpolate(
     with run.progress(len(pairs), "interpolating") as report:
         for done, (first, last) in enumerate(pairs, start=1):
             ends = examples.x[first : first + 1], examples.x[last : last + 1]
-            c = None if examples.condition is None else examples.condition[[first]]
+            c = None if examples.condition is None else examples.condition[[first, last]]
             paths.append(interpolate(model, *ends, condition=c, path=path, num_steps=num_steps))
             report(done)
     print(run.headline(examples))

@@ -494,7 +494,8 @@ def interpolate(
         model: The model.
         start: The first example, (1, feature) or (1, *event).
         end: The last example.
-        condition: c of p(x | c), (1, column), of the whole path, for a model that has one.
+        condition: c of p(x | c), for a model that has one: (1, column) of the whole path, or (2, column) of the two
+            examples, where the means are those under the first one's.
         path: "flips", with as many steps as bits differ, and the first; or "straight".
         num_steps: Steps of a straight path, or of one between examples of the same code; at least 2, the ends.
 
@@ -510,8 +511,9 @@ def interpolate(
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
     with eval_mode(model) as model:
-        c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
-        ends = first, last = _end(model, "start", start, c), _end(model, "end", end, c)
+        both = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 2)
+        c, of_last = (None, None) if both is None else both.split(1)
+        ends = first, last = _end(model, "start", start, c), _end(model, "end", end, of_last)
         order = order_of_flips(model.prior, first.z[0], last.z[0])[0] if path == "flips" else []
         bits, zeta = _codes(first, last, order, num_steps)
         latents = model.with_condition(zeta, c)
