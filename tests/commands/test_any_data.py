@@ -10,6 +10,7 @@ import torch
 
 from discrete_vae import load_run
 from discrete_vae.cli import main
+from discrete_vae.data.rows import rows_of_part
 from discrete_vae.figures.style import FigureRun
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
@@ -280,6 +281,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     of_samples = source.condition_of_samples(1000)[:, 0]
     of_examples = source.dataset.conditions["train"][:, 0]
     weights = torch.from_numpy(source.dataset.weights["train"])
+    assert rows_of_part(source.dataset, "train").subset(np.arange(5)).weights.tolist() == weights[:5].tolist()
     for code in (0, 1, 2):  # which towns the pictures of samples have is the population's
         share = float(((of_examples == code) * weights).sum() / weights.sum())
         assert float((of_samples == code).float().mean()) == pytest.approx(share, abs=0.03)

@@ -350,7 +350,8 @@ def run_generate(
             rule, repair = "needs labels that are words or whole numbers", "Give others by --labels FILE."
             raise InvalidInputError("--label", rule, f"{names[names % 1 != 0][0]}", repair)
         _places(label, np.unique(names))
-        classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
+        of_labels = {"labels": names, "weights": examples.weights, "seed": run.seed}
+        classes = run.compute(fit_classes, examples, "encoding labeled examples", **of_labels)
         wanted = _places(label, classes.classes)
     if not run.is_first_process:
         return
