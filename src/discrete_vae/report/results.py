@@ -357,7 +357,7 @@ def train_command(source: ReportSource) -> list[str] | None:
         base, start = load_experiment(config.name, config.size), [config.name]  # pyright: ignore[reportArgumentType]
     elif isinstance(config.data, FileDataConfig):
         kind = config.model.likelihood.kind
-        base = own_experiment_of(source.dataset, config.data.path, likelihood=kind, size=config.size)
+        base = own_experiment_of(source.whole_dataset, config.data.path, likelihood=kind, size=config.size)
         start = ["--data", str(config.data.path)]
         if source.dataset.schema is None:
             start += ["--model.likelihood", kind]
@@ -365,7 +365,7 @@ def train_command(source: ReportSource) -> list[str] | None:
         model = base.model.model_copy(update={"condition": config.model.condition})
         data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})
         base = base.model_copy(update={"model": model, "data": data})
-        if takes_total(source.dataset, config.data.path, kind):
+        if takes_total(source.whole_dataset, config.data.path, kind):
             base = apply_overrides(base, [("model.likelihood.exposure", ["total"])])
     else:
         return None
