@@ -292,7 +292,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "'where'" in refused("train", "--data", file, *SAID, "--data.condition", "where", *TINY)
 
 
-def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done, tmp_path):
+def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done, refused, tmp_path):
     """Labels have gaps by the words that mean one, and new rows bring them under their name."""
     random, run, file = np.random.default_rng(0), tmp_path / "run", tmp_path / "t.csv"
     rows = [f"n{k},x,{random.normal():.2f},{'ab'[k % 2]},{('cat', 'dog', 'NA')[k % 3]}" for k in range(60)]
@@ -312,6 +312,13 @@ def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done
     header, *lines = new.read_text().splitlines()
     new.write_text("\n".join([f"{header},site", *(f"{line},b" for line in lines)]))
     done("encode", run, "--data", new, "--out", tmp_path / "codes.csv")
+    other = tmp_path / "other.csv"  # with labels of its own, beside those of the run
+    other.write_text("\n".join([f"{header},site,place", *(f"{line},b,p{line[:1]}" for line in lines)]))
+    words = ["--label-column", "place", "--out", tmp_path / "codes.csv"]
+    done("neighbors", run, "--data", other, "--among", new, "-k", "2", *words)
+    done("score", run, "--data", other, "--threshold-from", new, *words)
+    assert read_columns(tmp_path / "codes.csv")["label"] == [f"p{line[:1]}" for line in lines]
+    assert "'place'" in refused("encode", run, "--data", new, *words)
 
 
 def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_path):
