@@ -357,7 +357,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         base, start = load_experiment(config.name, config.size), [config.name]  # pyright: ignore[reportArgumentType]
     elif isinstance(config.data, FileDataConfig):
         kind = config.model.likelihood.kind
-        base = own_experiment_of(source.whole_dataset, config.data.path, likelihood=kind, size=config.size)
+        of_file = {"size": config.size, "alphabet": config.data.alphabet}
+        base = own_experiment_of(source.whole_dataset, config.data.path, likelihood=kind, **of_file)
         start = ["--data", str(config.data.path)]
         if source.dataset.schema is None:
             start += ["--model.likelihood", kind]
