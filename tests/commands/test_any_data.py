@@ -230,6 +230,10 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     error = refused("encode", run, "--data", turned, "--out", tmp_path / "x.npz")
     assert "'sex'" in error
     assert "'x' in line 3" in error
+    turned.write_text(turned.read_text() + "ö", encoding="cp1252")
+    error = refused("encode", run, "--data", turned, "--out", tmp_path / "x.npz")
+    assert "in utf-8" in error
+    assert error.endswith("Write the file as that of the run's training is written.\n")
     file.write_text(file.read_text().replace("Brno", "Aachen"))  # is refused, and not coded otherwise
     assert "'Aachen'" in refused("evaluate", run)
 

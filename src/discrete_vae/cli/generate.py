@@ -124,8 +124,14 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
     if noise is None and run.row_options["data"] is None:
-        repair = "For example: --noise 0.1, which flips bits of the run's own test part."
-        raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
+        rule, repair = (
+            "must be given for a model of other values than bits",
+            "Give noisy examples: --data FILE.",
+        )
+        if run.loaded.config.model.likelihood.kind == "bernoulli":
+            rule = "or --noise must be given"
+            repair = "For example: --noise 0.1, which flips bits of the run's own test part."
+        raise InvalidInputError("--data", rule, "neither", repair)
     output, drawing = run.outputs()
     examples = run.rows()
     noisy = examples.x[:]

@@ -14,6 +14,7 @@ from discrete_vae.cli.options import (
     Outcome,
     completion,
     data_dir_option,
+    further_data_dir,
     json_option,
     number,
     option,
@@ -120,7 +121,7 @@ def run_evaluate(
         if rows is not None:
             say_written(rows.write(found.result.columns()))
     print(_worth(found.result))
-    print(f"Next: dvae report {run.directory.quoted}")
+    print(f"Next: dvae report {run.directory.quoted}{further_data_dir(data_dir)}")
     return record
 
 
@@ -330,7 +331,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: Path |
     if found.gain + 2 * found.gain_std_error < 0:
         print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
-    print(f"Next: dvae evaluate {shlex.quote(str(refit.folder))}")
+    print(f"Next: dvae evaluate {shlex.quote(str(refit.folder))}{further_data_dir(data_dir)}")
 
 
 @verb(
