@@ -174,7 +174,8 @@ class ReportSource(FigureRun):
     @cached_property
     def usage(self) -> LatentUsage:
         """Activity and information of each latent over `train`."""
-        return latent_usage(self.model, self.train, condition=self.train_condition, seed=self.seed)
+        of_train = {"condition": self.train_condition, "weights": self.train_weights}
+        return latent_usage(self.model, self.train, **of_train, seed=self.seed)
 
     @cached_property
     def modes(self) -> PriorModes:
