@@ -58,10 +58,10 @@ def run_cite(name: str | None) -> None:
 
     if name is None:
         print(cite(None))
+    elif name in experiment_names() and not (user_path("NAME", name) / "config.json").exists():
+        print(cite(load_experiment(name)))  # also beside a folder of that name which is no run
     elif user_path("NAME", name).exists():
         print(cite(open_run(name).read_experiment()))
-    elif name in experiment_names():
-        print(cite(load_experiment(name)))
     else:
         raise not_one_of("NAME", ["the folder of a run", *experiment_names()], name)
 
