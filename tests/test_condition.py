@@ -196,10 +196,12 @@ def test_wrong_conditions_are_refused_by_name(call):
 @pytest.mark.parametrize("hierarchy", [NoHierarchyConfig(), LAYERS], ids=["no layers", "layers"])
 def test_paths_and_flips_stay_under_their_condition(hierarchy):
     model, c = made(hierarchy=hierarchy), GIVEN[1:2]
-    path = dv.interpolate(model, ROWS[:1], ROWS[1:2], condition=c)
-    for place, x in ((0, ROWS[:1]), (-1, ROWS[1:2])):
-        end = dv.reconstruct_rows(model, x, condition=c, code=True)
-        np.testing.assert_allclose(path.mean[place], end[0], atol=1e-5)
+    # of both ends, or of each its own; layers are then made anew under the first's
+    for given in (c, GIVEN[1:3]) if isinstance(hierarchy, NoHierarchyConfig) else (c,):
+        path = dv.interpolate(model, ROWS[:1], ROWS[1:2], condition=given)
+        for place, x, of_end in ((0, ROWS[:1], given[:1]), (-1, ROWS[1:2], given[-1:])):
+            end = dv.reconstruct_rows(model, x, condition=of_end, decoder_condition=c, code=True)
+            np.testing.assert_allclose(path.mean[place], end[0], atol=1e-5)
     usage = [latent_usage(model, ROWS, condition=given).activity for given in (c, GIVEN)]
     assert not torch.allclose(*usage)
     effects = [flip_effects(model, ROWS, condition=given).change for given in (c, GIVEN)]

@@ -16,6 +16,7 @@ from discrete_vae.config import ExperimentConfig, FileDataConfig, LikelihoodConf
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
 from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
+from discrete_vae.data.sequences import letters_of
 from discrete_vae.data.splits import DataSplits, likelihood_for
 from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError, not_one_of
@@ -116,7 +117,7 @@ def _read(
     if (exposure := exposure_of_counts(dataset, path, likelihood)) is not None:
         likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", [exposure]), *overrides]
     kind = "bernoulli" if likelihood is None else likelihood
-    config = own_experiment_of(dataset, file.path, likelihood=kind, size=size)
+    config = own_experiment_of(dataset, file.path, likelihood=kind, size=size, alphabet=file.alphabet)
     if file.label_units is not None:
         config = with_classes(config, class_names(found, file.label_units))
     if found.condition_schema is not None:
@@ -201,7 +202,9 @@ def _holds_bits(table: Table) -> bool:
     return len(found) == len(table.columns) and all(found)
 
 
-def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size: str) -> ExperimentConfig:
+def own_experiment_of(
+    dataset: DataSplits, path: Path, *, likelihood: str, size: str, alphabet: str | None = None
+) -> ExperimentConfig:
     """`own_experiment` for a file that has been read; columns of a table that have kinds are read by these."""
     if dataset.schema is not None:
         config: LikelihoodConfig = TableLikelihoodConfig(columns=dataset.schema.columns)
@@ -209,6 +212,10 @@ def own_experiment_of(dataset: DataSplits, path: Path, *, likelihood: str, size:
         config = likelihood_for(likelihood, dataset)
     if config.kind == "gaussian":
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
+    if (
+        config.kind == "categorical" and alphabet is not None
+    ):  # later files may have letters that this one lacks
+        config = config.model_copy(update={"num_categories": len(letters_of(alphabet)) + 1})
     exact = config.domain(exact=True)
     return own_data(
         path,

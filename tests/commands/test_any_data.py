@@ -10,6 +10,7 @@ import torch
 
 from discrete_vae import load_run
 from discrete_vae.cli import main
+from discrete_vae.data.rows import rows_of_part
 from discrete_vae.figures.style import FigureRun
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
@@ -229,6 +230,10 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     error = refused("encode", run, "--data", turned, "--out", tmp_path / "x.npz")
     assert "'sex'" in error
     assert "'x' in line 3" in error
+    turned.write_text(turned.read_text() + "ö", encoding="cp1252")
+    error = refused("encode", run, "--data", turned, "--out", tmp_path / "x.npz")
+    assert "in utf-8" in error
+    assert error.endswith("Write the file as that of the run's training is written.\n")
     file.write_text(file.read_text().replace("Brno", "Aachen"))  # is refused, and not coded otherwise
     assert "'Aachen'" in refused("evaluate", run)
 
@@ -264,7 +269,13 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     # files need the condition and not the weights
     plain.write_text("\n".join(lines), encoding="utf-8")
     done("score", run, "--data", plain, "--out", tmp_path / "scores.csv")
-    done("reconstruct", run, "--data", plain, "--condition", "town=Brno", "--out", tmp_path / "brno.csv")
+    words = ["reconstruct", run, "--data", plain, "--out"]
+    assert "Error" in done(*words, tmp_path / "own.csv")[0]
+    assert "Error" not in done(*words, tmp_path / "brno.csv", "--condition", "town=Brno")[0]
+    towns = [line.split(";")[lines[0].split(";").index("town")] for line in lines[1:]]
+    own, other = (read_columns(tmp_path / name, ";")["weight"] for name in ("own.csv", "brno.csv"))
+    assert own != other
+    assert all(own[row] == other[row] for row, town in enumerate(towns) if town == "Brno")  # whatever its age
     done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
     assert "town" not in read_columns(tmp_path / "new.csv", ";")
     for word in ("town=Paris", "age=old", "no=1", "town"):
@@ -274,6 +285,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     of_samples = source.condition_of_samples(1000)[:, 0]
     of_examples = source.dataset.conditions["train"][:, 0]
     weights = torch.from_numpy(source.dataset.weights["train"])
+    assert rows_of_part(source.dataset, "train").subset(np.arange(5)).weights.tolist() == weights[:5].tolist()
     for code in (0, 1, 2):  # which towns the pictures of samples have is the population's
         share = float(((of_examples == code) * weights).sum() / weights.sum())
         assert float((of_samples == code).float().mean()) == pytest.approx(share, abs=0.03)
@@ -284,7 +296,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "'where'" in refused("train", "--data", file, *SAID, "--data.condition", "where", *TINY)
 
 
-def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done, tmp_path):
+def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done, refused, tmp_path):
     """Labels have gaps by the words that mean one, and new rows bring them under their name."""
     random, run, file = np.random.default_rng(0), tmp_path / "run", tmp_path / "t.csv"
     rows = [f"n{k},x,{random.normal():.2f},{'ab'[k % 2]},{('cat', 'dog', 'NA')[k % 3]}" for k in range(60)]
@@ -304,6 +316,13 @@ def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done
     header, *lines = new.read_text().splitlines()
     new.write_text("\n".join([f"{header},site", *(f"{line},b" for line in lines)]))
     done("encode", run, "--data", new, "--out", tmp_path / "codes.csv")
+    other = tmp_path / "other.csv"  # with labels of its own, beside those of the run
+    other.write_text("\n".join([f"{header},site,place", *(f"{line},b,p{line[:1]}" for line in lines)]))
+    words = ["--label-column", "place", "--out", tmp_path / "codes.csv"]
+    done("neighbors", run, "--data", other, "--among", new, "-k", "2", *words)
+    done("score", run, "--data", other, "--threshold-from", new, *words)
+    assert read_columns(tmp_path / "codes.csv")["label"] == [f"p{line[:1]}" for line in lines]
+    assert "'place'" in refused("encode", run, "--data", new, *words)
 
 
 def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_path):

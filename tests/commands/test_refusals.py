@@ -112,6 +112,7 @@ gaps.npy: encode trained --out x.npz --data gaps.npy
 none.npy: score trained --threshold-from none.npy
 --num-draws: reconstruct trained --statistic mode --num-draws 2
 --data: denoise trained
+--data: denoise table
 --noise: denoise trained --noise 0.7
 --noise: denoise table --noise 0.1
 RUN: predict trained

@@ -260,7 +260,9 @@ def test_a_report_is_one_file_in_the_run(done, trained):
     assert (trained / "report.html").read_text().startswith("<!doctype html>")
 
 
-def test_what_to_cite(done, trained):
+def test_what_to_cite(done, trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mnist-static").mkdir()  # of data, say
     assert done("cite", "mnist-static") == (cite(load_experiment("mnist-static")) + "\n", "")
     assert "{kingma2015," in done("cite", trained)[0]
 

@@ -32,8 +32,9 @@ def forget_after(run, step):
 
 
 def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
-    out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY)
-    assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'}"
+    where = ["--data-dir", tmp_path]
+    out, err = done("train", "--data", data_file, "--run-dir", tmp_path / "run", *TINY, *where)
+    assert out.splitlines()[-1] == f"Next: dvae evaluate {tmp_path / 'run'} --data-dir {tmp_path}"
     means = float(re.search(r"(?m)^Independent columns: (-[\d.]+) ± [\d.]+ nats \(validation\)\.$", out)[1])
     elbo = re.search(r"(?m)^Best checkpoint: step \d+, validation ELBO (-[\d.]+) ± [\d.]+ nats", out)
     lead = re.search(r"the model is ([\d.]+) ± [\d.]+ nats per example worse", " ".join(out.split()))

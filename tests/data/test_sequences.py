@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae.data.rows import load_file
+from discrete_vae.data.files import TableReading
+from discrete_vae.data.rows import load_file, read_rows
 from discrete_vae.data.sequences import read_fasta, sequence_weights
+from discrete_vae.own_data import own_experiment
 from tests.refusals import refused_argument
 
 NAN = np.nan
@@ -70,6 +72,14 @@ def test_a_file_of_sequences_is_a_data_set(fasta):
     assert dataset.event_shape == (9,)
     assert dataset.summaries["train"].high == 4
     assert dataset.summaries["train"].num_missing > 0
+
+
+def test_a_model_of_sequences_reads_letters_that_its_own_file_lacks(fasta):
+    path = fasta(">1\nAC-\n>2\nACC\n" * 10)
+    config = own_experiment(path, likelihood="categorical", alphabet="dna")
+    assert config.model.likelihood.num_categories == 5
+    rows = read_rows(fasta(">3\nTTA\n", "new.fasta"), config.model, reading=TableReading.of(config.data))
+    assert rows.x.tolist() == [[4, 4, 1]]
 
 
 def test_sequences_are_weighed_by_their_relatives_in_the_whole_file(fasta):

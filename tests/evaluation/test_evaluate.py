@@ -9,6 +9,7 @@ import scipy.stats
 import torch
 
 from discrete_vae import RBM, BlockGibbs, exact_log_partition
+from discrete_vae.config import BinaryColumnConfig, CountColumnConfig
 from discrete_vae.evaluation.evaluate import (
     PART_SIZE,
     evaluate_elbo,
@@ -25,6 +26,7 @@ from discrete_vae.likelihoods import (
     CategoricalLikelihood,
     GaussianLikelihood,
     NegativeBinomialLikelihood,
+    TableLikelihood,
 )
 from discrete_vae.log_partition.estimate import (
     AnnealingDisagreementWarning,
@@ -258,7 +260,33 @@ def test_the_error_of_a_weighted_mean_is_its_spread_over_samples():
 
 def test_examples_repeat_in_proportion_to_any_weights():
     weights = torch.from_numpy(np.random.default_rng(0).exponential(size=50))
-    shares = torch.bincount(repeated_by_weight(weights), minlength=50) / 400
+    rows, copies = repeated_by_weight(weights)
+    shares = torch.bincount(rows, minlength=50) / 400
+    assert copies == 8
     assert float((shares - weights / weights.sum()).abs().max()) < 1 / 400
-    assert repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64)).tolist() == [0, 1, 1, 1]
-    assert len(repeated_by_weight(weights, num_bytes=2**40)) == 100  # fewer of examples that take much memory
+    assert (
+        len(repeated_by_weight(weights, num_bytes=2**40)[0]) == 100
+    )  # fewer of examples that take much memory
+    rows, copies = repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64))
+    assert (rows.tolist(), copies) == ([0, 1, 1, 1], 1)
+
+
+@pytest.mark.parametrize(
+    "likelihood",
+    [
+        BernoulliLikelihood((3,)),
+        CategoricalLikelihood((3,), 4),
+        NegativeBinomialLikelihood((3,)),
+        NegativeBinomialLikelihood((3,), zero_inflated=True),
+        NegativeBinomialLikelihood((3,), exposure="total"),
+        TableLikelihood(
+            (3,), [BinaryColumnConfig(name="a"), BinaryColumnConfig(name="b"), CountColumnConfig(name="c")]
+        ),
+    ],
+)
+def test_weights_that_hardly_differ_hardly_change_what_a_value_that_was_never_seen_is_worth(likelihood):
+    x = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]]).repeat(40, 1)
+    new, weights = torch.tensor([[1.0, 1.0, 1.0]]), torch.ones(80)
+    weights[3] = 1.0001
+    alike, other = (independent_features(likelihood, x, new, train_weights=each) for each in (None, weights))
+    assert other.value == pytest.approx(alike.value, abs=0.02)

@@ -82,6 +82,12 @@ def test_information_is_entropy_of_the_mean_less_mean_entropy():
     assert float(usage.information[0]) == pytest.approx(float(wanted), abs=1e-6)
     assert usage.layer_kl.numel() == usage.num_dead_layer_units == 0
     assert 0 in latent_usage(model, torch.zeros(40, 6)).dead_units  # always alike
+    weights = torch.ones(300)
+    weights[:100] = 2
+    repeated = latent_usage(model, torch.cat([x, x[:100]]))
+    assert not torch.allclose(usage.information[0], repeated.information[0])
+    weighted = latent_usage(model, x, weights=weights)
+    torch.testing.assert_close(weighted.information[0], repeated.information[0])
 
 
 def test_agreement_of_groups_that_are_the_labels_and_of_groups_that_tell_nothing():

@@ -139,6 +139,13 @@ def test_classes_are_fitted_to_latents():
     assert abs(fitted.accuracy - best) < 0.05
     two = fit_class_model(latents, labels > 1)
     assert np.abs(two.probabilities(torch.from_numpy(latents)).numpy()[:, 1] - law[:, 2:].sum(1)).mean() < 0.1
+    weights = np.where(labels > 1, 1.0, 5.0)  # of a sample that has a fifth of some classes
+    drawn = random.random(2000) * weights < 1
+    errors = []
+    for given in (None, weights[drawn]):
+        fitted = fit_class_model(latents[drawn], labels[drawn], weights=given)
+        errors.append(np.abs(fitted.probabilities(torch.from_numpy(latents)).numpy() - law).mean())
+    assert errors[1] < 0.05 < errors[0]
 
 
 def test_a_class_of_one_example_is_fitted_whatever_is_held_out():

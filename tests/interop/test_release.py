@@ -1,6 +1,7 @@
 """Released runs: what they hold, that they are checked, and that nothing half is left."""
 
 import json
+import shlex
 import shutil
 from dataclasses import replace
 
@@ -198,6 +199,19 @@ def test_what_fails_leaves_nothing(trained, digits, tmp_path, monkeypatch, part,
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
+def test_a_checkpoint_that_is_not_the_best_takes_its_own_evaluation(trained, digits, tmp_path):
+    step = min(set(trained.checkpoints().steps()) - {load_run(trained).step})
+    loaded = load_run(trained, step)
+    with pytest.raises(InvalidInputError) as refused:
+        release_run(trained, loaded, digits, tmp_path / "new", **QUICK)
+    repair = refused.value.repair.removeprefix("Evaluate it: dvae ").rstrip(".")
+    assert main([*shlex.split(repair), "--num-examples", "20", "--device", "cpu"]) == 0
+    for _ in range(2):  # the second finds the first
+        release_run(trained, loaded, digits, tmp_path / "new", **QUICK)
+    assert json.loads((tmp_path / "new" / "evaluation.json").read_text())["step"] == step
+    assert json.loads(trained.evaluation_path.read_text())["step"] != step
+
+
 def test_training_does_not_go_on_with_it_and_it_is_not_released_again(released, digits, tmp_path):
     run = released[0]
     before = sorted(run.path.rglob("*"))
@@ -237,7 +251,10 @@ def full(folder):
         (lambda run: {"out": full(run.path.parent / "full")}, "--out"),
         (lambda run: {"out": run.path / "new"}, "--out"),
         (lambda run: {"step": min(set(run.checkpoints().steps()) - {load_run(run).step})}, "evaluation.json"),
-        (lambda run: run.evaluation_path.unlink() or {}, "evaluation.json"),
+        (
+            lambda run: run.evaluation_path.unlink() or shutil.rmtree(run.path / "evaluations") or {},
+            "evaluation.json",
+        ),
     ],
 )
 def test_what_cannot_be_released_is_refused_and_leaves_nothing(trained, digits, tmp_path, change, argument):

@@ -21,6 +21,7 @@ from scipy.sparse import coo_array
 from discrete_vae.cli import main
 from discrete_vae.config.overrides import split_overrides
 from discrete_vae.data.rows import load_file
+from discrete_vae.data.splits import training_subset
 from discrete_vae.figures import FigureRun
 from discrete_vae.figures.run import samples_of_run
 from discrete_vae.own_data import read_own_experiment
@@ -95,16 +96,19 @@ def test_its_command_lines_make_the_run_again(images, image_page, tmp_path):
 
 
 def test_its_command_gives_settings_that_others_would_change(tmp_path):
-    """The total of counts, which a file of cells is given by itself, and intervals, which follow the epochs."""
+    """The total of counts, which a file of cells is given by itself, intervals, which follow the epochs, few rows."""
     counts = np.random.default_rng(0).poisson(3.0, (60, 5))
     mmwrite(path := tmp_path / "cells.mtx", coo_array(counts))
     total, _ = read_own_experiment(path, size="smoke")
     without, data = read_own_experiment(path, [("model.likelihood.exposure", ["none"])], size="smoke")
     longer = total.training.model_copy(update={"num_epochs": 10 * total.training.num_epochs})
-    for config in (total, without, total.model_copy(update={"training": longer})):
-        words = train_command(SimpleNamespace(config=config, dataset=data))
+    seen = [("training.num-examples", ["30"]), ("training.batch-size", ["30"])]
+    few, _ = read_own_experiment(path, seen, size="short")
+    for config in (total, without, total.model_copy(update={"training": longer}), few):
+        part = training_subset(data, config.training)
+        words = train_command(SimpleNamespace(config=config, whole_dataset=data, dataset=part))
         given = split_overrides(words[words.index("--model.likelihood") :])[1]
-        assert read_own_experiment(path, given, size="smoke")[0] == config
+        assert read_own_experiment(path, given, size=config.size)[0] == config
 
 
 @pytest.mark.parametrize("size", [1e-7, 4e-5, 1.0, 3e9, 1e30])
@@ -183,6 +187,8 @@ def test_an_evaluation_of_another_checkpoint_is_left_out(images):
     page = page_of(images, checkpoint=other)
     assert "Log-likelihood" not in page.said
     assert "log-partition" not in page.sections
+    (note,) = (line for line in page.text.splitlines() if "There is no evaluation" in line)
+    assert f"--checkpoint {other}</code>" in note
 
 
 @pytest.mark.parametrize("name", ["evaluation.json", "log_partition.json", "metrics.jsonl"])

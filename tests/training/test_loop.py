@@ -232,11 +232,13 @@ def test_a_run_starts_by_the_weights_of_its_examples():
     assert not torch.equal(first, third)
 
 
-def waiting(patience, rate, warm_up=0):
-    """The tiny run beside a model of independent features, with epochs of warm-up."""
+def waiting(patience, rate, warm_up=0, samples=1):
+    """The tiny run beside a model of independent features, with epochs of warm-up and late importance samples."""
     words = {"patience": patience, "independent-start": "true", "optimizer.learning-rate": rate}
     words |= {"warm-up.epochs": 0, "warm-up.prior-epochs": warm_up}
-    return changed(CONFIG, {f"training.{name}": str(value) for name, value in words.items()})
+    words |= {"num-importance-samples": samples, "importance-start": 0.36}
+    model = {"model.smoothing": "ramps"} if samples > 1 else {}
+    return changed(CONFIG, model | {f"training.{name}": str(value) for name, value in words.items()})
 
 
 def scores(run, name="validation_score"):
@@ -256,13 +258,15 @@ def end_of(trained, patience, first):
 
 def test_training_ends_after_so_many_validations_without_a_better_bound(tmp_path):
     rate, ends = 3e-3, []
-    for warm_up, first in ((0, 0), (1, 14)):  # twelve steps of warm-up end by the second validation
-        config = waiting("none", rate, warm_up)
-        train_quietly(whole := start_run(tmp_path / f"whole {warm_up}", config), config)
+    # by the second validation twelve steps of warm-up have ended, or importance samples begun
+    for warm_up, samples in ((0, 1), (1, 1), (0, 2)):
+        first = 0 if (warm_up, samples) == (0, 1) else 14
+        config = waiting("none", rate, warm_up, samples)
+        train_quietly(whole := start_run(tmp_path / f"whole {warm_up} {samples}", config), config)
         trained = {step: elbo for step, elbo in scores(whole, "validation_elbo").items() if step > 0}
-        for patience in (1,) if warm_up else (1, 2):
-            config = waiting(patience, rate, warm_up)
-            run = start_run(tmp_path / f"{warm_up} {patience}", config)
+        for patience in (1,) if first else (1, 2):
+            config = waiting(patience, rate, warm_up, samples)
+            run = start_run(tmp_path / f"{warm_up} {samples} {patience}", config)
             with pytest.raises(KeyboardInterrupt):
                 train_quietly(run, config, stop_at=13)
             for _ in range(2):  # a run that has ended trains no further

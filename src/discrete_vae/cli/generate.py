@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 )
 @option("--num-draws K", "draws of the latents, over which means are averaged", whole_number(), default="1")
 @option("--code", "from the most probable code, as dvae encode gives it, and not from draws")
-@option("--condition NAME=VALUE,...", "as the rows would be under this condition: another batch, say")
+@option(
+    "--condition NAME=VALUE,...", "as the rows would be under this condition; what is not named is their own"
+)
 @option("--picture FILE", "examples and their reconstructions: .png, .pdf or .svg")
 def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> None:
     """Reconstruct examples."""
@@ -54,7 +56,9 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     output, drawing = run.outputs()
     examples = run.rows()
     if condition is not None:
-        settings["decoder_condition"] = run.condition(condition)
+        named, own = run.condition(condition), examples.condition
+        assert named is not None
+        settings["decoder_condition"] = named if own is None else torch.where(named.isnan(), own, named)
     x = run.compute(reconstruct_rows, examples, "reconstructing", seed=run.seed, **settings)
     if not run.is_first_process:
         return
@@ -63,7 +67,9 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     kind = run.loaded.config.model.likelihood.kind
     has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
-    if examples.schema is not None:
+    if condition is not None:  # under which the rows were not observed
+        pass
+    elif examples.schema is not None:
         columns = examples.schema.columns
         is_guess = np.array([column.kind not in ("constant", "exposure") for column in columns])
         of_words = np.array([hasattr(column, "values") for column in columns])
@@ -118,8 +124,14 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
     if noise is None and run.row_options["data"] is None:
-        repair = "For example: --noise 0.1, which flips bits of the run's own test part."
-        raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
+        rule, repair = (
+            "must be given for a model of other values than bits",
+            "Give noisy examples: --data FILE.",
+        )
+        if run.loaded.config.model.likelihood.kind == "bernoulli":
+            rule = "or --noise must be given"
+            repair = "For example: --noise 0.1, which flips bits of the run's own test part."
+        raise InvalidInputError("--data", rule, "neither", repair)
     output, drawing = run.outputs()
     examples = run.rows()
     noisy = examples.x[:]
@@ -344,7 +356,8 @@ def run_generate(
             rule, repair = "needs labels that are words or whole numbers", "Give others by --labels FILE."
             raise InvalidInputError("--label", rule, f"{names[names % 1 != 0][0]}", repair)
         _places(label, np.unique(names))
-        classes = run.compute(fit_classes, examples, "encoding labeled examples", labels=names, seed=run.seed)
+        of_labels = {"labels": names, "weights": examples.weights, "seed": run.seed}
+        classes = run.compute(fit_classes, examples, "encoding labeled examples", **of_labels)
         wanted = _places(label, classes.classes)
     if not run.is_first_process:
         return
@@ -472,7 +485,7 @@ def run_interpolate(
     with run.progress(len(pairs), "interpolating") as report:
         for done, (first, last) in enumerate(pairs, start=1):
             ends = examples.x[first : first + 1], examples.x[last : last + 1]
-            c = None if examples.condition is None else examples.condition[[first]]
+            c = None if examples.condition is None else examples.condition[[first, last]]
             paths.append(interpolate(model, *ends, condition=c, path=path, num_steps=num_steps))
             report(done)
     print(run.headline(examples))

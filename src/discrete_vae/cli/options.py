@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from contextlib import ExitStack, redirect_stderr, redirect_stdout, suppress
 from difflib import get_close_matches
 from functools import reduce
 from itertools import pairwise
+from pathlib import Path
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
@@ -217,6 +219,8 @@ class Verb(_Command):
         words = re.compile("|".join(rf"\b{each}\b" for each in typed if "_" in each) or "$^")
         error.rule = words.sub(lambda found: typed[found[0]], error.rule)
         error.repair = words.sub(lambda found: typed[found[0]], error.repair)
+        if "--data." in error.repair and not self.takes_settings and "Train" not in error.repair:
+            error.repair = "Write the file as that of the run's training is written."
 
 
 class Verbs(_Command, click.Group):
@@ -417,6 +421,13 @@ data_dir_option = option(
     "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else your cache folder",
     user_path,
 )
+
+
+def further_data_dir(folder: Path | None) -> str:
+    """The option of `data_dir_option` for the next command, where it was given to this one."""
+    return "" if folder is None else f" --data-dir {shlex.quote(str(folder))}"
+
+
 accept_changed_config_option = option(
     "--accept-changed-config", "use the run although its config.json was changed after training"
 )

@@ -14,6 +14,7 @@ from discrete_vae.cli.options import (
     Outcome,
     completion,
     data_dir_option,
+    further_data_dir,
     json_option,
     number,
     option,
@@ -57,10 +58,10 @@ def run_cite(name: str | None) -> None:
 
     if name is None:
         print(cite(None))
+    elif name in experiment_names() and not (user_path("NAME", name) / "config.json").exists():
+        print(cite(load_experiment(name)))  # also beside a folder of that name which is no run
     elif user_path("NAME", name).exists():
         print(cite(open_run(name).read_experiment()))
-    elif name in experiment_names():
-        print(cite(load_experiment(name)))
     else:
         raise not_one_of("NAME", ["the folder of a run", *experiment_names()], name)
 
@@ -123,7 +124,7 @@ def run_evaluate(
         print("This checkpoint is the model of independent columns itself.")
     else:
         print(_worth(found.result))
-    print(f"Next: dvae report {run.directory.quoted}")
+    print(f"Next: dvae report {run.directory.quoted}{further_data_dir(data_dir)}")
     return record
 
 
@@ -334,7 +335,7 @@ def run_refit(run: TrainedRun, out: str | None, num_steps: int, data_dir: Path |
     if found.gain + 2 * found.gain_std_error < 0:
         print("The posterior of training was better: try more steps or a smaller --learning-rate.")
     print(f"{'Written to' if refit.made is None else 'It was there:'} {refit.folder}")
-    print(f"Next: dvae evaluate {shlex.quote(str(refit.folder))}")
+    print(f"Next: dvae evaluate {shlex.quote(str(refit.folder))}{further_data_dir(data_dir)}")
 
 
 @verb(

@@ -24,6 +24,7 @@ from discrete_vae.cli.options import (
     completion,
     data_dir_option,
     device_option,
+    further_data_dir,
     json_option,
     loud_stream,
     note,
@@ -242,11 +243,11 @@ def run_train(
                 logger=events,
             )
         except KeyboardInterrupt:  # the other processes, if there are any, are not waited for
-            raise click.exceptions.Exit(_interrupted(run, stop.status)) from None
+            raise click.exceptions.Exit(_interrupted(run, stop.status, arguments.data_dir)) from None
     if rank() > 0:
         return 0 if result.step == result.num_steps else stop.status
     if result.step < result.num_steps:
-        return _interrupted(run, stop.status)
+        return _interrupted(run, stop.status, arguments.data_dir)
     if done >= result.num_steps:
         print(f"{run.path} has finished its {done} steps; nothing is left to do.")
     else:
@@ -275,7 +276,7 @@ def run_train(
         found = worth(result.best_elbo, baseline.value, error, count, "validation data")
         print(wrapped(f"{found} The ELBO is a lower bound: dvae evaluate gives the log-likelihood."))
     run.checkpoints().verify("best")
-    print(f"Next: dvae evaluate {run.quoted}")
+    print(f"Next: dvae evaluate {run.quoted}{further_data_dir(arguments.data_dir)}")
     return 0
 
 
@@ -387,11 +388,11 @@ def _unusual_features(dataset: DataSplits, config: ExperimentConfig) -> Iterator
         )
 
 
-def _interrupted(run: RunDirectory, status: int) -> int:
+def _interrupted(run: RunDirectory, status: int, data_dir: Path | None) -> int:
     """Say which step is saved and how to go on; returns the exit status."""
     steps = run.checkpoints().steps()
     kept = f"step {steps[-1]} is saved" if steps else "no checkpoint was saved yet"
-    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}"
+    go_on = f"dvae train --resume --run-dir {shlex.quote(str(run.path))}{further_data_dir(data_dir)}"
     with suppress(OSError):  # Ctrl-C may have ended who reads it
         print(f"\nInterrupted; {kept}. Continue: {go_on}", file=loud_stream())
     return status

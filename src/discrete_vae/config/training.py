@@ -398,8 +398,8 @@ class TrainingConfig(Record):
     )
     patience: Count | None = Field(
         default=None,
-        description="Validations in a row without a better bound, after warm-up, at which training ends; none takes "
-        "all steps.",
+        description="Validations in a row without a better bound, after warm-up and the first importance samples, at "
+        "which training ends; none takes all steps.",
     )
     independent_start: bool = Field(
         default=False,

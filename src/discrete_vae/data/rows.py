@@ -285,6 +285,7 @@ class Rows(ShowsShapes):
         binarized: Whether x are bits that were drawn from probabilities.
         schema: How the columns of a table became numbers; None for values as they stand in a file.
         condition: c of p(x | c), (row, column) float32; None where nothing is conditioned on.
+        weights: How often the population has each, (row,), of a part of the run's own data; None counts all alike.
     """
 
     name: str
@@ -295,15 +296,17 @@ class Rows(ShowsShapes):
     binarized: bool = False
     schema: TableSchema | None = None
     condition: Tensor | None = None
+    weights: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
     def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows, by their places, (row,) int64."""
-        labels = None if self.labels is None else self.labels[places]
         c = None if self.condition is None else self.condition[torch.from_numpy(places)]
-        return replace(self, x=select(self.x, places), index=self.index[places], labels=labels, condition=c)
+        given = {"labels": self.labels, "weights": self.weights, "index": self.index}
+        own = {name: None if each is None else each[places] for name, each in given.items()}
+        return replace(self, x=select(self.x, places), condition=c, **own)
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
@@ -323,6 +326,7 @@ def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:
         binarized=draws,
         schema=dataset.schema,
         condition=dataset.conditions.get(part),
+        weights=dataset.weights.get(part),
     )
 
 

@@ -58,9 +58,14 @@ def read_fasta(path: Path, alphabet: str | None) -> np.ndarray:
     return np.where(codes == _UNKNOWN, np.float32(np.nan), codes.astype(np.float32))
 
 
+def letters_of(alphabet: str) -> str:
+    """The letters of an alphabet, which is a name of `ALPHABETS` or its letters."""
+    return ALPHABETS.get(alphabet.lower(), alphabet).upper()
+
+
 def _table(path: Path, alphabet: str | None) -> np.ndarray:
     """The code of each byte, (256,) uint8."""
-    letters = ALPHABETS.get((alphabet or "").lower(), alphabet or "").upper()
+    letters = letters_of(alphabet or "")
     if not 2 <= len(letters) == len(set(letters)) or not (letters.isascii() and letters.isalpha()):
         rule = f"must be {', '.join(ALPHABETS)} or different letters to read {path}"
         repair = "Train with --data.alphabet protein, for example."

@@ -17,7 +17,7 @@ from discrete_vae.checks import check_number, check_positive_int, check_tensor
 from discrete_vae.data.splits import check_weights, effective_number, rescaled
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.base import Likelihood, fitted_to
+from discrete_vae.likelihoods.base import Likelihood, fitted_to, set_copies
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.nets.modes import eval_mode
@@ -414,8 +414,11 @@ def independent_features(
     law = deepcopy(likelihood).cpu().double()
     given = positive_weights(weights, len(x))
     of_train = positive_weights(train_weights, len(train), "train_weights")
+    set_copies(law, 1.0)
     if of_train is not None:
-        train = select(train, repeated_by_weight(of_train, train.nbytes).numpy())
+        rows, copies = repeated_by_weight(of_train, train.nbytes)
+        train = select(train, rows.numpy())
+        set_copies(law, copies)
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
     size = max(1, min(_ROWS, _VALUES // math.prod(law.parameter_shape)))
@@ -433,24 +436,25 @@ def independent_features(
     )
 
 
-def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> Tensor:
+def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> tuple[Tensor, float]:
     """Indices of examples, ascending, each as often as its weight says, for what is fitted to examples alike.
 
     Where the weights are small whole multiples of the least, they are the counts. Else eight times as many indices as
-    examples, of examples of many bytes twice as many, are drawn systematically: the share of an example is off by less
-    than one over their number.
+    examples, two times where all examples take many bytes, are drawn systematically: the share of an example is off by
+    less than one over their number. Beside them stands how many of those drawn stand for one example, 1 for counts.
 
     Examples:
         >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))
-        tensor([0, 1, 1, 2])
+        (tensor([0, 1, 1, 2]), 1.0)
     """
     multiples = weights / weights.min()
-    counts = multiples.round()
+    counts, copies = multiples.round(), 1.0
     most = max(2, min(_REPEATS, _MOST_BYTES // num_bytes)) * len(weights)
     if not torch.allclose(multiples, counts, rtol=1e-9) or counts.sum() > most:
         ends = (weights * (most / weights.sum())).cumsum(0).round()
         counts = ends.diff(prepend=ends.new_zeros(1))
-    return torch.arange(len(weights), device=weights.device).repeat_interleave(counts.long())
+        copies = float(counts.sum()) / len(weights)
+    return torch.arange(len(weights), device=weights.device).repeat_interleave(counts.long()), copies
 
 
 def _examples(name: str, x: Examples, law: Likelihood) -> Tensor:

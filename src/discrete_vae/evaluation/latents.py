@@ -13,7 +13,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import standard_error
+from discrete_vae.evaluation.evaluate import positive_weights, standard_error
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.numerics import bernoulli_entropy
@@ -57,12 +57,18 @@ class LatentUsage(ShowsShapes):
 
 @torch.no_grad()
 def latent_usage(
-    model: DiscreteVAE, x: Tensor, *, condition: Tensor | None = None, seed: int = 0
+    model: DiscreteVAE,
+    x: Tensor,
+    *,
+    condition: Tensor | None = None,
+    weights: np.ndarray | Tensor | None = None,
+    seed: int = 0,
 ) -> LatentUsage:
     """Look at the posteriors of examples, with the networks' running statistics.
 
     ``x`` is (example, feature) or in the event's shape, with NaN for missing values, ``condition`` c of p(x | c),
-    (example, column) or (1, column); ``seed`` is that of the draws that later groups and layers are conditioned on.
+    (example, column) or (1, column); ``weights``, (example,) above 0, are those of the means; ``seed`` is that of the
+    draws that later groups and layers are conditioned on.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -73,6 +79,8 @@ def latent_usage(
     check_examples("x", x)
     found = []
     c = model.check_condition(condition, len(x))
+    given = positive_weights(weights, len(x))
+    given = torch.ones(len(x), dtype=torch.float64) if given is None else given
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             part = slice(first, first + _BATCH_SIZE)
@@ -88,9 +96,10 @@ def latent_usage(
             if log_q is not None:
                 logits[:, : log_q.shape[1]] = torch.logit(log_q.double().exp(), eps=1e-12)
             kl = below.posterior.kl_to(below.prior).double()
-            found.append((torch.sigmoid(logits).sum(0), bernoulli_entropy(logits).sum(0), kl.sum(0)))
+            values, own = (torch.sigmoid(logits), bernoulli_entropy(logits), kl), given[part].to(kl.device)
+            found.append([torch.tensordot(own, each, 1) for each in values])
     sums = (reduce(torch.add, parts) for parts in zip(*found, strict=True))
-    activity, entropy, layer_kl = (total.cpu() / len(x) for total in sums)
+    activity, entropy, layer_kl = (total.cpu() / given.sum() for total in sums)
     of_activity = bernoulli_entropy(torch.logit(activity, eps=1e-12))
     information = (of_activity - entropy).clamp(min=0)
     return LatentUsage(activity, entropy, information, layer_kl, len(x))

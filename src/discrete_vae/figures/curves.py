@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import BLUE, GREEN, PURPLE, VERMILION, Drawing, FigureRequest, Picture, tidy
-from discrete_vae.runs.results import is_of, log_partition_store, which
+from discrete_vae.runs.results import log_partition_store
 
 # The course of a training run.
 
@@ -290,17 +290,17 @@ def histogram_of_result(result: Mapping[str, Any]) -> LogPartitionHistogram:
 
 
 def make_log_partition_histogram(request: FigureRequest) -> Drawing:
-    """The figure of a run, of the most complete of its results; nothing is estimated."""
+    """The figure of a run, of the most complete result of its checkpoint; nothing is estimated."""
     directory = request.run.directory
-    loaded, result = request.run.loaded, log_partition_store(directory).most_complete()
-    if result is None or not is_of(result, loaded.step, loaded.sums):
-        received = f"{directory.path} without" if result is None else f"those of {which(result, loaded.step)}"
+    loaded = request.run.loaded
+    found = log_partition_store(directory).of_checkpoint(loaded.step, loaded.sums)
+    if found is None:
         command = (
             f"dvae log-partition {shlex.quote(str(directory.path))} --checkpoint {loaded.step} --repeats 20"
         )
         rule = f"must have estimates of log Z of step {loaded.step}"
-        raise InvalidInputError("RUN", rule, received, f"Make some: {command}.")
-    table = histogram_of_result(result)
+        raise InvalidInputError("RUN", rule, f"{directory.path} without", f"Make some: {command}.")
+    table = histogram_of_result(found[1])
     return Drawing(table, draw_log_partition_histogram(table, name=directory.read_experiment().name))
 
 

@@ -47,7 +47,7 @@ from discrete_vae.nets.modes import DTYPES, precision_for, precision_of_products
 from discrete_vae.records import ShowsTable
 from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
 from discrete_vae.runs.load import LoadedRun
-from discrete_vae.runs.results import evaluation_store, is_of, log_partition_store
+from discrete_vae.runs.results import evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.sparse import Examples
 
@@ -444,10 +444,11 @@ def log_partition_of_run(run: RunDirectory, loaded: LoadedRun, *, seed: int = 0)
 def _kept(run: RunDirectory, loaded: LoadedRun) -> Iterator[LogPartition]:
     """Estimates of a checkpoint's prior that the run keeps."""
     sources = evaluation_store(run), log_partition_store(run)
-    for kept, fields in ((kept, kept.most_complete()) for kept in sources):
-        if fields is None or "changed_config" in fields or not is_of(fields, loaded.step, loaded.sums):
+    for found in (kept.of_checkpoint(loaded.step, loaded.sums) for kept in sources):
+        if found is None or "changed_config" in found[1]:
             continue
-        method = f"kept in {kept.most_complete_path.name}"
+        path, fields = found
+        method = f"kept in {path.name}"
         if fields.get("exact") is not None:  # beside estimates that are there to be compared with it
             yield LogPartition(fields["exact"], 0.0, method, 1)
             continue

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_examples, check_positive_int, check_states, check_tensor
+from discrete_vae.data.splits import effective_number
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import Latents, encode_rows, most_probable
 from discrete_vae.inference.rows import Report
@@ -129,7 +130,9 @@ class ClassModel(ShowsShapes):
         return torch.softmax(latents @ weight.T + bias, 1)
 
 
-def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -> ClassModel:
+def fit_class_model(
+    latents: np.ndarray, labels: np.ndarray, *, weights: np.ndarray | None = None, seed: int = 0
+) -> ClassModel:
     """Fit classes to latents of labeled examples.
 
     A fifth of the examples, chosen at random, is held out and tells the accuracy; the others are fitted, and at least
@@ -138,6 +141,7 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
     Args:
         latents: (row, latent), draws from the posterior: states of the prior are alike.
         labels: (row,) numbers or words, of at least two classes.
+        weights: How often the population has each row, (row,), up to a common factor; None counts all alike.
         seed: Seed of the choice.
 
     Examples:
@@ -163,14 +167,16 @@ def fit_class_model(latents: np.ndarray, labels: np.ndarray, *, seed: int = 0) -
         raise InvalidInputError("labels", rule, received, "Give more labeled examples.")
     mean, scale = latents[fitted].mean(0), np.maximum(latents[fitted].std(0), 1e-3)
     model = LogisticRegression(C=_REGULARIZATION, max_iter=1000)
-    model.fit((latents[fitted] - mean) / scale, labels[fitted])
-    accuracy = model.score((latents[held_out] - mean) / scale, labels[held_out])
+    given = np.ones(len(labels)) if weights is None else weights / weights.mean()
+    model.fit((latents[fitted] - mean) / scale, labels[fitted], sample_weight=given[fitted])
+    accuracy = model.score((latents[held_out] - mean) / scale, labels[held_out], given[held_out])
     weight, bias = model.coef_ / scale, model.intercept_ - model.coef_ @ (mean / scale)
     if len(weight) == 1:  # two classes: the log-odds of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
-    inner = (accuracy * len(held_out) + 1) / (len(held_out) + 2)  # none of few is wrong by chance
-    error = float(np.sqrt(inner * (1 - inner) / len(held_out)))
+    count = effective_number(given[held_out])
+    inner = (accuracy * count + 1) / (count + 2)  # none of few is wrong by chance
+    error = float(np.sqrt(inner * (1 - inner) / count))
     return ClassModel(model.classes_, *tensors, accuracy=float(accuracy), accuracy_std_error=error)
 
 
@@ -179,6 +185,7 @@ def fit_classes(
     x: Examples,
     labels: np.ndarray,
     *,
+    weights: np.ndarray | None = None,
     condition: Tensor | None = None,
     seed: int = 0,
     numbers: Sequence[int] | np.ndarray | None = None,
@@ -186,12 +193,12 @@ def fit_classes(
 ) -> ClassModel:
     """Fit classes to the latents of labeled examples, a draw of each from its posterior.
 
-    The arguments are those of `discrete_vae.encode_rows`, and labels, (row,) numbers or words. The seed is that of the
-    draws, and of the examples that are held out.
+    The arguments are those of `discrete_vae.encode_rows`, and labels and weights as of `fit_class_model`. The seed is
+    that of the draws, and of the examples that are held out.
     """
     codes = encode_rows(model, x, condition=condition, draw=True, seed=seed, numbers=numbers, report=report)
     latents = latents_of_classes(torch.from_numpy(codes.bits).float(), torch.from_numpy(codes.continuous))
-    return fit_class_model(latents.numpy(), labels, seed=seed)
+    return fit_class_model(latents.numpy(), labels, weights=weights, seed=seed)
 
 
 # New examples of a trained model.
@@ -494,7 +501,8 @@ def interpolate(
         model: The model.
         start: The first example, (1, feature) or (1, *event).
         end: The last example.
-        condition: c of p(x | c), (1, column), of the whole path, for a model that has one.
+        condition: c of p(x | c), for a model that has one: (1, column) of the whole path, or (2, column) of the two
+            examples, where the means are those under the first one's.
         path: "flips", with as many steps as bits differ, and the first; or "straight".
         num_steps: Steps of a straight path, or of one between examples of the same code; at least 2, the ends.
 
@@ -510,8 +518,9 @@ def interpolate(
     if check_positive_int("num_steps", num_steps) < 2:
         raise InvalidInputError("num_steps", "must be at least 2", num_steps, "Both ends are steps.")
     with eval_mode(model) as model:
-        c = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 1)
-        ends = first, last = _end(model, "start", start, c), _end(model, "end", end, c)
+        both = model.check_condition(None if condition is None else condition.to(model.prior.bias.device), 2)
+        c, of_last = (None, None) if both is None else both.split(1)
+        ends = first, last = _end(model, "start", start, c), _end(model, "end", end, of_last)
         order = order_of_flips(model.prior, first.z[0], last.z[0])[0] if path == "flips" else []
         bits, zeta = _codes(first, last, order, num_steps)
         latents = model.with_condition(zeta, c)

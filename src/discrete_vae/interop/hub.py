@@ -345,7 +345,7 @@ def release_run(
     environment["data"] = describe_data(dataset) | environment.get("data", {})
     log = thinned([line for line in run.metrics().read() if line["step"] <= loaded.step])
     with derived_run(folder, run, record, tensors, environment=environment, log=log) as new:
-        write_bytes(new.evaluation_path, read_regular(run.evaluation_path))
+        write_bytes(new.evaluation_path, read_regular(_evaluation(run, loaded)))
         subset = training_subset(dataset, loaded.config.training)
         found = _compared(run, loaded, new, precision, subset, num_examples, num_samples, seed, report)
         if 2 * found.difference_std_error - found.difference > MAX_LOSS:
@@ -354,7 +354,9 @@ def release_run(
             repair = "Use float32: --precision float32; or check more examples: --num-examples."
             raise InvalidInputError(f"precision {precision}", rule, received, repair)
         refit = {REFIT: steps} if (steps := refit_steps(run)) else {}
-        write_json(new.release_path, asdict(found) | refit | _asked(new, loaded, precision, settings))
+        write_json(
+            new.release_path, asdict(found) | refit | _asked(new.evaluation_path, loaded, precision, settings)
+        )
         write_text(new.path / CARD_FILE, card_of_run(new, name=folder.name, license=license, in_folder=True))
     return found
 
@@ -372,28 +374,33 @@ def check_release(
     if run.release_path.exists():  # whose results may be those of the weights before they were rounded
         repair = "Release the run that it was made of, or copy the folder."
         raise InvalidInputError(str(run.path), "must not be released already", "a released run", repair)
-    found = evaluation_store(run).most_complete()
-    if found is None or not is_of(found, loaded.step, loaded.sums):
-        rule = f"must be of the checkpoint that is released, step {loaded.step}"
-        received = "no such file" if found is None else which(found, loaded.step)
-        repair = f"Evaluate it: dvae evaluate {run.quoted}."
-        raise InvalidInputError(str(run.evaluation_path), rule, received, repair)
+    evaluation = _evaluation(run, loaded)
 
     def made(said: Mapping[str, Any]) -> Release:
         return Release(**{field.name: said[field.name] for field in fields(Release)})
 
-    asked = _asked(run, loaded, precision, {"license": license} | settings)
+    asked = _asked(evaluation, loaded, precision, {"license": license} | settings)
     return check_derived_folder(out, run, run.release_path.name, asked, made)
 
 
-def _asked(run: RunDirectory, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
+def _evaluation(run: RunDirectory, loaded: LoadedRun) -> Path:
+    """The most complete evaluation of the checkpoint that is released."""
+    found = evaluation_store(run).of_checkpoint(loaded.step, loaded.sums)
+    if found is None:
+        rule = f"or a file of evaluations must be of the checkpoint that is released, step {loaded.step}"
+        repair = f"Evaluate it: dvae evaluate {run.quoted} --checkpoint {loaded.step}."
+        raise InvalidInputError(str(run.evaluation_path), rule, "none", repair)
+    return found[0]
+
+
+def _asked(evaluation: Path, loaded: LoadedRun, precision: str, settings: dict[str, Any]) -> dict[str, Any]:
     """The request as release.json says it; the evaluation, a copy, tells runs apart."""
     change = loaded.changed_config
     return {
         "step": loaded.step,
         "precision": precision,
         "config": settings,
-        EVALUATED: sha256_file(run.evaluation_path),
+        EVALUATED: sha256_file(evaluation),
         **({} if change is None else {"changed_config": asdict(change)}),
     }
 

@@ -58,6 +58,7 @@ class Likelihood(nn.Module, ABC):
     stand_in: float = 0.0
     has_exposure: bool = False
     fits_sparse: bool = False
+    _half_count: float = 0.5  # what fits add to the number of each value, see `set_copies`
 
     def __init__(self, event_shape: Sequence[int], parameters_per_feature: int = 1) -> None:
         super().__init__()
@@ -321,6 +322,13 @@ def check_statistic(statistic: object) -> None:
     if not isinstance(statistic, str) or statistic not in get_args(Statistic):
         rule, repair = "must be 'mean', 'mode' or 'sample'", "Codes have a mode, and no useful mean."
         raise InvalidInputError("statistic", rule, f"{statistic!r}"[:80], repair)
+
+
+def set_copies(likelihood: Likelihood, copies: float) -> None:
+    """Say how many rows stand for one example in what a likelihood is fitted to: its half counts grow as much."""
+    for part in likelihood.modules():
+        if isinstance(part, Likelihood):
+            part._half_count = 0.5 * copies
 
 
 def fitted_to(likelihood: Likelihood, x: Examples) -> Tensor:

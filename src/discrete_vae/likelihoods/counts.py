@@ -25,7 +25,7 @@ from discrete_vae.sparse import Examples, SparseRows
 
 _MIN_SIZE, _MAX_SIZE = 1e-4, 1e6  # of r
 _LEAST_START, _LARGEST_START = 1e-2, 1e4  # of r as data give it
-_LEAST_TOTAL = 0.5  # stands for the total of a row, or of a feature, of zeros
+_LEAST_TOTAL = 0.5  # stands for the total of a row of zeros
 _ROUNDS = 30  # of fits in turn
 _LARGEST_RATE = 1e18  # that torch draws at: beyond the largest int64 it gives negative counts
 _LARGEST_LOG = 60.0  # e^60, and counts times e^60, are finite in float32
@@ -228,7 +228,7 @@ class NegativeBinomialLikelihood(Likelihood):
         if self.has_exposure:
             if isinstance(x, SparseRows) and bool(x.sums(0).isnan().any()):
                 x = x[:]  # which has gaps
-            shares, reference = fit_shares(x)
+            shares, reference = fit_shares(x, self._half_count)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
         if scale is None:
@@ -240,7 +240,7 @@ class NegativeBinomialLikelihood(Likelihood):
             scale = self._log_exposure(x, mask).exp()
         if scale is None and not self.zero_inflated:
             moments = feature_moments(x)
-            mean = moments.mean.maximum(0.5 / moments.count)
+            mean = moments.mean.maximum(self._half_count / moments.count)
             self.log_start.copy_(torch.where(moments.count > 0, mean, 1.0).log())
             spread = (moments.variance - moments.mean).clamp_min(0)
             size = torch.where(spread > 0, moments.mean.square() / spread, torch.inf)
@@ -248,7 +248,8 @@ class NegativeBinomialLikelihood(Likelihood):
             self.log_size.copy_(size.log())
             return torch.zeros_like(self.log_start)
         scale = torch.ones(len(x)) if scale is None else scale
-        mean, size, zeros = count_moments(x, scale, zero_inflated=self.zero_inflated)
+        settings = {"zero_inflated": self.zero_inflated, "half_count": self._half_count}
+        mean, size, zeros = count_moments(x, scale, **settings)
         self.log_start.copy_(mean.log())
         self.log_size.copy_(size.clamp(_LEAST_START, _LARGEST_START).log())
         start = torch.zeros_like(self.log_start)
@@ -344,7 +345,7 @@ class NegativeBinomialLikelihood(Likelihood):
 
 
 def count_moments(
-    x: Examples, scale: Tensor, *, zero_inflated: bool = False
+    x: Examples, scale: Tensor, *, zero_inflated: bool = False, half_count: float = 0.5
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
 
@@ -352,19 +353,19 @@ def count_moments(
     other entries. A zero is an added one with probability pi / (pi + (1 - pi) NB(0; e mu, r)); that and the moments
     are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
     1/2, and no added zeros. Of x, (row, *event), NaN marks an unobserved entry; e is the scale, (row,). Where no zeros
-    are added pi counts for nothing.
+    are added pi counts for nothing. Of rows that are repeated the half count, 1/2, is a multiple.
 
     Returns:
         mu, r, infinite where the data spread no more than Poisson's, and pi; (*event), float64, on the CPU; 1, 1 and
         1/2 where nothing was observed.
     """
     scale, rounds = scale.reshape(-1, 1).to("cpu", torch.float64), _ROUNDS if zero_inflated else 0
-    parts = [_count_moments(rows, scale, rounds) for rows in column_blocks(x)]
+    parts = [_count_moments(rows, scale, rounds, half_count) for rows in column_blocks(x)]
     mean, size, zeros = (torch.cat(part).reshape(x.shape[1:]) for part in zip(*parts, strict=True))
     return mean, size, zeros
 
 
-def _count_moments(x: Tensor, scale: Tensor, rounds: int) -> tuple[Tensor, Tensor, Tensor]:
+def _count_moments(x: Tensor, scale: Tensor, rounds: int, half: float) -> tuple[Tensor, Tensor, Tensor]:
     mask = ~x.isnan()
     x = x.masked_fill(~mask, 0)
     count, sums, squares, products = mask.sum(0), x.sum(0), x.square().sum(0), (scale * x).sum(0)
@@ -372,24 +373,24 @@ def _count_moments(x: Tensor, scale: Tensor, rounds: int) -> tuple[Tensor, Tenso
     def moments(added: Tensor | float) -> tuple[Tensor, Tensor]:
         kept = mask.double() - added
         first, second = (scale * kept).sum(0), (scale.square() * kept).sum(0)
-        mean = sums.clamp_min(_LEAST_TOTAL) / first
+        mean = sums.clamp_min(half) / first
         spread = squares - 2 * mean * products + mean.square() * second - mean * first
         return mean, torch.where(spread > 0, mean.square() * second / spread, torch.inf)
 
     mean, size = moments(0.0)
     zero = mask & (x == 0) & (sums > 0)
-    share = 0.5 * (zero.sum(0) + 1) / (count + 2)
+    share = 0.5 * (zero.sum(0) + 2 * half) / (count + 4 * half)
     for _ in range(rounds):
         size = size.clamp(_LEAST_START, _LARGEST_START)
         by_chance = (-size * (scale * mean / size).log1p()).exp()
         added = (share / (share + (1 - share) * by_chance)).masked_fill(~zero, 0)
-        share = (added.sum(0) + 0.5) / (count + 1)
+        share = (added.sum(0) + half) / (count + 2 * half)
         mean, size = moments(added)
     known = count > 0
     return torch.where(known, mean, 1.0), torch.where(known, size, 1.0), torch.where(known, share, 0.5)
 
 
-def fit_shares(x: Examples) -> tuple[Tensor, float]:
+def fit_shares(x: Examples, half_count: float = 0.5) -> tuple[Tensor, float]:
     """Each feature's share of the counts of a row, and the median of the rows' totals.
 
     The shares f are those of highest likelihood if x_ni is Poisson with mean s_n f_i. Without gaps s_n is the total of
@@ -413,7 +414,7 @@ def fit_shares(x: Examples) -> tuple[Tensor, float]:
         seen = ~x.isnan()
         x = x.masked_fill(~seen, 0)
         sums, totals = x.sum(0, dtype=torch.float64), x.sum(1, dtype=torch.float64)
-    sums, totals = sums.clamp_min(_LEAST_TOTAL), totals.clamp_min(_LEAST_TOTAL)
+    sums, totals = sums.clamp_min(half_count), totals.clamp_min(_LEAST_TOTAL)
     shares, parts = sums / sums.sum(), torch.ones_like(totals)
     if not bool(seen.all()):
         mask, known = seen.double(), seen.any(0)

@@ -75,7 +75,7 @@ class BernoulliLikelihood(Likelihood):
         """
         moments = self._keep_mean_(x, observed)
         ones = moments.mean * moments.count
-        return (ones + 0.5).log() - (moments.count - ones + 0.5).log()
+        return (ones + self._half_count).log() - (moments.count - ones + self._half_count).log()
 
     def _keep_mean_(self, x: Tensor, observed: Tensor | None) -> FeatureMoments:
         self.check(x, observed)
@@ -221,7 +221,7 @@ class CodesLikelihood(Likelihood):
 
     def _shares(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Frequencies of the codes, (largest K, *event) float64, with half a count added for each code."""
-        counts = torch.full(self.has_code.shape, 0.5, dtype=torch.float64)
+        counts = torch.full(self.has_code.shape, self._half_count, dtype=torch.float64)
         for rows, seen in row_blocks(x, observed):
             counts.scatter_add_(0, rows.masked_fill(~seen, 0).long(), seen.double())
         counts = counts * self.has_code.cpu()

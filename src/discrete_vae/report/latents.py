@@ -431,10 +431,9 @@ def _energies(source: ReportSource) -> dict[str, Any]:
     ends = np.array([np.quantile(part, [0.002, 0.998]) for part in (of_chains, of_codes)])
     low, high = float(ends[:, 0].min()), float(ends[:, 1].max())
     edges = np.linspace(low, high if high > low else low + 1.0, _BINS + 1)
-    clipped = [np.clip(part, edges[0], edges[-1]) for part in (of_chains, of_codes)]
-    weights = (np.ones(len(of_chains)), source.train_weights)  # by which training met the examples
-    counts = [np.histogram(part, edges, weights=w)[0] for part, w in zip(clipped, weights, strict=True)]
-    shares = [of_part / of_part.sum() for of_part in counts]
+    weighed = (of_chains, np.ones(len(of_chains))), (of_codes, source.train_weights)
+    clipped = [(np.clip(part, edges[0], edges[-1]), weights) for part, weights in weighed]
+    shares = [np.histogram(part, edges, weights=weights)[0] / weights.sum() for part, weights in clipped]
     overlap = float(np.minimum(*shares).sum())
     x = Axis(float(edges[0]), float(edges[-1]), "energy (nats)")
     y = Axis.around(np.concatenate(shares), "share", zero=True)
@@ -444,5 +443,5 @@ def _energies(source: ReportSource) -> dict[str, Any]:
     return {
         "energies": Chart(x, y, marks, label, legend, height=210),
         "overlap": overlap,
-        "means": (float(of_chains.mean()), float(np.average(of_codes, weights=weights[1]))),
+        "means": tuple(float(np.average(part, weights=weights)) for part, weights in weighed),
     }

@@ -373,7 +373,8 @@ def train_command(source: ReportSource) -> list[str] | None:
         base, start = load_experiment(config.name, config.size), [config.name]  # pyright: ignore[reportArgumentType]
     elif isinstance(config.data, FileDataConfig):
         kind = config.model.likelihood.kind
-        base = own_experiment_of(source.dataset, config.data.path, likelihood=kind, size=config.size)
+        of_file = {"size": config.size, "alphabet": config.data.alphabet}
+        base = own_experiment_of(source.whole_dataset, config.data.path, likelihood=kind, **of_file)
         start = ["--data", str(config.data.path)]
         if source.dataset.schema is None:
             start += ["--model.likelihood", kind]
@@ -381,7 +382,7 @@ def train_command(source: ReportSource) -> list[str] | None:
         model = base.model.model_copy(update={"condition": config.model.condition})
         data = base.data.model_copy(update={"kinds": _kinds_by_default(config.data, source.dataset.schema)})
         base = base.model_copy(update={"model": model, "data": data})
-        if (exposure := exposure_of_counts(source.dataset, config.data.path, kind)) is not None:
+        if (exposure := exposure_of_counts(source.whole_dataset, config.data.path, kind)) is not None:
             base = apply_overrides(base, [("model.likelihood.exposure", [exposure])])
     else:
         return None

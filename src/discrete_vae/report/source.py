@@ -25,7 +25,7 @@ from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
 from discrete_vae.runs.io import read_json
 from discrete_vae.runs.load import LoadedRun
-from discrete_vae.runs.results import ResultStore, evaluation_store, is_of, log_partition_store
+from discrete_vae.runs.results import ResultStore, evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 
 _BITS, _CODES, _CHOSEN = 0x72657062, 0x72657063, 0x72657074
@@ -111,7 +111,7 @@ class ReportSource(FigureRun):
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
-        """The most complete evaluation of the run, if it is of this checkpoint."""
+        """The most complete evaluation of this checkpoint."""
         return self._kept(evaluation_store(self.directory))
 
     @cached_property
@@ -122,12 +122,12 @@ class ReportSource(FigureRun):
 
     @cached_property
     def log_partitions(self) -> dict[str, Any] | None:
-        """The most complete repeats of log Z, if they are of this checkpoint."""
+        """The most complete repeats of log Z of this checkpoint."""
         return self._kept(log_partition_store(self.directory))
 
     def _kept(self, results: ResultStore) -> dict[str, Any] | None:
-        fields = results.most_complete()
-        return fields if fields is not None and is_of(fields, self.loaded.step, self.loaded.sums) else None
+        found = results.of_checkpoint(self.loaded.step, self.loaded.sums)
+        return None if found is None else found[1]
 
     @cached_property
     def indices(self) -> np.ndarray:
@@ -191,7 +191,8 @@ class ReportSource(FigureRun):
     @cached_property
     def usage(self) -> LatentUsage:
         """Activity and information of each latent over `train`."""
-        return latent_usage(self.model, self.train, condition=self.train_condition, seed=self.seed)
+        of_train = {"condition": self.train_condition, "weights": self.train_weights}
+        return latent_usage(self.model, self.train, **of_train, seed=self.seed)
 
     @cached_property
     def modes(self) -> PriorModes:

@@ -226,13 +226,17 @@ class ResultStore:
         path = self.most_complete_path
         return _read_result(path, self._schema) if path.exists() else None
 
+    def of_checkpoint(self, step: int, sums: tuple[str, ...]) -> tuple[Path, dict[str, Any]] | None:
+        """The most complete result of a checkpoint as it is, with its file; None if there is none."""
+        found = [each for each in self._read().items() if is_of(each[1], step, sums)]
+        return max(found, key=lambda each: self._completeness(each[1]), default=None)
+
     def _path_of(self, fields: Fields) -> Path:
         return self.folder / f"{self._name(fields)}.json"
 
-    def _read(self) -> dict[Path, Fields]:
-        paths = sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
-        if self.most_complete_path.exists():
-            paths.append(self.most_complete_path)
+    def _read(self) -> dict[Path, dict[str, Any]]:
+        paths = [self.most_complete_path] if self.most_complete_path.exists() else []  # before its equals
+        paths += sorted(self.folder.glob("*.json")) if self.folder.is_dir() else []
         return {path: _read_result(path, self._schema) for path in paths}
 
 

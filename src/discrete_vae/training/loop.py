@@ -490,7 +490,7 @@ class RunCheckpoints:
         two parts.
         """
         model = initial_model(config).double()
-        train, condition = by_weight(train, conditions[0], weights[0])
+        train, condition = by_weight(model.likelihood, train, conditions[0], weights[0])
         model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
@@ -565,15 +565,17 @@ class RunCheckpoints:
         )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
-        """Whether so many validations as patience says have brought no better bound, since warm-up or the best one.
+        """Whether so many validations as patience says have brought no better bound, since the best one.
 
-        The best is that of the checkpoints that were trained, which may still be below independent features.
+        They count from the end of warm-up and the first importance samples on. The best is that of the checkpoints that
+        were trained, which may still be below independent features.
         """
         settings = self._settings
         patience, every = settings.patience, settings.validate_every
         if patience is None or not self._trained:
             return False
-        first = math.ceil(settings.last_warm_up * steps_per_epoch / every) * every
+        samples = schedules.first_importance_step(settings, self._num_steps) or 0
+        first = math.ceil(max(settings.last_warm_up * steps_per_epoch, samples) / every) * every
         return self._state.step >= max(self._trained["step"], first) + patience * every
 
     def save_interim(self, seconds: float) -> None:

@@ -30,6 +30,7 @@ from discrete_vae.distributed import (
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.evaluation.evaluate import positive_weights, repeated_by_weight
 from discrete_vae.kernels.adam import Adam
+from discrete_vae.likelihoods.base import Likelihood, set_copies
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import set_precision
@@ -309,12 +310,16 @@ class Replicas:
 
 
 def by_weight(
-    train: Examples, condition: Tensor | None, weights: np.ndarray | None
+    likelihood: Likelihood, train: Examples, condition: Tensor | None, weights: np.ndarray | None
 ) -> tuple[Examples, Tensor | None]:
-    """Training examples and their conditions, each as often as its weight says, for what all are fitted to alike."""
+    """Training examples and their conditions, each as often as its weight says, for what all are fitted to alike.
+
+    The likelihood is told how many stand for one.
+    """
     if (given := positive_weights(weights, len(train), "train_weights")) is None:
         return train, condition
-    rows = repeated_by_weight(given, train.nbytes)
+    rows, copies = repeated_by_weight(given, train.nbytes)
+    set_copies(likelihood, copies)
     return select(train, rows.numpy()), None if condition is None else condition[rows]
 
 
@@ -367,7 +372,7 @@ class TrainingState:
         if precision is None:
             precision = choose_precision(config, device=device).dtype
         model = initial_model(config)
-        train, condition = by_weight(train, condition, weights)
+        train, condition = by_weight(model.likelihood, train, condition, weights)
         model.initialize_(train, condition=condition)
         model.to(device)
         settings, decay = config.training.optimizer, config.training.averaging.decay
