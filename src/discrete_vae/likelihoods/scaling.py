@@ -51,7 +51,7 @@ def feature_moments(x: Examples, observed: Tensor | None = None, *, scale: _Scal
         >>> feature_moments(torch.tensor([[1.0, 5.0], [3.0, torch.nan]])).mean
         tensor([2., 5.], dtype=torch.float64)
     """
-    count, total, squares = torch.zeros(3, *x.shape[1:], dtype=torch.float64)
+    count, total, squares = torch.zeros(3, *x.shape[1:], dtype=torch.float64, device="cpu")
     low, high = torch.full_like(total, torch.inf), torch.full_like(total, -torch.inf)
     for part, seen in row_blocks(x, observed, scale=scale):
         count += seen.sum(0)

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.neural_network import BernoulliRBM
 
 from discrete_vae import RBM, exact_log_partition
-from discrete_vae.interop.sklearn import BoltzmannDensity
+from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.testing import check_frequencies
 from tests.refusals import refused_argument
@@ -109,6 +109,24 @@ def test_probabilities_of_bits_are_drawn_anew_in_each_step():
     assert refused_argument(density.score_samples, soft) == "X"
 
 
+def test_showing_it_estimates_nothing():
+    """Notebooks show all attributes of what was fitted."""
+    density = BoltzmannDensity(**(TINY | {"num_epochs": 1})).fit(ROWS)
+    assert "num_hidden" in density._repr_html_()
+    assert "log_partition_" not in dir(density)
+    assert np.isfinite(density.log_partition_.value)
+    assert "log_partition_" in dir(density)
+
+
+@pytest.mark.parametrize("estimator", [BoltzmannDensity(num_epochs=1), DiscreteVAETransformer(num_epochs=1)])
+def test_settings_of_torch_change_nothing(estimator):
+    with torch.device("meta"), torch.no_grad():
+        drawn = clone(estimator).set_params(random_state=0).fit(ROWS).sample(3, random_state=0)
+    assert np.array_equal(
+        clone(estimator).set_params(random_state=0).fit(ROWS).sample(3, random_state=0), drawn
+    )
+
+
 @pytest.mark.parametrize(
     ("change", "rows", "name"),
     [
@@ -118,6 +136,7 @@ def test_probabilities_of_bits_are_drawn_anew_in_each_step():
         ({"binarize": "yes"}, ROWS, "binarize"),
         ({"log_partition_sweeps": 0}, ROWS, "log_partition_sweeps"),
         ({"binarize": None}, 2 * ROWS, "X"),
+        ({"binarize": None, "contamination": 0.1}, 0.5 * ROWS, "contamination"),
     ],
 )
 def test_wrong_arguments_are_named(change, rows, name):

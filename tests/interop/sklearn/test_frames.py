@@ -98,6 +98,31 @@ def test_kinds_are_named_and_numbers_alone_stay_numbers():
     assert DiscreteVAETransformer(likelihood="table", **few).fit(numbers).likelihood_ == "table"
 
 
+@pytest.mark.parametrize("gap", [pd.NA, "", None, pd.NaT], ids=repr)
+def test_a_gap_among_numbers_is_one_however_it_is_written(gap):
+    numbers = FRAME[["pay", "visits"]].astype(float)
+    written = numbers.astype(object)
+    numbers.iloc[3, 0], written.iloc[3, 0] = np.nan, gap
+    coder = DiscreteVAETransformer(**(TINY | {"num_epochs": 1})).fit(written)
+    assert coder.likelihood_ == "gaussian"
+    assert np.array_equal(coder.transform(written), coder.transform(numbers))
+
+
+def test_sparse_columns_of_counts_come_back_as_they_were():
+    counts = pd.DataFrame.sparse.from_spmatrix(sparse.csr_array(np.eye(240, 3, dtype=np.int64)), columns=list("abc"))
+    frame = pd.concat([FRAME[["town"]], counts], axis=1)
+    coder = DiscreteVAETransformer(**(TINY | {"num_epochs": 1})).fit(frame)
+    assert coder.inverse_transform(coder.transform(frame)).dtypes.equals(frame.dtypes)
+
+
+def test_what_is_wrong_with_a_column_names_no_option_of_the_command():
+    frame = pd.DataFrame({"price": ["1,5", "2,5", "3,25"] * 20, "town": ["Ulm", "Bonn", "Kiel"] * 20})
+    with pytest.raises(InvalidInputError) as caught:
+        DiscreteVAETransformer(**TINY).fit(frame)
+    assert "'price'" in caught.value.argument
+    assert "--" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

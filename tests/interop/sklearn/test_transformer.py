@@ -143,6 +143,10 @@ def test_gaps_are_read_where_fit_saw_some(tiny):
         ({"random_state": "one"}, "random_state"),
         ({"verbose": "yes"}, "verbose"),
         ({"likelihood": "categorical"}, "X"),
+        ({"output": "codes"}, "output"),
+        ({"num_samples": 0}, "num_samples"),
+        ({"log_partition_sweeps": 0}, "log_partition_sweeps"),
+        ({"likelihood": "bernoulli", "contamination": 0.1, "validation_fraction": 0.1}, "contamination"),
     ],
 )
 def test_wrong_parameters_are_named(change, name):

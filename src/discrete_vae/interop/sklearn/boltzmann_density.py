@@ -29,7 +29,14 @@ from discrete_vae.checks import check_states, check_unit_interval
 from discrete_vae.data.batches import binarize, epoch_order
 from discrete_vae.data.splits import check_weights
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.interop.sklearn.reading import check_readable, dense, dense_blocks, quantile, weighted_rows
+from discrete_vae.interop.sklearn.reading import (
+    check_readable,
+    dense,
+    dense_blocks,
+    numbers_of,
+    quantile,
+    weighted_rows,
+)
 from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.log_partition.exact import (
@@ -47,11 +54,18 @@ _CHAINS = 500
 _SWEEPS = 200
 _SILENT_SECONDS = 5.0
 _FITTED = ("machine_", "model_")  # what a fit sets when it has trained
+_ROUNDING = 1e-9  # of float64 scores in batches of other sizes, more than enough
 _STATES_A_SECOND = 5e7  # times units: enumerating log Z on one core, about
 
 
 def _judges(estimator: Any) -> bool:
     return estimator.contamination is not None
+
+
+def no_score_of_probabilities(contamination: Any) -> InvalidInputError:
+    """The error for an estimator that is to judge rows of probabilities of bits."""
+    rule = "must be None for probabilities of bits, which have no score"
+    return InvalidInputError("contamination", rule, contamination, "Leave it out, or give bits.")
 
 
 class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
@@ -82,10 +96,16 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def __sklearn_is_fitted__(self) -> bool:
         return not vars(self).keys().isdisjoint(_FITTED)
 
+    def __dir__(self) -> list[str]:
+        """Names without log_partition_ until it is known: scikit-learn reads all attributes to list and show them."""
+        unknown = {"log_partition_"} if vars(self).get("_log_partition") is None else set()
+        return [name for name in object.__dir__(self) if name not in unknown and hasattr(self, name)]
+
     def _begin_fit(self) -> SimpleNamespace:
         """Forget an earlier fit; the numeric parameters, checked, and a seed drawn as random_state says."""
         rules = self._numbers.items()
         found = {name: check_number(name, getattr(self, name), **rule) for name, rule in rules}
+        check_number("log_partition_sweeps", self.log_partition_sweeps, at_least=1)
         if self.contamination is not None:
             check_number("contamination", self.contamination, whole=False, above=0, at_most=0.5)
         for name in (*_FITTED, "offset_", "elbo_", "likelihood_", "schema_", "_log_partition"):
@@ -95,6 +115,7 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _validated(self, X: Any, *, reset: bool, **checks: Any) -> Any:  # noqa: N803
         """X as an array or a CSR matrix, as scikit-learn checks it."""
         check_readable(X)
+        X = numbers_of(X)  # noqa: N806
         return validate_data(self, X, reset=reset, dtype="numeric", accept_sparse="csr", **checks)
 
     def score(self, X: Any, y: Any = None, sample_weight: Any = None) -> float:  # noqa: N803
@@ -125,7 +146,10 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     def _set_offset(self, X: Any, sample_weight: Any) -> None:  # noqa: N803
         if self.contamination is not None:
-            self.offset_ = quantile(self.score_samples(X), float(self.contamination), sample_weight)
+            found = quantile(self.score_samples(X), float(self.contamination), sample_weight)
+            self.offset_ = found - _ROUNDING * max(
+                1.0, abs(found)
+            )  # rows equal to the one there are judged alike
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None
@@ -137,7 +161,8 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         check_is_fitted(self)
         count = check_number("n_samples", n_samples, at_least=1)
         seed = draw_seed(random_state)
-        chosen = torch.randint(len(self._states), (count,), generator=generator_of(key_to_seed(seed)))
+        generator = generator_of(key_to_seed(seed))
+        chosen = torch.randint(len(self._states), (count,), generator=generator, device="cpu")
         machine = copy.deepcopy(self._prior).float()  # for which there are compiled kernels
         z = BlockGibbs(machine, count, start=self._states[chosen], seed=seed).step(_SWEEPS)
         return self._rows_of_states(z, seed)
@@ -317,6 +342,8 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         read = self._validated(X, reset=True, ensure_min_samples=_LEAST_ROWS)
         given, settings.weights = weighted_rows(self._bits(dense(read)).astype(np.float32), sample_weight)
         rows = torch.from_numpy(given)
+        if self.contamination is not None and not bool(((rows == 0) | (rows == 1)).all()):
+            raise no_score_of_probabilities(self.contamination)
         self.machine_, states = fit_rbm(rows, settings)
         self._states, self._seed, self._log_partition = states, settings.seed, None
         self._set_offset(X, sample_weight)
@@ -401,7 +428,8 @@ def fit_rbm(rows: Tensor, settings: SimpleNamespace) -> tuple[RBM, Tensor]:
     """
     seed, num_features = settings.seed, rows.shape[1]
     check_memory("num_hidden", _PER_WEIGHT * num_features * settings.num_hidden, "Use fewer hidden units.")
-    rbm = RBM(num_features, settings.num_hidden)
+    with torch.device("cpu"):
+        rbm = RBM(num_features, settings.num_hidden)
     mean = rows.mean(0)
     if settings.weights is not None:
         mean = torch.from_numpy(np.average(rows.numpy(), 0, settings.weights)).float()

@@ -46,10 +46,15 @@ def naming_x(argument: str | None = None) -> Iterator[None]:
     try:
         yield
     except InvalidInputError as error:
-        if argument not in (None, error.argument):
+        name = "X" if argument in (None, error.argument) else error.argument
+        if name == error.argument and "--data." not in error.repair:
             raise
         rule, repair = (text.replace("--model.", "") for text in (error.rule, error.repair))
-        raise InvalidInputError("X", rule, error.received, repair) from None
+        if "--data." in repair:
+            repair = (
+                "Make its cells numbers, with None for gaps, or name its kind: kinds={'COLUMN': 'category'}."
+            )
+        raise InvalidInputError(name, rule, error.received, repair) from None
 
 
 def dense_blocks(rows: Any) -> Iterator[np.ndarray]:
@@ -124,6 +129,17 @@ def has_words(X: Any) -> bool:  # noqa: N803
         return False
     others = [each for each in X.items() if getattr(each[1].dtype, "kind", "O") not in "buifc"]
     return any(raw_column(str(name), column).words for name, column in others)
+
+
+def numbers_of(X: Any) -> Any:  # noqa: N803
+    """X, of a data frame with the numbers and gaps of its columns of objects, where they hold nothing else."""
+    if not is_frame(X):
+        return X
+    found = X.copy(deep=False)
+    for place, (name, column) in enumerate(X.items()):
+        if getattr(column.dtype, "kind", "O") == "O" and not (cells := raw_column(str(name), column)).words:
+            found.isetitem(place, cells.numbers)
+    return found
 
 
 def is_frame(X: Any) -> bool:  # noqa: N803
@@ -206,6 +222,8 @@ def _column(config: Any, values: np.ndarray, dtype: Any, cells: np.ndarray | Non
         return pandas.Series(cells[codes], dtype=dtype)
     numbers = config.decode(values)
     if dtype.kind in "ui":
-        limits = np.iinfo(getattr(dtype, "numpy_dtype", dtype))
+        limits = np.iinfo(
+            getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
+        )  # of sparse columns, too
         numbers = np.clip(np.round(numbers), limits.min, limits.max)
     return pandas.Series(numbers).astype(dtype)

@@ -38,7 +38,13 @@ from discrete_vae.data.splits import DatasetDescription, DataSplits
 from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.evaluation.evaluate import samples_in_memory
 from discrete_vae.inference.encode import most_probable
-from discrete_vae.interop.sklearn.boltzmann_density import PriorMixin, check_number, dtype_of, states_of
+from discrete_vae.interop.sklearn.boltzmann_density import (
+    PriorMixin,
+    check_number,
+    dtype_of,
+    no_score_of_probabilities,
+    states_of,
+)
 from discrete_vae.interop.sklearn.reading import (
     FrameColumns,
     check_readable,
@@ -120,6 +126,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         "batch_size": {"at_least": 2},
         "learning_rate": {"whole": False, "above": 0},
         "validation_fraction": {"whole": False, "above": 0, "at_most": 0.9},
+        "num_samples": {"at_least": 1},
         "verbose": {"at_least": 0},
     }
 
@@ -149,7 +156,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             NonFiniteLossError: If training diverges; a smaller learning_rate may help.
         """
         settings = self._begin_fit()
-        settings.likelihood = self._choice("likelihood")
+        settings.likelihood, _ = self._choice("likelihood"), self._choice("output")
+        settings.contamination = self.contamination
         if not isinstance(self.hidden, list | tuple | np.ndarray):
             repair = "Give (200,) for one hidden layer, () for none."
             raise InvalidInputError("hidden", "must be a list of widths", repr(self.hidden)[:80], repair)
@@ -194,7 +202,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         sharp, statistic = self.model_.discretized(), "mode" if takes_mode else "mean"
         rows = torch.cat([sharp.decode(part, statistic=statistic) for part in bits.split(_DECODED)])
         if self._frame is not None:
-            return self._frame.decode(rows.numpy(), X.index if hasattr(X, "columns") else None)
+            return self._frame.decode(rows.numpy(), X.index if is_frame(X) else None)
         return rows.flatten(1).numpy().astype(dtype_of(X), copy=False)
 
     def score_samples(self, X: Any) -> np.ndarray:  # noqa: N803
@@ -294,10 +302,13 @@ def fit_model(
     with naming_x():
         config = _config(dataset, settings)
     if isinstance(config.data, FileDataConfig) and config.data.binarize:
+        if settings.contamination is not None:
+            raise no_score_of_probabilities(settings.contamination)
         dataset = binarized(dataset, seed=settings.seed)
     num_steps = config.training.num_epochs * (len(dataset.train) // config.training.batch_size)
     console = None if settings.verbose else Console(quiet=True)
-    with tempfile.TemporaryDirectory(prefix="discrete-vae-") as folder:
+    folders = tempfile.TemporaryDirectory(prefix="discrete-vae-")
+    with folders as folder, torch.device("cpu"), torch.enable_grad():  # whatever is set outside
         result = train(config, dataset, folder, progress=TrainingProgress(0, num_steps, console))
         run = load_run(folder)
     assert result.best_elbo is not None  # the last step validates
