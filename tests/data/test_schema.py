@@ -246,6 +246,8 @@ def test_other_tables_than_the_schemas_are_refused():
     assert refused_argument(schema.encode, {"age": [1.0]}) == "table"
     assert refused_argument(schema.encode, mixed() | {"city": np.full(60, "Rom", object)}) == "column 'city'"
     assert refused_argument(schema.decode, torch.zeros(3, 2)) == "x"
+    whole = infer_schema({"a": [0.0, 5.0, 9.0]}, {"a": "real:log1p"})
+    assert whole.decode(np.array([[-0.9], [2.4]]))["a"].tolist() == [0, 2]  # as the kind reads them again
     of_logarithms = infer_schema({"a": [0.5, 1.5]}, {"a": "real:log1p"})
     assert refused_argument(of_logarithms.encode, {"a": [0.5, -1.0]}) == "column 'a'"
 

@@ -177,6 +177,11 @@ def test_a_constant_column_adds_nothing_whatever_its_scale():
     assert found.tolist() == [0.0, 0.0]
 
 
+def test_whatever_the_logarithm_the_value_is_in_the_domain():
+    law = RealLikelihood((1,), scale="log1p")
+    assert law.domain().contains(law.tails.invert(torch.tensor([-1e3, -20.0, -14.0, 1e3]))).all()
+
+
 def made(columns, x):
     """A model of a table, with missing entries."""
     parts = {"likelihood": TableLikelihoodConfig(columns=columns), "missing": True}

@@ -6,9 +6,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
+import torch
 
 from discrete_vae.cli import main
 from discrete_vae.figures.curves import training_curves_table
+from discrete_vae.report.latents import explained
 from discrete_vae.report.results import bound, summary, training_curves, training_verdict
 from discrete_vae.report.source import ReportSource, shown
 from discrete_vae.runs import load_run
@@ -75,3 +77,9 @@ def test_a_refit_run_shows_the_bound_of_its_own_posterior(images, tmp_path):
     (name, value, error, _), *_ = summary(source).values["estimates"]
     assert (name, value) == ("Validation ELBO", after["elbo"])
     assert error == pytest.approx(math.hypot(after["elbo_std_error"], after["log_partition_std_error"]))
+
+
+@pytest.mark.parametrize("value", [0.1, 1 / 3, 2.0**0.5])
+def test_a_feature_that_does_not_vary_has_no_share(value):
+    _, shares = explained(torch.full((200, 1), value).double(), torch.zeros(200, 1).double())
+    assert shares.isnan().all()

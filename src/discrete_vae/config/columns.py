@@ -248,7 +248,7 @@ class RealColumnConfig(_NumberColumnConfig):
         return "" if self.scale == "plain" else self.scale
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        return _integers(np.round(values)) if self.whole else values
+        return _integers(np.maximum(np.round(values), np.ceil(self.domain.low))) if self.whole else values
 
 
 def _integers(values: np.ndarray) -> np.ndarray:

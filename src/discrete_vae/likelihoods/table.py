@@ -103,8 +103,8 @@ class Log1p(nn.Module):
         return -x.log1p()
 
     def invert(self, y: Tensor) -> Tensor:
-        """x on its own scale; y above 80 counts as that."""
-        return y.clamp_max(_LARGEST).expm1()
+        """x on its own scale, in its domain; y above 80 counts as that."""
+        return y.clamp(_LEAST, _LARGEST).expm1()
 
     def mean_of(self, mean: Tensor, std: Tensor) -> Tensor:
         """E[x] where y is Normal(mean, std)."""
@@ -115,7 +115,7 @@ class Log1p(nn.Module):
         return self.invert(mean - std.square())
 
 
-_LARGEST = 80.0  # e^80 is finite in float32
+_LEAST, _LARGEST = math.log(1.5e-6), 80.0  # e^y - 1 is in the domain, and finite in float32
 
 
 class RealLikelihood(GaussianLikelihood):

@@ -109,7 +109,9 @@ def test_a_gap_among_numbers_is_one_however_it_is_written(gap):
 
 
 def test_sparse_columns_of_counts_come_back_as_they_were():
-    counts = pd.DataFrame.sparse.from_spmatrix(sparse.csr_array(np.eye(240, 3, dtype=np.int64)), columns=list("abc"))
+    counts = pd.DataFrame.sparse.from_spmatrix(
+        sparse.csr_array(np.eye(240, 3, dtype=np.int64)), columns=list("abc")
+    )
     frame = pd.concat([FRAME[["town"]], counts], axis=1)
     coder = DiscreteVAETransformer(**(TINY | {"num_epochs": 1})).fit(frame)
     assert coder.inverse_transform(coder.transform(frame)).dtypes.equals(frame.dtypes)

@@ -227,7 +227,7 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
         return self.model_.prior
 
     def _rows_of_states(self, z: Tensor, seed: int) -> Any:
-        generator = generator_of(key_to_seed(seed))
+        generator = generator_of(key_to_seed(seed, 1))  # another than that of the states
         with torch.no_grad():
             zeta = self.model_.smoothing.sample_zeta(z.to(self.model_.dtype), generator=generator)
             keywords = {"statistic": "sample", "generator": generator}
