@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from discrete_vae.config import instantiate
-from discrete_vae.data.rows import load_data
-from discrete_vae.data.splits import training_subset
+from discrete_vae.data.splits import load_data, training_subset
 from discrete_vae.evaluation.evaluate import independent_features
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.log_partition.exact import exact_log_partition

@@ -104,7 +104,7 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
         config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
 
         def load() -> DataSplits:
-            from discrete_vae.data.rows import load_data  # needs torch
+            from discrete_vae.data.splits import load_data  # needs torch
 
             return load_data(config, data_dir)
 
@@ -189,7 +189,7 @@ def run_train(
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
     from discrete_vae.cli.trained import open_run
-    from discrete_vae.data.rows import load_data
+    from discrete_vae.data.splits import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace, TensorBoardLogger

@@ -178,8 +178,7 @@ class TrainedRun:
 
     def dataset(self, data_dir: Path | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
-        from discrete_vae.data.rows import load_data
-        from discrete_vae.data.splits import warn_of_other_data
+        from discrete_vae.data.splits import load_data, warn_of_other_data
 
         dataset = load_data(self.loaded.config, data_dir)
         warn_of_other_data(self.directory, dataset)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -14,7 +15,15 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import Domain, ValueSummary
-from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
+from discrete_vae.config import (
+    ExperimentConfig,
+    FileDataConfig,
+    LikelihoodConfig,
+    ModelConfig,
+    TableLikelihoodConfig,
+    TrainingConfig,
+    instantiate,
+)
 from discrete_vae.config.base import by_kind
 from discrete_vae.data.schema import TableSchema
 from discrete_vae.errors import InvalidInputError, not_one_of
@@ -429,3 +438,13 @@ def _all_values(dataset: DataSplits) -> ValueSummary:
 
 def _name(dataset: DataSplits, part: str) -> str:
     return f"{dataset.description.source}, part {part!r},"
+
+
+def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> DataSplits:
+    """The data of an experiment; columns of a table are coded as its model reads them."""
+    likelihood, given = config.model.likelihood, {}
+    if isinstance(config.data, FileDataConfig):
+        given["condition_columns"] = config.model.condition
+        if isinstance(likelihood, TableLikelihoodConfig):
+            given["columns"] = likelihood.columns
+    return instantiate(config.data, data_dir=data_dir, **given)
