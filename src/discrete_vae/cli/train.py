@@ -50,7 +50,6 @@ from discrete_vae.config.overrides import (
     words_of,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.records import with_error
 from discrete_vae.runs.hub import pretrained_names, shipped_folder
@@ -188,7 +187,6 @@ def run_train(
         folder = _run_dir(arguments) if run_dir is None else run_dir
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
-    from discrete_vae.cli.trained import open_run
     from discrete_vae.data.splits import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.runs.run_directory import RunDirectory
@@ -202,6 +200,8 @@ def run_train(
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
     if asked is None:
+        from discrete_vae.cli.trained import open_run
+
         run = open_run(folder)
         config = _resumed_config(run, arguments, accept_changed_config)
         dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
@@ -529,6 +529,8 @@ _LISTS = {
 @json_option
 def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
+    from discrete_vae.figures.registry import FIGURES
+
     if kind is not None:
         one_of(*_LISTS)("KIND", kind)
     members = {
