@@ -14,7 +14,7 @@ from discrete_vae import (
     SpikeGaussian,
     SpikeSlab,
 )
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.testing import check_mean
