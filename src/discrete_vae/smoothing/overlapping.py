@@ -15,14 +15,12 @@ from discrete_vae.checks import check_binary, check_number, check_tensor
 from discrete_vae.numerics import differentiable_once
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import (
-    BetaSmoothing,
     ConditionalMoments,
     SmoothedDraw,
     Smoothing,
     truncated_exponential,
-    widened,
 )
-from discrete_vae.smoothing.spike import SharpLimit
+from discrete_vae.smoothing.spike import BetaSmoothing, SharpLimit, widened
 
 WithSlopes = tuple[Tensor, tuple[Tensor, Tensor, Tensor | None] | None]
 """A function of (an element, a logit, the transformation's parameter), and its derivatives by each, elementwise."""
