@@ -43,7 +43,6 @@ from discrete_vae.objectives.elbo import (
     loss_terms,
     weighs_binary_latents,
 )
-from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import (
     ClassProbabilities,
     ImportanceSampler,
@@ -54,7 +53,6 @@ from discrete_vae.objectives.importance import (
 from discrete_vae.posterior import UNKNOWN, Posterior, check_labels, clamped_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawsFrom, draw_key, open_uniform, resolve_generator
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, SparseRows
@@ -62,6 +60,8 @@ from discrete_vae.system import allocating, check_device
 
 if TYPE_CHECKING:
     from discrete_vae.nets.condition import ConditionEmbedding
+    from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
+    from discrete_vae.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, eq=False, repr=False)

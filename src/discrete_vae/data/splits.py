@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import torch
@@ -25,12 +25,14 @@ from discrete_vae.config import (
     instantiate,
 )
 from discrete_vae.config.base import by_kind
-from discrete_vae.data.schema import TableSchema
 from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.sparse import Examples, SparseRows, select
+
+if TYPE_CHECKING:
+    from discrete_vae.data.schema import TableSchema
+    from discrete_vae.runs.run_directory import RunDirectory
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from safetensors.torch import load_file
@@ -19,10 +19,10 @@ from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
-from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import (
+    CHECKPOINT_SUM,
     MODEL_PREFIX,
     check_sum,
     damage_in,
@@ -33,7 +33,6 @@ from discrete_vae.runs.checkpoints import (
 )
 from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
 from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file
-from discrete_vae.runs.results import CHECKPOINT_SUM
 from discrete_vae.runs.run_directory import (
     ConfigChange,
     RunDirectory,
@@ -43,6 +42,9 @@ from discrete_vae.runs.run_directory import (
 )
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
+
+if TYPE_CHECKING:
+    from discrete_vae.objectives.gradients import GradientEstimator
 
 CHAINS_PREFIX = "chains/"  # in front of the names of the chains' state, in a checkpoint
 
