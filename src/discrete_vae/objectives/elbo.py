@@ -25,7 +25,6 @@ from discrete_vae.numerics import mean_and_entropy, replace_gradient
 from discrete_vae.objectives.importance import partial_bound, relaxed_bound
 from discrete_vae.posterior import UNKNOWN, LatentGroup, PosteriorSample, rows_of_labels
 from discrete_vae.records import ShowsShapes
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 if TYPE_CHECKING:
     from discrete_vae.model import DiscreteVAE
@@ -190,7 +189,7 @@ class Batch(ShowsShapes):
 
 def weighs_binary_latents(model: DiscreteVAE) -> bool:
     """Tell whether importance weights are those of zeta, from which z is summed out."""
-    return model.hierarchy.num_layers == 0 and isinstance(model.posterior.smoothing, OverlappingSmoothing)
+    return model.hierarchy.num_layers == 0 and model.posterior.smoothing.has_densities
 
 
 def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
@@ -198,14 +197,12 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
     if batch.labels is not None:
         return _terms_over_labels(model, batch, batch.labels)
     features, count = model.read(batch.x, batch.observed, batch.condition), batch.num_importance_samples
-    smoothing = model.posterior.smoothing
     if count == 1 or not weighs_binary_latents(model):
         sample = model.posterior.rsample(features, generator=batch.generator)
         return loss_terms_at(model, sample, features, batch)
-    assert isinstance(smoothing, OverlappingSmoothing)
     reconstruction, relative = relaxed_bound(
         model.prior,
-        smoothing,
+        model.posterior.smoothing,  # pyright: ignore[reportArgumentType]
         model.posterior.rsample(features, num_samples=count, generator=batch.generator),
         lambda zeta: _log_likelihood(
             model, model.hierarchy.with_condition(zeta.to(model.dtype), features), batch

@@ -51,10 +51,12 @@ class Smoothing(nn.Module, ABC):
     Attributes:
         support: The least and the greatest zeta; zeta has all values between them, or only some.
         parameter_names: What a unit's law has of x beside its logit, in the order of the arguments.
+        has_densities: Whether r(zeta|0) and r(zeta|1) are densities on one interval, as an `OverlappingSmoothing` has.
     """
 
     support: ClassVar[tuple[float, float]] = (0.0, 1.0)
     parameter_names: ClassVar[tuple[str, ...]] = ()
+    has_densities: ClassVar[bool] = False
 
     @property
     def prior_parameters(self) -> tuple[float, ...]:

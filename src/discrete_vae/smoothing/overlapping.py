@@ -42,6 +42,8 @@ class OverlappingSmoothing(Smoothing):
     Source: Vahdat et al. 2018, DVAE++, section 3; for ramps Rolfe 2017, appendix two-sided-mixture.
     """
 
+    has_densities = True
+
     def log_ratio(self, zeta: Tensor, *, fixed: bool = False) -> Tensor:
         """g(zeta) = log r(zeta|1) - log r(zeta|0), nats: what zeta adds to the log-odds of z; finite everywhere.
 
