@@ -16,7 +16,6 @@ from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_en
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
-from discrete_vae.log_partition.bridge import bennett_log_partition, sample_bridge, tempered_work
 from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
@@ -112,6 +111,8 @@ def estimate_log_partition(
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
         return CheckedLogPartition(exact)
+    from discrete_vae.log_partition.bridge import bennett_log_partition  # here, since few units need none
+
     best = bennett_log_partition(
         energy, std_error=std_error, max_sweeps=max_sweeps, start=chains, seed=seed, report=report
     )
@@ -171,6 +172,8 @@ def comparable_log_partition(
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
         return exact
+    from discrete_vae.log_partition.bridge import sample_bridge
+
     found = sample_bridge(
         energy,
         std_error=std_error,
@@ -257,6 +260,8 @@ def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float
 
     States z are at the first temperature of the way, the ladder in its order; ``key`` is the Philox key of the chains.
     """
+    from discrete_vae.log_partition.bridge import tempered_work
+
     log_weight = torch.zeros(len(z), dtype=torch.float64, device=z.device)
     for sweep, (here, there) in enumerate(pairwise(ladder), start=1):
         # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their

@@ -29,9 +29,8 @@ from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states, check_unit_interval
 from discrete_vae.data.batches import binarize, epoch_order
 from discrete_vae.data.splits import check_weights
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.interop.sklearn.reading import check_readable, dense, dense_blocks, quantile, weighted_rows
-from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.log_partition.exact import (
     MAX_ENUMERATED_UNITS,
