@@ -16,6 +16,7 @@ from discrete_vae import (
     SpikeGaussian,
     exact_log_partition,
 )
+from discrete_vae.boltzmann.base import enumerate_log_partition
 from discrete_vae.config import (
     BlockGibbsConfig,
     DigitsConfig,
@@ -39,7 +40,6 @@ from discrete_vae.inference import (
 )
 from discrete_vae.kernels.adam import Adam
 from discrete_vae.likelihoods.base import BernoulliLikelihood
-from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posterior import GivenLabel

@@ -30,15 +30,16 @@ from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
-from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
 from discrete_vae.nets.mlp import MixedPrecisionLayer, MLPDecoder
 from discrete_vae.nets.modes import eval_mode, folded_networks
 from discrete_vae.nets.weights import check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import (
+    MAX_SILENTLY_ENUMERATED_UNITS,
     Batch,
     Elbo,
     check_kl_weights,
     check_trains_prior,
+    gradient_and_value,
     loss_gradients,
     loss_terms,
     weighs_binary_latents,
