@@ -52,8 +52,7 @@ from discrete_vae.config.overrides import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.records import with_error
-from discrete_vae.runs.hub import pretrained_names, shipped_folder
-from discrete_vae.runs.io import read_json
+from discrete_vae.runs.io import pretrained_names, read_json, shipped_folder
 from discrete_vae.system import computing_on, in_words
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.hub import pretrained_names, shipped_folder
-from discrete_vae.runs.io import check_replaces_none
+from discrete_vae.runs.io import check_replaces_none, pretrained_names, shipped_folder
 from discrete_vae.system import computing_on, user_path
 
 if TYPE_CHECKING:

@@ -24,8 +24,8 @@ from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
-from discrete_vae.runs.hub import FOLDERS
 from discrete_vae.runs.io import (
+    FOLDERS,
     RESTORE,
     EnvironmentSchema,
     MetricsSchema,
