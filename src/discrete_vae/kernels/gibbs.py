@@ -315,7 +315,7 @@ def _suits_triton(energy: BoltzmannMachine) -> bool:
         return False
     from discrete_vae.kernels import gibbs_triton  # takes a while
 
-    return gibbs_triton.fits(energy)
+    return gibbs_triton.fits(energy)  # pyright: ignore[reportArgumentType]
 
 
 @cache
