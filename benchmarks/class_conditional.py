@@ -18,7 +18,7 @@ import torch
 from sklearn.neural_network import MLPClassifier
 
 from discrete_vae import load_run
-from discrete_vae.data.download import data_folder
+from discrete_vae.data.datasets import data_folder
 from discrete_vae.figures.results import draw_new_examples
 from discrete_vae.figures.style import save_figure
 from discrete_vae.inference.encode import encode_rows

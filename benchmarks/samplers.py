@@ -24,13 +24,12 @@ import torch
 from results import PAGE, describe_machine, table, write_section
 
 from discrete_vae import bennett_log_partition, exact_log_partition, load_run, train
-from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
+from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, num_enumerated_units
 from discrete_vae.config import ExperimentConfig, instantiate
 from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.data.splits import DataSplits
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.log_partition.estimate import quick_log_partition
-from discrete_vae.log_partition.exact import num_enumerated_units
 from discrete_vae.presets import Size, load_experiment
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory

@@ -14,10 +14,10 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from torch import Tensor
 
+from discrete_vae.boltzmann.base import enumerate_log_partition
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.config import ComponentConfig, SmoothingConfig, instantiate, members
 from discrete_vae.figures.style import BLUE, GREEN, VERMILION, Picture, tidy
-from discrete_vae.log_partition.exact import enumerate_log_partition
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.objectives.elbo import kl_to_boltzmann
 from discrete_vae.posterior import LatentGroup

@@ -33,7 +33,7 @@ from discrete_vae.hierarchy.base import NoHierarchy
 from discrete_vae.inference.evaluate_run import evaluate_run
 from discrete_vae.inference.generate import PriorStates, generate
 from discrete_vae.inference.impute import ImputationSettings, impute
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.objectives.gradients import DisARM
 from discrete_vae.runs.load import LoadedRun

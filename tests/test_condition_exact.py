@@ -16,7 +16,7 @@ from discrete_vae.config import (
 )
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.inference.impute import ImputationSettings, impute
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.condition import ConditionEmbedding
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.objectives.gradients import DisARM, NaiveKL

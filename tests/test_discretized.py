@@ -10,7 +10,7 @@ from discrete_vae import RBM, DiscreteVAE, HierarchicalPosterior, OverlappingPow
 from discrete_vae.config import EvaluationConfig, SharpLimitConfig
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.evaluate_run import evaluate_model
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.modes import set_precision
 from discrete_vae.presets import load_experiment
 from discrete_vae.rng import keyed_generator

@@ -15,7 +15,7 @@ from discrete_vae import (
     SpikeExponential,
     exact_log_partition,
 )
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.testing import check_mean, enumerate_machine
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior, randomize_norms
 from tests.hierarchy.test_contract import Exchanged, OwnSample, Reversed

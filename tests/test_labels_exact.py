@@ -16,6 +16,7 @@ from discrete_vae import (
     SpikeGaussian,
     exact_log_partition,
 )
+from discrete_vae.boltzmann.base import enumerate_log_partition
 from discrete_vae.config import (
     BlockGibbsConfig,
     DigitsConfig,
@@ -38,8 +39,7 @@ from discrete_vae.inference import (
     score_features,
 )
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.numerics import bernoulli_log_prob
 from discrete_vae.posterior import GivenLabel

@@ -20,7 +20,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo, evaluate_log_likelihood
 from discrete_vae.evaluation.latents import flip_effects, latent_usage
 from discrete_vae.hierarchy.base import NoHierarchy
-from discrete_vae.log_partition.exact import log_partition_surrogate
+from discrete_vae.log_partition.estimate import log_partition_surrogate
 from discrete_vae.objectives.elbo import Elbo
 from discrete_vae.objectives.importance import importance_weighted
 from tests.models import small_config

@@ -14,8 +14,8 @@ from discrete_vae import (
     SpikeGaussian,
     SpikeSlab,
 )
-from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.boltzmann.base import enumerate_log_partition
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.mlp import MLPDecoder
 from discrete_vae.testing import check_mean
 from tests.exact_paths import STEPS, by_path, flat_gradient, log_prior, randomize_norms

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.boltzmann.base import enumerate_log_partition
 from tests.refusals import refused_argument
 
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from discrete_vae.hierarchy.base import ManyDraws
-from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.log_partition.estimate import exact_log_partition
 from discrete_vae.testing import check_mean
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient
 from tests.test_hierarchy_exact import X, build, exact_log_likelihood, exact_terms, kl_of, posterior_grid

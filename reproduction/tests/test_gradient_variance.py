@@ -19,7 +19,7 @@ from discrete_vae import (
     SpikeSlab,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from reproduction.gradient_variance import gradient_variance
 
 STEEP = torch.tensor([[2.0, 0.0, 0.0], [1.0, 0.5, 0.0]])  # g = offset + STEEP^T noise

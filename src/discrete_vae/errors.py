@@ -162,3 +162,7 @@ class PeerLostError(DiscreteVAEError):
 
 class KernelWarning(UserWarning):
     """A compiled sampler works, but slower or later than it could; the message says why and what to do."""
+
+
+class LogPartitionWarning(UserWarning):
+    """log Z may be off by more than was asked for; the message has the numbers and what to do."""

@@ -30,20 +30,20 @@ from discrete_vae.config.model import Mask
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.hierarchy.base import Hierarchy, NoHierarchy
 from discrete_vae.likelihoods.base import Likelihood, Statistic, check_statistic, fitted_to, validate_batch
-from discrete_vae.log_partition.exact import MAX_SILENTLY_ENUMERATED_UNITS, gradient_and_value
-from discrete_vae.nets.mlp import MLPDecoder
+from discrete_vae.nets.mlp import MixedPrecisionLayer, MLPDecoder
 from discrete_vae.nets.modes import eval_mode, folded_networks
-from discrete_vae.nets.weights import MixedPrecisionLayer, check_finite_weights, load_weights
+from discrete_vae.nets.weights import check_finite_weights, load_weights
 from discrete_vae.objectives.elbo import (
+    MAX_SILENTLY_ENUMERATED_UNITS,
     Batch,
     Elbo,
     check_kl_weights,
     check_trains_prior,
+    gradient_and_value,
     loss_gradients,
     loss_terms,
     weighs_binary_latents,
 )
-from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
 from discrete_vae.objectives.importance import (
     ClassProbabilities,
     ImportanceSampler,
@@ -54,7 +54,6 @@ from discrete_vae.objectives.importance import (
 from discrete_vae.posterior import UNKNOWN, Posterior, check_labels, clamped_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import DrawsFrom, draw_key, open_uniform, resolve_generator
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import BlockGibbs
 from discrete_vae.smoothing.base import Smoothing
 from discrete_vae.sparse import Examples, SparseRows
@@ -62,6 +61,8 @@ from discrete_vae.system import allocating, check_device
 
 if TYPE_CHECKING:
     from discrete_vae.nets.condition import ConditionEmbedding
+    from discrete_vae.objectives.gradients import GradientEstimate, GradientEstimator
+    from discrete_vae.runs.run_directory import RunDirectory
 
 
 @dataclass(frozen=True, eq=False, repr=False)

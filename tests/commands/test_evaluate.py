@@ -12,11 +12,10 @@ import torch
 
 from discrete_vae.cli.options import worth
 from discrete_vae.config import instantiate
-from discrete_vae.data.rows import load_data
-from discrete_vae.data.splits import training_subset
+from discrete_vae.data.splits import load_data, training_subset
 from discrete_vae.evaluation.evaluate import independent_features
 from discrete_vae.inference.evaluate_run import evaluate_run
-from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.log_partition.estimate import exact_log_partition
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory

@@ -14,7 +14,7 @@ import time
 import pytest
 
 from discrete_vae.cli import ended_by_interrupts, main, signals_first, stop_on_signals
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
 from tests.campaigns.tiny_runs import difference, train_words

@@ -7,8 +7,7 @@ import pytest
 
 from discrete_vae import load_run, pretrained_names
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.hub import shipped_folder
-from discrete_vae.runs.io import read_json, sha256_file
+from discrete_vae.runs.io import read_json, sha256_file, shipped_folder
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.commands.conftest import NUM_STEPS, snapshot
 from tests.commands.test_train import forget_after

@@ -14,8 +14,7 @@ from scipy.io import savemat
 
 from discrete_vae.config import DataConfig, DigitsConfig, FileDataConfig, instantiate, members
 from discrete_vae.data import datasets
-from discrete_vae.data.datasets import load_dataset, load_digits
-from discrete_vae.data.download import Archive, RemoteFile
+from discrete_vae.data.datasets import Archive, RemoteFile, load_dataset, load_digits
 from discrete_vae.runs.io import sha256_file
 from tests.refusals import refused_argument
 

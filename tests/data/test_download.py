@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from discrete_vae.data import datasets, download
-from discrete_vae.data.download import Archive, ArrayRule, RemoteFile, data_folder, fetch_archive
+from discrete_vae.data import datasets
+from discrete_vae.data.datasets import Archive, ArrayRule, RemoteFile, data_folder, fetch_archive
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.system import check_data_dir
 from tests.refusals import refused_argument
@@ -70,7 +70,7 @@ def test_the_users_cache_is_made_when_it_is_needed(site, original, tmp_path, mon
 def test_downloads_that_are_not_the_file_are_refused_and_removed(site, folder, name, content):
     (site[0] / name).write_bytes(content)
     for algorithm in CHECKSUMS:
-        with pytest.raises(download.DownloadError, match=r"raw\.bin") as caught:
+        with pytest.raises(datasets.DownloadError, match=r"raw\.bin") as caught:
             fetch_archive(archive(site[1], algorithm=algorithm), folder)
         assert entries(folder) == []
     if len(content) > 1 << 20:  # it is not read to its end: there is no sum of the whole
@@ -87,7 +87,7 @@ def test_the_next_address_is_tried(site, folder, algorithm):
 
 
 def test_a_failure_names_the_addresses_and_what_to_do(site, folder):
-    with pytest.raises(download.DownloadError) as caught:
+    with pytest.raises(datasets.DownloadError) as caught:
         fetch_archive(archive(site[1], NOWHERE), folder)
     sought = (f"{site[1]}raw.bin", f"{NOWHERE}raw.bin", "404", str(folder), CHECKSUMS["sha256"], "made.npz")
     assert all(part in str(caught.value) for part in sought)
@@ -97,7 +97,7 @@ def test_a_failure_names_the_addresses_and_what_to_do(site, folder):
 def test_originals_put_there_by_hand_are_converted_and_kept_and_wrong_ones_refused(folder):
     for content in (b"mine", CONTENT + b"\0"):
         (folder / "raw.bin").write_bytes(content)
-        with pytest.raises(download.DownloadError, match=r"raw\.bin"):
+        with pytest.raises(datasets.DownloadError, match=r"raw\.bin"):
             fetch_archive(archive(NOWHERE), folder)
         assert (folder / "raw.bin").read_bytes() == content
     (folder / "raw.bin").write_bytes(CONTENT)
@@ -109,7 +109,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(site, original, folder, monkeyp
     def full(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(download, "write_bytes", full)
+    monkeypatch.setattr(datasets, "write_bytes", full)
     with pytest.raises(InvalidInputError, match=r"made\.npz.*No space left"):
         fetch_archive(archive(site[1]), folder)
     assert entries(folder) == []

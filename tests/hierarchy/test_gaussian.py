@@ -52,7 +52,7 @@ def test_the_joint_kl_in_float32(monkeypatch, shape):
     monkeypatch.setattr(load("distributions.joint_kl"), "is_usable", lambda: calls.append(1) or True)
     for dtype in (torch.float32, torch.float64):
         leaves = [value.to(dtype).requires_grad_() for value in start]
-        kl = Gaussian(*leaves[:2]).joint_kl_to(Gaussian(*leaves[2:]), 2)
+        kl = Gaussian(*leaves[:2]).joint_kl_to(Gaussian(*leaves[2:]))
         found.append([kl, *torch.autograd.grad((weights * kl).sum(), leaves)])
     assert len(calls) == 1
     for mine, exact in zip(*found, strict=True):
@@ -63,13 +63,13 @@ def test_the_joint_kl_of_near_layers_and_of_broken_ones():
     near = torch.full((1, 2, 8), 2e-3)
     q, p = Gaussian(near / 2, near), Gaussian(torch.zeros(1, 2, 8), torch.zeros(1, 2, 8))
     exact = 16 * 0.5 * (torch.tensor(4e-3, dtype=torch.float64).expm1() - 4e-3 + 1e-6)
-    assert abs(float(q.joint_kl_to(p, 2)) - float(exact)) < 3e-8
-    assert float(p.joint_kl_to(p, 2)) == 0
+    assert abs(float(q.joint_kl_to(p)) - float(exact)) < 3e-8
+    assert float(p.joint_kl_to(p)) == 0
     broken = Gaussian(torch.full((1, 2, 8), torch.nan), torch.zeros(1, 2, 8))
-    assert bool(broken.joint_kl_to(p, 2).isnan())
+    assert bool(broken.joint_kl_to(p).isnan())
     rows = [value[None].expand(6, 4, 5) for value in torch.randn(4, 4, 5)]  # shared by samples
     torch.testing.assert_close(
-        Gaussian(*rows[:2]).joint_kl_to(Gaussian(*rows[2:]), 2),
+        Gaussian(*rows[:2]).joint_kl_to(Gaussian(*rows[2:])),
         Gaussian(*rows[:2]).kl_to(Gaussian(*rows[2:])).sum((-2, -1)),
     )
 

@@ -24,7 +24,7 @@ from discrete_vae.kernels import importance as passes_module
 from discrete_vae.kernels import rows as rows_module
 from discrete_vae.kernels.importance import CompiledDraws, compiled_draws, draw
 from discrete_vae.kernels.rows import Keys, draw_normals, draw_uniforms
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.nets.convolutional import ConvolutionalDecoder
 from discrete_vae.nets.mlp import L1BatchNorm, MLPDecoder
 from discrete_vae.nets.modes import folded_networks, precision_of_products

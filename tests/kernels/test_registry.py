@@ -64,8 +64,8 @@ def test_a_wrong_kernel_fails_its_self_test(kernel, monkeypatch):
 def test_a_failed_self_test_is_said_once_and_leaves_the_reference():
     kernel = kernel_of(lambda x: x + 1.001, [(torch.zeros(2),)], fallback="something slower is used")
     with pytest.warns(KernelWarning, match="The loop .*something slower"):
-        assert kernel.select(torch.zeros(2))(torch.zeros(2)).tolist() == [1, 1]
-    assert kernel.select(torch.zeros(2))(torch.zeros(2)).tolist() == [1, 1]
+        assert kernel.select()(torch.zeros(2)).tolist() == [1, 1]
+    assert kernel.select()(torch.zeros(2)).tolist() == [1, 1]
 
 
 def test_a_warning_that_is_an_error_is_not_swallowed():
@@ -76,10 +76,12 @@ def test_a_warning_that_is_an_error_is_not_swallowed():
         kernel_of(loud, [(torch.zeros(2),)]).is_usable()
 
 
-def test_what_a_kernel_does_not_support_is_the_references():
+def test_what_a_kernel_does_not_support_is_the_references(monkeypatch):
     kernel = kernel_of(lambda x: x + 5, supports=lambda x: x.dim() == 1)
-    found = [float(kernel.select(x)(x)) for x in (torch.zeros(1), torch.zeros(()))]
-    assert found == [5, 1]
+    monkeypatch.setattr(registry, "REGISTRY", {})
+    monkeypatch.setattr(registry, "load", lambda path: kernel)
+    dispatch = compiled_by("own.kernel")(lambda x: x + 1)
+    assert [float(dispatch(x)) for x in (torch.zeros(1), torch.zeros(()))] == [5, 1]
 
 
 @pytest.mark.parametrize("place", range(2))
@@ -93,7 +95,8 @@ def test_tensors_with_gaps_are_changed_as_plain_torch_does(path, shapes, more, p
         tensors = [torch.linspace(-5, 5, math.prod(shape)).view(shape) for shape in shapes]
         if gaps:
             tensors[place] = tensors[place].repeat_interleave(2, -1)[..., ::2]
-        kernel.select(*tensors, *more)(*tensors, *more)
+        chosen = kernel.compiled if kernel.supports(*tensors, *more) else kernel.reference
+        chosen(*tensors, *more)
         found.append(tensors)
     assert all(map(torch.equal, *found))
 

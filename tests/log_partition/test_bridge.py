@@ -17,7 +17,7 @@ from discrete_vae import (
     exact_log_partition,
 )
 from discrete_vae.log_partition import bridge
-from discrete_vae.log_partition.exact import log_partition_surrogate
+from discrete_vae.log_partition.estimate import log_partition_surrogate
 from discrete_vae.testing import check_mean, enumerate_machine
 from tests.boltzmann.graphs import small_graph, with_parameters
 from tests.log_partition.machines import random_rbm, two_far_modes, wide_and_deep_mode

@@ -14,11 +14,9 @@ from discrete_vae import (
     estimate_log_partition,
     exact_log_partition,
 )
-from discrete_vae.log_partition.exact import (
-    enumerate_log_partition,
-    gradient_and_value,
-    log_partition_surrogate,
-)
+from discrete_vae.boltzmann.base import enumerate_log_partition
+from discrete_vae.log_partition.estimate import log_partition_surrogate
+from discrete_vae.objectives.elbo import gradient_and_value
 from discrete_vae.testing import enumerate_machine
 from tests.boltzmann.graphs import SMALL_GRAPHS, small_graph, with_parameters
 from tests.log_partition.machines import random_rbm

@@ -114,7 +114,7 @@ def test_the_norm_and_its_gradients_are_those_in_float64(width, dtype, layout):
         norm.weight.copy_(torch.linspace(0.5, 2, width))
         norm.bias.copy_(torch.linspace(-1, 1, width))
     kernel = load("group_norm.rectified_norm")
-    assert kernel.takes(x, norm.weight, norm.bias, norm.num_groups, norm.eps) == (width in COMPILED)
+    assert kernel.supports(x, norm.weight, norm.bias, norm.num_groups, norm.eps) == (width in COMPILED)
     wide = [each.detach().double().requires_grad_() for each in (x, norm.weight, norm.bias)]
     right = torch.relu(nn.functional.group_norm(wide[0], norm.num_groups, *wide[1:], norm.eps))
     x.requires_grad_()

@@ -30,7 +30,7 @@ from discrete_vae.report.charts import Axis
 from discrete_vae.report.results import train_command
 from discrete_vae.report.source import ReportSource
 from discrete_vae.runs import load_run
-from discrete_vae.runs.hub import shipped_folder
+from discrete_vae.runs.io import shipped_folder
 from discrete_vae.runs.run_directory import RunDirectory
 from tests.refusals import refused_argument
 from tests.report.conftest import STRANGE, Page, page_of, trained

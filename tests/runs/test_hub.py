@@ -8,7 +8,7 @@ import pytest
 from discrete_vae import load_pretrained, pretrained_names
 from discrete_vae.data.splits import DataMetadata
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs import hub
+from discrete_vae.runs import io, load
 from discrete_vae.runs.io import read_json
 from discrete_vae.runs.run_directory import RunDirectory
 
@@ -23,7 +23,7 @@ def size(folder):
 
 @pytest.mark.parametrize("name", pretrained_names())
 def test_a_model_is_small_and_complete_and_the_page_has_its_figures(name):
-    folder, page = hub.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
+    folder, page = io.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
     assert folder == MODELS / name
     assert size(folder) <= LARGEST
     run, loaded = RunDirectory.open(folder), load_pretrained(name)
@@ -52,9 +52,9 @@ def test_each_folder_is_a_model_and_another_name_lists_them(monkeypatch, tmp_pat
     for name in (".tmp-a", "b"):  # the first is what a killed release leaves
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").touch()
-    monkeypatch.setattr(hub, "FOLDERS", (tmp_path,))
+    monkeypatch.setattr(io, "FOLDERS", (tmp_path,))
     assert pretrained_names() == ("b",)
-    monkeypatch.setattr(hub, "FOLDERS", (tmp_path / "none",))
+    monkeypatch.setattr(io, "FOLDERS", (tmp_path / "none",))
     assert pretrained_names() == ()
     with pytest.raises(InvalidInputError, match="name"):
         load_pretrained("digits")
@@ -81,5 +81,5 @@ def test_names_of_the_hub_are_told_from_paths(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     others = ["runs/digits", "digits", "/ada/digits", "~/digits", "a/b/c", "../digits", Path("ada/digits")]
-    assert hub.is_hub_name("ada/digits")
-    assert not any(hub.is_hub_name(name) for name in others)
+    assert load.is_hub_name("ada/digits")
+    assert not any(load.is_hub_name(name) for name in others)

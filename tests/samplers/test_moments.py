@@ -6,7 +6,7 @@ from scipy import special
 
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.boltzmann import graph
-from discrete_vae.samplers.moments import RunningMoments
+from discrete_vae.samplers.gibbs import RunningMoments
 from discrete_vae.testing import enumerate_machine
 from discrete_vae.testing.reference import ALPHA
 from tests.boltzmann.graphs import small_graph

@@ -7,7 +7,7 @@ import torch
 from scipy import special
 
 from discrete_vae import RBM, BlockGibbs, FactorialBernoulli, GraphBoltzmann
-from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.log_partition.estimate import exact_log_partition
 from discrete_vae.samplers import trajectory
 from discrete_vae.samplers.gibbs import pack_bits
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy

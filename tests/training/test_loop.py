@@ -18,7 +18,7 @@ from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, R
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.objectives import elbo
 from discrete_vae.runs.checkpoints import CheckpointWriteError

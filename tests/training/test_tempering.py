@@ -3,7 +3,7 @@
 import pytest
 
 from discrete_vae.config import TrajectoryTemperingConfig
-from discrete_vae.log_partition.exact import exact_log_partition
+from discrete_vae.log_partition.estimate import exact_log_partition
 from discrete_vae.runs.load import load_run
 from discrete_vae.samplers.trajectory import TrajectoryTempering
 from tests.training.tiny import CONFIG, assert_same_run, changed, start_run, train_quietly

@@ -13,6 +13,7 @@ from typing import Self
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from discrete_vae.checks import (
     DIVERGED,
@@ -292,6 +293,52 @@ class LogPartition(ShowsTable):
         return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
 
 
+# log Z by enumeration.
+
+MAX_ENUMERATED_UNITS = 24
+"""Units outside the largest block up to which log Z is enumerated at all: seconds, and longer with a gradient."""
+
+_CHUNK_BITS = 14
+_LARGEST_CHUNK = 1 << 23  # units of all states; with their logits in float64 some 300 MB
+
+
+def num_enumerated_units(energy: BoltzmannMachine) -> int:
+    """Units that `exact_log_partition` enumerates: all but the largest block, which is summed out analytically."""
+    return energy.num_units - max(len(block) for block in energy.blocks)
+
+
+def enumerate_log_partition(energy: BoltzmannMachine) -> Tensor:
+    """`exact_log_partition` as a tensor, whose gradient is -E_p[dE/dtheta] exactly.
+
+    It is a float64 scalar; pass it to `kl_to_boltzmann` to train a small prior without chains. The gradient recomputes
+    each chunk, so its memory does not grow with the number of states.
+    """
+    enumerated = num_enumerated_units(energy)
+    if enumerated > MAX_ENUMERATED_UNITS:
+        rule = f"must have at most {MAX_ENUMERATED_UNITS} units outside its largest block"
+        raise InvalidInputError("energy", rule, enumerated, "Estimate log Z by sampling instead.")
+    sizes, device = [len(block) for block in energy.blocks], energy.bias.device
+    largest = sizes.index(max(sizes))
+    rest = [block for index, block in enumerate(energy.blocks) if index != largest]
+    units = torch.cat(rest).to(device) if rest else torch.empty(0, dtype=torch.int64, device=device)
+    places = torch.arange(enumerated, device=device)
+
+    def of_chunk(first: int, count: int) -> Tensor:
+        codes = torch.arange(first, first + count, device=device)
+        states = torch.zeros(count, energy.num_units, dtype=torch.float64, device=device)
+        states[:, units] = ((codes[:, None] >> places) & 1).double()
+        return torch.logsumexp(-energy.compute_free_energy(states, largest), 0)
+
+    total = 1 << enumerated
+    rows = max(1, _LARGEST_CHUNK // energy.num_units)
+    count = min(total, 1 << min(_CHUNK_BITS, rows.bit_length() - 1))  # powers of 2 divide each other
+    parts = [
+        checkpoint(of_chunk, first, count, use_reentrant=False, preserve_rng_state=False)
+        for first in range(0, total, count)
+    ]
+    return torch.logsumexp(torch.stack(parts), 0)
+
+
 # Checks of arguments.
 
 
@@ -301,6 +348,14 @@ def check_energy(value: object) -> BoltzmannMachine:
         received = f"a {type(value).__name__}"
         raise InvalidInputError("energy", "must be a BoltzmannMachine", received, "Give an RBM, for example.")
     return value
+
+
+def check_chains(name: str, z: object, energy: BoltzmannMachine) -> Tensor:
+    """Check states of chains, (chain, unit), of which there is at least one."""
+    states = check_states(name, z, ("chain", energy.num_units))
+    if len(states) == 0:
+        raise InvalidInputError(name, "must hold at least one state", 0, "Draw some: chains.step(30).")
+    return states
 
 
 def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:

@@ -64,6 +64,7 @@ class GraphBoltzmann(PairMachine):
         [[0, 2], [1, 3]]
     """
 
+    _compiled_sweeps = "gibbs_graph"  # in `discrete_vae.kernels`
     edges: Tensor
     order: Tensor
     start: Tensor

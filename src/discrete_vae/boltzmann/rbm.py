@@ -38,6 +38,8 @@ class RBM(PairMachine):
         [-3.0, -0.0]
     """
 
+    _compiled_sweeps = "gibbs_rbm"  # in `discrete_vae.kernels`
+
     def __init__(self, num_left: int, num_right: int) -> None:
         super().__init__()
         self.num_left = check_positive_int("num_left", num_left)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import shlex
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,14 +35,13 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
-from discrete_vae.figures.registry import FIGURES
 from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
-    from discrete_vae.figures import Drawing, FigureRequest
+    from discrete_vae.figures import Drawing, FigureEntry, FigureRequest
     from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.samplers.gibbs import Sampler
 
@@ -180,8 +180,14 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
     return f"{row} {shown:9}  {note}".rstrip()
 
 
+def _figures() -> Mapping[str, FigureEntry]:
+    from discrete_vae.figures.registry import FIGURES
+
+    return FIGURES
+
+
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
+@click.argument("name", required=False, shell_complete=completion("", _figures))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
@@ -190,12 +196,13 @@ def run_figure(
     name: str | None, run: str | None, out: str | None, data_dir: Path | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
+    figures = _figures()
     if name is None:
         print("Figures of a run: dvae figure NAME RUN")
-        print_rows({name: entry.about for name, entry in FIGURES.items()})
+        print_rows({name: entry.about for name, entry in figures.items()})
         return
-    if name not in FIGURES:
-        raise not_one_of("NAME", FIGURES, name)
+    if name not in figures:
+        raise not_one_of("NAME", figures, name)
     if run is None and named["pretrained"] is None:
         repair = f"For example: dvae figure {name} runs/digits-short."
         raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
@@ -219,7 +226,7 @@ def run_figure(
             rule = f"must leave room for the table {table}"
             raise InvalidInputError("--out", rule, "one that is there", repair)
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
-    drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
+    drawing = figures[name].make(FigureRequest(source, of_run.seed))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")

@@ -52,11 +52,9 @@ from discrete_vae.config.overrides import (
     words_of,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
 from discrete_vae.records import with_error
-from discrete_vae.runs.hub import pretrained_names, shipped_folder
-from discrete_vae.runs.io import read_json
+from discrete_vae.runs.io import pretrained_names, read_json, shipped_folder
 from discrete_vae.system import computing_on, in_words
 
 if TYPE_CHECKING:
@@ -106,7 +104,7 @@ def resolve(arguments: ExperimentArguments) -> tuple[ExperimentConfig, Callable[
         config = apply_overrides(load_experiment(arguments.experiment, size), overrides)
 
         def load() -> DataSplits:
-            from discrete_vae.data.rows import load_data  # needs torch
+            from discrete_vae.data.splits import load_data  # needs torch
 
             return load_data(config, data_dir)
 
@@ -190,8 +188,7 @@ def run_train(
         folder = _run_dir(arguments) if run_dir is None else run_dir
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
-    from discrete_vae.cli.trained import open_run
-    from discrete_vae.data.rows import load_data
+    from discrete_vae.data.splits import load_data
     from discrete_vae.distributed import compute_on_rank_zero, rank, world_size
     from discrete_vae.runs.run_directory import RunDirectory
     from discrete_vae.training.logging import StepTrace, TensorBoardLogger
@@ -204,6 +201,8 @@ def run_train(
         repair = "Profile a run of one process."
         raise InvalidInputError("--profile", "must not be given with several processes", profile, repair)
     if asked is None:
+        from discrete_vae.cli.trained import open_run
+
         run = open_run(folder)
         config = _resumed_config(run, arguments, accept_changed_config)
         dataset, begun = load_data(config, arguments.data_dir), run.read_environment()
@@ -533,6 +532,8 @@ _LISTS = {
 @json_option
 def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
+    from discrete_vae.figures.registry import FIGURES
+
     if kind is not None:
         one_of(*_LISTS)("KIND", kind)
     members = {

@@ -28,8 +28,7 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.hub import pretrained_names, shipped_folder
-from discrete_vae.runs.io import check_replaces_none
+from discrete_vae.runs.io import check_replaces_none, pretrained_names, shipped_folder
 from discrete_vae.system import computing_on, user_path
 
 if TYPE_CHECKING:
@@ -178,8 +177,7 @@ class TrainedRun:
 
     def dataset(self, data_dir: Path | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
-        from discrete_vae.data.rows import load_data
-        from discrete_vae.data.splits import warn_of_other_data
+        from discrete_vae.data.splits import load_data, warn_of_other_data
 
         dataset = load_data(self.loaded.config, data_dir)
         warn_of_other_data(self.directory, dataset)

@@ -456,7 +456,7 @@ def _in_order(words: Sequence[str]) -> tuple[str, ...]:
 class BinaryColumnConfig(_ValuesColumnConfig):
     """One of two values."""
 
-    target = "discrete_vae.likelihoods.families:BernoulliLikelihood"
+    target = "discrete_vae.likelihoods.base:BernoulliLikelihood"
     kind: Literal["binary"] = "binary"
     values: tuple[str, str] = Field(default=("0", "1"), description="The two values, as the file has them.")
 

@@ -317,7 +317,7 @@ class BaseLikelihoodConfig(ComponentConfig):
 class BernoulliLikelihoodConfig(BaseLikelihoodConfig):
     """Bits, or probabilities of bits that are drawn anew in each step (paper eq. final-decoder)."""
 
-    target = "discrete_vae.likelihoods.families:BernoulliLikelihood"
+    target = "discrete_vae.likelihoods.base:BernoulliLikelihood"
     reads = "values in [0, 1]"
     values = UNIT_INTERVAL
     kind: Literal["bernoulli"] = "bernoulli"

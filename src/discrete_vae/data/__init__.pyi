@@ -1,6 +1,5 @@
 from .datasets import load_dataset as load_dataset
 from .rows import Rows as Rows
-from .rows import load_data as load_data
 from .rows import load_file as load_file
 from .rows import read_rows as read_rows
 from .schema import TableSchema as TableSchema
@@ -8,4 +7,5 @@ from .schema import infer_schema as infer_schema
 from .sequences import sequence_weights as sequence_weights
 from .splits import DatasetDescription as DatasetDescription
 from .splits import DataSplits as DataSplits
+from .splits import load_data as load_data
 from .tables import read_table as read_table

@@ -16,11 +16,9 @@ from discrete_vae.checks import BINARY, UNIT_INTERVAL
 from discrete_vae.config import (
     ColumnConfig,
     DataConfig,
-    ExperimentConfig,
     FileDataConfig,
     ModelConfig,
     TableLikelihoodConfig,
-    instantiate,
 )
 from discrete_vae.data.arrays import as_float32, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
@@ -105,16 +103,6 @@ def load_file(
     with allocating(str(config.path), _REPAIR):
         reading = TableReading.of(config, columns, condition_columns)
         return splits_of(read_own_arrays(config.path, reading), config)
-
-
-def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> DataSplits:
-    """The data of an experiment; columns of a table are coded as its model reads them."""
-    likelihood, given = config.model.likelihood, {}
-    if isinstance(config.data, FileDataConfig):
-        given["condition_columns"] = config.model.condition
-        if isinstance(likelihood, TableLikelihoodConfig):
-            given["columns"] = likelihood.columns
-    return instantiate(config.data, data_dir=data_dir, **given)
 
 
 def splits_of(found: OwnArrays, config: FileDataConfig) -> DataSplits:

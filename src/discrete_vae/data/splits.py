@@ -7,21 +7,32 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from discrete_vae.checks import Domain, ValueSummary
-from discrete_vae.config import LikelihoodConfig, ModelConfig, TrainingConfig
+from discrete_vae.config import (
+    ExperimentConfig,
+    FileDataConfig,
+    LikelihoodConfig,
+    ModelConfig,
+    TableLikelihoodConfig,
+    TrainingConfig,
+    instantiate,
+)
 from discrete_vae.config.base import by_kind
-from discrete_vae.data.schema import TableSchema
 from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
-from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.sparse import Examples, SparseRows, select
+
+if TYPE_CHECKING:
+    from discrete_vae.data.schema import TableSchema
+    from discrete_vae.runs.run_directory import RunDirectory
 
 PARTS = ("train", "valid", "test")
 _ROWS = 4096
@@ -437,3 +448,13 @@ def _all_values(dataset: DataSplits) -> ValueSummary:
 
 def _name(dataset: DataSplits, part: str) -> str:
     return f"{dataset.description.source}, part {part!r},"
+
+
+def load_data(config: ExperimentConfig, data_dir: str | Path | None = None) -> DataSplits:
+    """The data of an experiment; columns of a table are coded as its model reads them."""
+    likelihood, given = config.model.likelihood, {}
+    if isinstance(config.data, FileDataConfig):
+        given["condition_columns"] = config.model.condition
+        if isinstance(likelihood, TableLikelihoodConfig):
+            given["columns"] = likelihood.columns
+    return instantiate(config.data, data_dir=data_dir, **given)

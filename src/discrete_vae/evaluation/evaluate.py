@@ -405,7 +405,7 @@ def independent_features(
     `repeated_by_weight`, and the mean is a weighted one.
 
     Examples:
-        >>> from discrete_vae.likelihoods.families import BernoulliLikelihood
+        >>> from discrete_vae.likelihoods import BernoulliLikelihood
         >>> coin = BernoulliLikelihood((1,))
         >>> found = independent_features(coin, torch.tensor([[0.0], [1.0]]), torch.tensor([[1.0], [0.0], [1.0]]))
         >>> round(found.value, 3), found.std_error

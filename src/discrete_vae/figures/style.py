@@ -21,8 +21,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.config import BinaryColumnConfig, TableLikelihoodConfig
-from discrete_vae.data.rows import load_data
-from discrete_vae.data.splits import DataMetadata, fixed_permutation, training_subset
+from discrete_vae.data.splits import DataMetadata, fixed_permutation, load_data, training_subset
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.runs.results import OutputFile

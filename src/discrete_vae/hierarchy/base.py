@@ -43,17 +43,15 @@ class Gaussian(ShowsShapes):
         distance = (self.mean - other.mean) * torch.exp(-other.log_std)
         return 0.5 * (torch.expm1(twice) - twice + distance.square())
 
-    def joint_kl_to(self, other: Gaussian, num_axes: int) -> Tensor:
-        """`kl_to`, summed over the last axes, of which there is one or more; (...), nats."""
-        return _joint_kl(self.mean, self.log_std, other.mean, other.log_std, num_axes)
+    def joint_kl_to(self, other: Gaussian) -> Tensor:
+        """`kl_to`, summed over layers and units, the last two axes; (...), nats."""
+        return _joint_kl(self.mean, self.log_std, other.mean, other.log_std)
 
 
 @compiled_by("distributions.joint_kl")
-def _joint_kl(
-    mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor, num_axes: int
-) -> Tensor:
+def _joint_kl(mean: Tensor, log_std: Tensor, other_mean: Tensor, other_log_std: Tensor) -> Tensor:
     other = Gaussian(other_mean, other_log_std)
-    return Gaussian(mean, log_std).kl_to(other).sum(tuple(range(-num_axes, 0)))
+    return Gaussian(mean, log_std).kl_to(other).sum((-2, -1))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -72,7 +70,7 @@ class HierarchySample(ShowsShapes):
 
         Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
         """
-        return self.posterior.joint_kl_to(self.prior, 2)
+        return self.posterior.joint_kl_to(self.prior)
 
     def log_ratio(self) -> Tensor:
         """log p(h | zeta) - log q(h | zeta, x) at this draw, (..., batch), nats, as importance weights need it."""

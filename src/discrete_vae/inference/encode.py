@@ -17,8 +17,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Gaussian
 from discrete_vae.inference.rows import CentralNoise, Report, RowNoise, check_numbers, in_batches
 from discrete_vae.kernels.loops import ChunkLoop, threads_for
-from discrete_vae.likelihoods.base import Statistic, check_statistic
-from discrete_vae.likelihoods.families import BernoulliLikelihood
+from discrete_vae.likelihoods.base import BernoulliLikelihood, Statistic, check_statistic
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.posterior import Posterior

@@ -24,6 +24,7 @@ from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.data.splits import DataSplits, subset_indices, training_subset
 from discrete_vae.distributed import compute_on_rank_zero
+from discrete_vae.errors import LogPartitionWarning
 from discrete_vae.evaluation.evaluate import (
     PART_SIZE,
     ExampleLogLikelihoods,
@@ -36,7 +37,6 @@ from discrete_vae.evaluation.evaluate import (
     join_log_likelihoods,
     positive_weights,
 )
-from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import (
     AnnealingDisagreementWarning,
     CheckedLogPartition,

@@ -15,8 +15,8 @@ from torch import Tensor
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.files import TableReading
-from discrete_vae.data.rows import Rows, labels_of_part, load_data, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import subset_indices, warn_of_other_data
+from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
+from discrete_vae.data.splits import load_data, subset_indices, warn_of_other_data
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory

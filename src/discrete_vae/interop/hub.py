@@ -29,7 +29,6 @@ from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
-from discrete_vae.runs.hub import EXTRA, refusal
 from discrete_vae.runs.io import (
     Schema,
     publish_directory,
@@ -40,7 +39,7 @@ from discrete_vae.runs.io import (
     write_json,
     write_text,
 )
-from discrete_vae.runs.load import CHAINS_PREFIX, LoadedRun, load_run
+from discrete_vae.runs.load import CHAINS_PREFIX, EXTRA, LoadedRun, load_run, refusal
 from discrete_vae.runs.results import evaluation_store, is_of, which
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_derived_folder, derived_run
 from discrete_vae.sparse import select

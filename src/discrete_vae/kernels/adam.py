@@ -304,7 +304,7 @@ class Adam(torch.optim.Adam):
         table, parameters = self._tables.get(index), group["params"]
         if table is not None and table.fits(parameters, self.state):
             return table
-        if not _UPDATE.takes(*parameters):
+        if not (_UPDATE.supports(*parameters) and _UPDATE.is_usable()):
             return None
         leaves = self._leaves(parameters)
         for parameter, leaf in zip(parameters, leaves, strict=True):

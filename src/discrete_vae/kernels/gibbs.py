@@ -13,8 +13,6 @@ import torch
 from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, check_parameters
-from discrete_vae.boltzmann.graph import GraphBoltzmann
-from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import (
     check_binary,
     check_number,
@@ -271,9 +269,6 @@ def run_on_device(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
 Sweeps = Callable[[Any, Tensor, SweepCall], Tensor]
 """Runs the sweeps of a checked call on states (chain, unit) float32 and returns new ones."""
 
-# exact types only: a subclass may have other conditionals
-_COMPILED: dict[type, str] = {RBM: "gibbs_rbm", GraphBoltzmann: "gibbs_graph"}
-
 
 def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
     """The fastest kernel for a machine where it lies, on several threads or on one.
@@ -292,14 +287,27 @@ def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
     return triton_kernel(energy.bias.device, *gibbs_triton.padded_sides(energy)).select()  # pyright: ignore[reportArgumentType]
 
 
+def _compiled_sweeps(kind: type) -> str | None:
+    """The module of a machine's compiled sweeps, which it names for its exact type: a subclass may differ."""
+    return vars(kind).get("_compiled_sweeps")
+
+
 def _compiles(energy: BoltzmannMachine) -> bool:
     bias = energy.bias
-    return type(energy) in _COMPILED and bias.device.type == "cpu" and bias.dtype != torch.float64
+    return (
+        _compiled_sweeps(type(energy)) is not None
+        and bias.device.type == "cpu"
+        and bias.dtype != torch.float64
+    )
 
 
 def _suits_triton(energy: BoltzmannMachine) -> bool:
     bias = energy.bias
-    if type(energy) is not RBM or bias.device.type != "cuda" or bias.dtype == torch.float64:
+    if (
+        _compiled_sweeps(type(energy)) != "gibbs_rbm"
+        or bias.device.type != "cuda"
+        or bias.dtype == torch.float64
+    ):
         return False
     if not values_are_known(bias) or find_spec("triton") is None:
         return False
@@ -307,19 +315,19 @@ def _suits_triton(energy: BoltzmannMachine) -> bool:
         return False
     from discrete_vae.kernels import gibbs_triton  # takes a while
 
-    return gibbs_triton.fits(energy)
+    return gibbs_triton.fits(energy)  # pyright: ignore[reportArgumentType]
 
 
 @cache
 def cpu_kernel(kind: type, parallel: bool) -> Kernel:
     """The CPU kernel for a kind of machine; where it fails on several threads, it runs on one."""
-    compiled = import_module(f"{__package__}.{_COMPILED[kind]}").run
+    module = import_module(f"{__package__}.{_compiled_sweeps(kind)}")
 
     def on_one_thread(energy: Any, z: Tensor, call: SweepCall) -> Tensor:
         return cpu_kernel(kind, False).select()(energy, z, replace(call, num_threads=1))
 
     def self_test(kernel: Kernel) -> None:
-        energy = (RBM(5, 3) if kind is RBM else GraphBoltzmann(8, "complete")).float()
+        energy = module.machine_of_eight().float()
         for parameter in energy.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         _check_states(kernel, energy, fair_coins(40, 8, key=1), {}, num_threads=2 if parallel else 1)
@@ -327,14 +335,15 @@ def cpu_kernel(kind: type, parallel: bool) -> Kernel:
     name = f"The compiled sampler for {kind.__name__}"
     if parallel:
         name, fallback = f"{name} on several threads", "one thread is used"
-        return Kernel(name, compiled, self_test, on_one_thread, fallback=fallback)
+        return Kernel(name, module.run, self_test, on_one_thread, fallback=fallback)
     fallback = "plain torch is used, some ten times slower"
-    return Kernel(name, compiled, self_test, run_reference, fallback=fallback)
+    return Kernel(name, module.run, self_test, run_reference, fallback=fallback)
 
 
 @cache
 def triton_kernel(device: torch.device, left: int, right: int) -> Kernel:
     """The CUDA kernel for RBMs whose sides are padded to these powers of two; its self-test waits for the device."""
+    from discrete_vae.boltzmann.rbm import RBM
     from discrete_vae.kernels import gibbs_triton
 
     def self_test(kernel: Kernel) -> None:

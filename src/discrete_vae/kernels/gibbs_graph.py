@@ -47,6 +47,11 @@ _FEWEST, _MOST = 64, 512  # chains of a chunk: a cache line at least; more than 
 _MINUS_LOG2_E = -1.4426950408889634
 
 
+def machine_of_eight() -> GraphBoltzmann:
+    """The machine on which the kernel is tested before its first use."""
+    return GraphBoltzmann(8, "complete")
+
+
 def run(energy: GraphBoltzmann, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps; see `discrete_vae.kernels.gibbs.run_reference`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape

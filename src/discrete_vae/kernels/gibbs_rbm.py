@@ -78,6 +78,11 @@ _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-l
 _Pair = tuple[np.ndarray, np.ndarray]
 
 
+def machine_of_eight() -> RBM:
+    """The machine on which the kernel is tested before its first use."""
+    return RBM(5, 3)
+
+
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps; see `discrete_vae.kernels.gibbs.run_reference`. Parameters are finite in float32, on the CPU."""
     num_chains, num_units = z.shape

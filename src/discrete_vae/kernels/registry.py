@@ -40,16 +40,12 @@ class Kernel:
     package: str = "numba"  # the compiler
     _usable: bool | None = field(default=None, init=False)
 
-    def select(self, *arguments: Any) -> Callable[..., Any]:
-        """The compiled form if it `takes` the arguments, else the reference."""
-        if self.takes(*arguments):
+    def select(self) -> Callable[..., Any]:
+        """The compiled form if it is usable, else the reference."""
+        if self.is_usable():
             return self.compiled
         assert self.reference is not None
         return self.reference
-
-    def takes(self, *arguments: Any) -> bool:
-        """True if the compiled form is to be used for these arguments."""
-        return self.supports(*arguments) and self.is_usable()
 
     def is_usable(self) -> bool:
         """True if the self-test passed, which runs once in a process, before the first use; warns if it fails.
@@ -100,8 +96,10 @@ def compiled_by(
 
         @wraps(reference)
         def dispatch(*arguments: Any) -> Any:
-            if is_eager() and are_plain(arguments, *dtypes) and (kernel := load(path)).takes(*arguments):
-                return kernel.compiled(*arguments)
+            if is_eager() and are_plain(arguments, *dtypes):
+                kernel = load(path)
+                if kernel.supports(*arguments) and kernel.is_usable():
+                    return kernel.compiled(*arguments)
             return reference(*arguments)
 
         return dispatch  # pyright: ignore[reportReturnType]

@@ -1,4 +1,4 @@
-"""The likelihoods of bits, of codes and of real values: Bernoulli, categorical, Gaussian."""
+"""The likelihoods of codes and of real values: categorical, Gaussian."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
-from torch.distributions import Bernoulli, Categorical, Normal
+from torch.distributions import Categorical, Normal
 
 from discrete_vae.checks import (
-    BINARY,
     FINITE,
-    UNIT_INTERVAL,
     ColumnDomain,
     Domain,
     categories,
@@ -21,93 +19,16 @@ from discrete_vae.checks import (
     check_positive_int,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.likelihoods.base import BernoulliLikelihood as BernoulliLikelihood  # pickles look here
 from discrete_vae.likelihoods.base import Likelihood, PointEstimate
 from discrete_vae.likelihoods.scaling import (
-    FeatureMoments,
     LongTailedNormal,
     Standardizer,
     Tails,
-    feature_moments,
     grid_widths,
     row_blocks,
 )
-from discrete_vae.numerics import HALF_LOG_TWO_PI, bernoulli_log_prob, joint_bernoulli_log_prob
-
-
-class BernoulliLikelihood(Likelihood):
-    """p(x | l) = prod_i Bernoulli(x_i; sigmoid(l_i)), one logit per feature.
-
-    For x strictly inside (0, 1), `log_prob` is the expectation over a binarization with these means, not a
-    log-density; training may use it, an evaluation asks `check` for `exact` values.
-
-    Source: Rolfe 2017, eq. final-decoder.
-
-    Attributes:
-        training_mean: Mean of each feature in the training data, (*event), which the encoder reads for unobserved
-            entries; 0.5 before `initialize_` and where nothing was observed.
-
-    Examples:
-        >>> BernoulliLikelihood((3,)).log_prob(torch.zeros(1, 3), torch.tensor([[0.0, 1.0, 1.0]]))
-        tensor([-2.0794])
-    """
-
-    training_mean: Tensor
-    fits_sparse = True
-
-    def __init__(self, event_shape: Sequence[int]) -> None:
-        super().__init__(event_shape)
-        self.register_buffer("training_mean", torch.full(self.event_shape, 0.5))
-
-    def domain(self, *, exact: bool = False) -> Domain:
-        return BINARY if exact else UNIT_INTERVAL
-
-    @torch.no_grad()
-    def initialize_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Keep the mean of each feature; return its log-odds, the mean kept between 0.001 and 0.999."""
-        self._keep_mean_(x, observed)
-        return torch.logit(self.training_mean, eps=1e-3)
-
-    @torch.no_grad()
-    def fit_marginals_(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        """Log-odds of the means, with half a count for each value, which keeps them finite for constant features.
-
-        Source: Krichevsky & Trofimov 1981 (the half counts).
-        """
-        moments = self._keep_mean_(x, observed)
-        ones = moments.mean * moments.count
-        return (ones + self._half_count).log() - (moments.count - ones + self._half_count).log()
-
-    def _keep_mean_(self, x: Tensor, observed: Tensor | None) -> FeatureMoments:
-        self.check(x, observed)
-        moments = feature_moments(x, observed)
-        self.training_mean.copy_(torch.where(moments.count > 0, moments.mean, 0.5))
-        return moments
-
-    def network_input(self, x: Tensor, observed: Tensor | None = None) -> Tensor:
-        return x if observed is None else torch.where(observed, x, self.training_mean.to(x.dtype))
-
-    def distribution(self, parameters: Tensor) -> Bernoulli:
-        return Bernoulli(logits=self._only(parameters), validate_args=False)
-
-    def feature_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        """x l - softplus(l), which does not cancel where the logit is saturated, (..., *event)."""
-        return bernoulli_log_prob(x, self._only(parameters))
-
-    def joint_log_prob(self, parameters: Tensor, x: Tensor) -> Tensor:
-        if type(self).feature_log_prob is not BernoulliLikelihood.feature_log_prob:  # a subclass has its own
-            return super().joint_log_prob(parameters, x)
-        return joint_bernoulli_log_prob(x, parameters, len(self.event_shape))
-
-    def mean(self, parameters: Tensor) -> Tensor:
-        return torch.sigmoid(self._only(parameters))
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        logits = self._drawable(self._only(parameters))
-        return (logits > 0).to(logits.dtype)
-
-    @torch.no_grad()
-    def sample(self, parameters: Tensor, *, generator: torch.Generator | None = None) -> Tensor:
-        return torch.bernoulli(self._drawable(self.mean(parameters)), generator=generator)
+from discrete_vae.numerics import HALF_LOG_TWO_PI
 
 
 class CodesLikelihood(Likelihood):

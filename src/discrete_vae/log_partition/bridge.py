@@ -16,7 +16,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
 from discrete_vae.checks import DIVERGED, check_binary, check_number, check_positive_int, check_tensor
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.kernels.gibbs import check_logits
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.records import ShowsShapes
@@ -27,10 +27,6 @@ _STREAM = 0x62656E
 _MODES = 12  # local minima, whose pairs make the jumps between modes
 _JUMPED = 2e-4  # jumps of the coldest replicas per sweep below which they are given up
 _TUNING_ROUNDS = 12  # each of the sampler's window; a ladder that stands still ends them early
-
-
-class LogPartitionWarning(UserWarning):
-    """log Z may be off by more than was asked for; the message has the numbers and what to do."""
 
 
 def bennett_log_partition(

@@ -1,4 +1,4 @@
-"""log Z of any machine: exact where enumeration is quick, else by bridge sampling, with annealing as a check."""
+"""log Z of any machine: exact where that is quick, else by bridge sampling, with annealing as a check; its gradient."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
+from discrete_vae.boltzmann.base import (
+    MAX_ENUMERATED_UNITS,
+    BoltzmannMachine,
+    LogPartition,
+    check_chains,
+    check_energy,
+    check_parameters,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
 from discrete_vae.checks import check_binary, check_index, check_number, check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
-from discrete_vae.log_partition.bridge import bennett_log_partition, sample_bridge, tempered_work
-from discrete_vae.log_partition.exact import MAX_ENUMERATED_UNITS, quick_exact_log_partition
+from discrete_vae.numerics import softplus
 from discrete_vae.records import ShowsTable
 from discrete_vae.rng import key_to_seed
 
@@ -112,6 +120,8 @@ def estimate_log_partition(
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
         return CheckedLogPartition(exact)
+    from discrete_vae.log_partition.bridge import bennett_log_partition  # here, since few units need none
+
     best = bennett_log_partition(
         energy, std_error=std_error, max_sweeps=max_sweeps, start=chains, seed=seed, report=report
     )
@@ -171,6 +181,8 @@ def comparable_log_partition(
     exact = quick_exact_log_partition(energy, max_enumerated)
     if exact is not None:
         return exact
+    from discrete_vae.log_partition.bridge import sample_bridge
+
     found = sample_bridge(
         energy,
         std_error=std_error,
@@ -257,6 +269,8 @@ def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float
 
     States z are at the first temperature of the way, the ladder in its order; ``key`` is the Philox key of the chains.
     """
+    from discrete_vae.log_partition.bridge import tempered_work
+
     log_weight = torch.zeros(len(z), dtype=torch.float64, device=z.device)
     for sweep, (here, there) in enumerate(pairwise(ladder), start=1):
         # A sweep draws the first block before it reads it, so it acts on the other blocks alone and leaves their
@@ -265,3 +279,56 @@ def annealed_weights(energy: BoltzmannMachine, z: Tensor, ladder: Sequence[float
         scale = torch.full((len(z),), there, dtype=torch.float32, device=z.device)
         z = run_sweeps(energy, z, 1, key=key, first_sweep=sweep, inverse_temperature=scale)
     return log_weight
+
+
+# The exact value, and the gradient from samples.
+
+_LARGEST_SUM = 1e300  # sums of weights stay finite in float64 below this
+
+
+def exact_log_partition(energy: BoltzmannMachine) -> LogPartition:
+    """log Z by enumerating all blocks but the largest, which is summed out; float64, in chunks.
+
+    The machine has at most 24 units outside its largest block: an RBM with one side of at most 24. Where no two units
+    interact, as in an RBM whose weights are all zero, it is a sum over units instead. ``std_error`` is 0.
+
+    Examples:
+        >>> from discrete_vae import RBM
+        >>> print(exact_log_partition(RBM(3, 40)))  # 43 log 2
+        log Z = 29.8053 nats (exact, enumeration)
+    """
+    check_parameters(check_energy(energy), below=_LARGEST_SUM)
+    with torch.no_grad():
+        if energy.is_factorial():
+            none = torch.zeros(energy.num_units, dtype=torch.float64, device=energy.bias.device)
+            logits = [energy.compute_block_logits(none, block) for block in range(len(energy.blocks))]
+            return LogPartition(float(softplus(torch.cat(logits)).sum()), 0.0, "enumeration", 1)
+        value = float(enumerate_log_partition(energy))
+    return LogPartition(value, 0.0, "enumeration", 1 << num_enumerated_units(energy))
+
+
+def quick_exact_log_partition(energy: BoltzmannMachine, max_enumerated: int) -> LogPartition | None:
+    """`exact_log_partition` where it enumerates no more units than given, at most 24; None elsewhere."""
+    if num_enumerated_units(energy) <= max_enumerated or energy.is_factorial():
+        return exact_log_partition(energy)
+    return None
+
+
+def log_partition_surrogate(energy: BoltzmannMachine, z: Tensor, value: float = math.nan) -> Tensor:
+    """A scalar whose gradient, -E_p[dE/dtheta], is that of log Z: the negative phase of samples.
+
+    The last block of the energy is summed out, which lowers the variance. The gradient is unbiased where the samples
+    z, (chain, unit), are from p; the value, log Z in nats if it is known, has no effect on it.
+
+    Source: Rolfe 2017, eq. RBM-grad.
+
+    Examples:
+        >>> import torch
+        >>> from discrete_vae import RBM
+        >>> rbm, z = RBM(1, 1), torch.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> log_partition_surrogate(rbm, z).backward()
+        >>> rbm.bias.grad  # of the left unit's mean, and of the right one's given the left
+        tensor([0.5000, 0.5000])
+    """
+    z = check_chains("z", z, energy)
+    return energy.compute_negative_phase(z.detach()) + value

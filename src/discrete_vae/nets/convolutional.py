@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.nets.weights import MixedPrecisionLayer
+from discrete_vae.nets.mlp import MixedPrecisionLayer
 
 DEFAULT_WIDTHS = (16, 32, 64)  # cheap enough for two cores
 _ROWS = 250  # decoded at a time without gradients: their images stay in the cache

@@ -1,4 +1,4 @@
-"""Fully connected networks with the L1 batch norm, and their fused forms."""
+"""Layers that read weights in low precision; fully connected networks with the L1 batch norm, and their fused forms."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
 from discrete_vae.kernels.registry import are_contiguous, are_plain, compiled_by, has_hooks, is_eager
-from discrete_vae.nets.weights import MixedPrecisionLayer, row_products
+from discrete_vae.nets.weights import MixedPrecisionWeight, row_products
 from discrete_vae.numerics import bounded, differentiable_once, project_, row_sum
 from discrete_vae.system import allocating
 
@@ -146,6 +146,29 @@ def _normalize_batch(norm: L1BatchNorm, x: Tensor) -> Tensor:
 def _project_norm_(scale: Tensor, offset: Tensor) -> None:
     project_(scale, *SCALE_BOUNDS)
     project_(offset, -scale, scale)
+
+
+class MixedPrecisionLayer(nn.Module):
+    """A layer whose products may read a low-precision copy of its weight; stands before torch's class among the bases.
+
+    Attributes:
+        mixed_precision: Weight and copy; None where products read the weight. `set_precision` sets it.
+    """
+
+    weight: Tensor
+    mixed_precision: MixedPrecisionWeight | None = None
+
+    def product_weight(self) -> Tensor:
+        """Weight that the products read."""
+        mixed, weight = self.mixed_precision, self.weight
+        if mixed is None or mixed.master is not weight:  # another parameter has taken its place
+            return weight
+        return mixed.current()
+
+    def gradient_memory(self) -> Tensor | None:
+        """Memory for the gradient of `product_weight`, if some is kept and free."""
+        mixed, weight = self.mixed_precision, self.weight
+        return None if mixed is None or mixed.master is not weight else mixed.lend_memory()
 
 
 SMALLEST_FUSED = 100_000

@@ -17,13 +17,8 @@ from torch.utils._pytree import tree_leaves
 
 from discrete_vae.kernels.registry import compiled_by, is_eager
 from discrete_vae.nets.convolutional import Convolution, Doubling, Linear
-from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
-from discrete_vae.nets.weights import (
-    MixedPrecisionLayer,
-    MixedPrecisionWeight,
-    check_finite_weights,
-    row_products,
-)
+from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm, MixedPrecisionLayer
+from discrete_vae.nets.weights import MixedPrecisionWeight, check_finite_weights, row_products
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 _switching = threading.RLock()

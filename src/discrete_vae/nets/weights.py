@@ -145,29 +145,6 @@ class MixedPrecisionWeight:
         self._lent = False
 
 
-class MixedPrecisionLayer(nn.Module):
-    """A layer whose products may read a low-precision copy of its weight; stands before torch's class among the bases.
-
-    Attributes:
-        mixed_precision: Weight and copy; None where products read the weight. `set_precision` sets it.
-    """
-
-    weight: Tensor
-    mixed_precision: MixedPrecisionWeight | None = None
-
-    def product_weight(self) -> Tensor:
-        """Weight that the products read."""
-        mixed, weight = self.mixed_precision, self.weight
-        if mixed is None or mixed.master is not weight:  # another parameter has taken its place
-            return weight
-        return mixed.current()
-
-    def gradient_memory(self) -> Tensor | None:
-        """Memory for the gradient of `product_weight`, if some is kept and free."""
-        mixed, weight = self.mixed_precision, self.weight
-        return None if mixed is None or mixed.master is not weight else mixed.lend_memory()
-
-
 # Weights that are not finite.
 
 

@@ -13,19 +13,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple, SupportsFloat
+from typing import TYPE_CHECKING, Any, NamedTuple, SupportsFloat
 
 import torch
 from torch import Tensor, nn
 
-from discrete_vae.boltzmann.base import BoltzmannMachine
+from discrete_vae.boltzmann.base import (
+    BoltzmannMachine,
+    check_chains,
+    enumerate_log_partition,
+    num_enumerated_units,
+)
 from discrete_vae.checks import check_log_partition, check_number, check_unit_interval
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import mean_and_entropy, replace_gradient
 from discrete_vae.objectives.importance import partial_bound, relaxed_bound
 from discrete_vae.posterior import UNKNOWN, LatentGroup, PosteriorSample, rows_of_labels
 from discrete_vae.records import ShowsShapes
-from discrete_vae.smoothing.overlapping import OverlappingSmoothing
 
 if TYPE_CHECKING:
     from discrete_vae.model import DiscreteVAE
@@ -128,6 +132,47 @@ class Elbo(ShowsShapes):
         return loss + discrete * (value.to(loss.dtype) if isinstance(value, Tensor) else value)
 
 
+MAX_SILENTLY_ENUMERATED_UNITS = 12
+"""Units outside the largest block up to which log Z is enumerated unasked: milliseconds."""
+
+
+def gradient_and_value(
+    energy: BoltzmannMachine, negative_phase: Tensor | None, log_partition: Tensor | SupportsFloat | None
+) -> tuple[Tensor | None, Tensor | float | None]:
+    """The gradient of log Z, as that of a scalar of value 0, and its value; None for what is not known.
+
+    Samples give the gradient, and so does a value that carries one. Where neither is given, log Z is enumerated if at
+    most 12 units lie outside the energy's largest block.
+    """
+    if negative_phase is None and log_partition is None:
+        if num_enumerated_units(energy) > MAX_SILENTLY_ENUMERATED_UNITS:
+            return None, None
+        log_partition = enumerate_log_partition(energy)
+    value = None if log_partition is None else check_log_partition(log_partition)
+    gradient = None
+    if negative_phase is not None:
+        states = check_chains("negative_phase", negative_phase, energy)
+        gradient = energy.compute_negative_phase(states.detach())
+    if isinstance(value, Tensor) and value.requires_grad:
+        if gradient is not None:
+            repair = "Give the negative phase, or a log Z that carries a gradient, not both."
+            raise InvalidInputError("log_partition", "must carry no gradient here", "one that does", repair)
+        value, gradient = value.detach(), _GradientOf.apply(value)
+    return gradient, value
+
+
+class _GradientOf(torch.autograd.Function):
+    """0, with the gradient of a scalar, whose own value may be unknown, NaN."""
+
+    @staticmethod
+    def forward(ctx: Any, value: Tensor) -> Tensor:
+        return torch.zeros_like(value)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return gradients[0]
+
+
 def check_trains_prior(trains_prior: bool) -> None:
     """Refuse a loss that lacks the gradient of log Z."""
     if not trains_prior:
@@ -190,7 +235,7 @@ class Batch(ShowsShapes):
 
 def weighs_binary_latents(model: DiscreteVAE) -> bool:
     """Tell whether importance weights are those of zeta, from which z is summed out."""
-    return model.hierarchy.num_layers == 0 and isinstance(model.posterior.smoothing, OverlappingSmoothing)
+    return model.hierarchy.num_layers == 0 and model.posterior.smoothing.has_densities
 
 
 def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
@@ -198,14 +243,12 @@ def loss_terms(model: DiscreteVAE, batch: Batch) -> LossTerms:
     if batch.labels is not None:
         return _terms_over_labels(model, batch, batch.labels)
     features, count = model.read(batch.x, batch.observed, batch.condition), batch.num_importance_samples
-    smoothing = model.posterior.smoothing
     if count == 1 or not weighs_binary_latents(model):
         sample = model.posterior.rsample(features, generator=batch.generator)
         return loss_terms_at(model, sample, features, batch)
-    assert isinstance(smoothing, OverlappingSmoothing)
     reconstruction, relative = relaxed_bound(
         model.prior,
-        smoothing,
+        model.posterior.smoothing,  # pyright: ignore[reportArgumentType]
         model.posterior.rsample(features, num_samples=count, generator=batch.generator),
         lambda zeta: _log_likelihood(
             model, model.hierarchy.with_condition(zeta.to(model.dtype), features), batch

@@ -14,13 +14,13 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.checks import check_positive_int, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
-from discrete_vae.kernels.importance import Draws, compiled_draws, draw, joined
 from discrete_vae.numerics import bernoulli_entropy, replace_gradient, softplus
 from discrete_vae.posterior import PosteriorSample, rows_of_labels
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import draw_key, generator_of, key_to_seed
 
 if TYPE_CHECKING:
+    from discrete_vae.kernels.importance import Draws
     from discrete_vae.model import DiscreteVAE
     from discrete_vae.objectives.elbo import Batch
     from discrete_vae.smoothing.overlapping import OverlappingSmoothing
@@ -185,6 +185,8 @@ class ImportanceSampler:
     """
 
     def __init__(self, model: DiscreteVAE, log_partition: Tensor) -> None:
+        from discrete_vae.kernels.importance import compiled_draws
+
         self._model, self._log_partition = model, log_partition
         self._compiled = compiled_draws(model.posterior, model.hierarchy, model.decoder)
 
@@ -229,6 +231,8 @@ class ImportanceSampler:
         Features, (example, feature), are from `DiscreteVAE.read`, with the condition of x, which the decoder reads of
         them; the rest is as in `log_weights`. At most chunk_size draws per example are given at a time.
         """
+        from discrete_vae.kernels.importance import draw, joined
+
         check_positive_int("num_samples", num_samples)
         check_positive_int("chunk_size", chunk_size)
         compiled, posterior, hierarchy = self._compiled, self._model.posterior, self._model.hierarchy

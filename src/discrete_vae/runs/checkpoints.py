@@ -93,6 +93,7 @@ def widened_weights(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> d
 RECORD_FILE, STATE_FILE = "checkpoint.json", "state.safetensors"
 FORMAT = 3  # raised whenever what a checkpoint holds, or where, changes
 RELEASED_FROM = "released_from"  # key of a released one's plain values: the SHA-256 of the one it was made of
+CHECKPOINT_SUM = "checkpoint_sha256"  # key of a result: the SHA-256 of its checkpoint's tensors
 MODEL_PREFIX = "model/"  # prefix of the names of a model's weights among a checkpoint's tensors
 
 

@@ -1,4 +1,4 @@
-"""Files of a run: read with care, written whole or not at all, JSON checked against schemas."""
+"""Files of a run: read with care, written whole or not at all, JSON checked against schemas; runs that come along."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from typing import IO, Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from discrete_vae.config.base import rule_of
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 
 RESTORE = "Restore the file from a copy."
 
@@ -520,3 +520,26 @@ def check_replaces_none(path: Path, others: Iterable[Path], *, argument: str) ->
 def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:
     """The error for a file that cannot be written."""
     return InvalidInputError(str(path), "must be writable", error.strerror or error, repair)
+
+
+# Models that come with the library, each the folder of a run in which nothing may be written.
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+FOLDERS = (_PACKAGE / "models", _PACKAGE.parents[1] / "reproduction" / "models")
+"""Places of the library's models, a folder each: in an installed package, and in a checkout."""
+
+
+def pretrained_names() -> tuple[str, ...]:
+    """Names of the trained models that come with the library, for `load_pretrained` and `dvae VERB --pretrained`."""
+    folder = next((each for each in FOLDERS if each.is_dir()), None)
+    names = [] if folder is None else [path.parent.name for path in folder.glob("*/config.json")]
+    return tuple(sorted(name for name in names if not name.startswith(".")))  # as a killed export leaves them
+
+
+def shipped_folder(name: str, *, argument: str = "name") -> Path:
+    """The folder of a model that comes with the library."""
+    names = pretrained_names()
+    if name not in names:
+        known = names or ["the models of the library, of which there are none"]
+        raise not_one_of(argument, known, name, "See dvae list.")
+    return next(each / name for each in FOLDERS if (each / name).is_dir())

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from safetensors.torch import load_file
@@ -19,10 +20,10 @@ from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
-from discrete_vae.objectives.gradients import GradientEstimator
 from discrete_vae.records import ShowsShapes, ShowsTable
 from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import (
+    CHECKPOINT_SUM,
     MODEL_PREFIX,
     check_sum,
     damage_in,
@@ -31,9 +32,7 @@ from discrete_vae.runs.checkpoints import (
     without_prefix,
     write_summed,
 )
-from discrete_vae.runs.hub import fetch_snapshot, is_hub_name, shipped_folder
-from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file
-from discrete_vae.runs.results import CHECKPOINT_SUM
+from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file, shipped_folder
 from discrete_vae.runs.run_directory import (
     ConfigChange,
     RunDirectory,
@@ -43,6 +42,9 @@ from discrete_vae.runs.run_directory import (
 )
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
+
+if TYPE_CHECKING:
+    from discrete_vae.objectives.gradients import GradientEstimator
 
 CHAINS_PREFIX = "chains/"  # in front of the names of the chains' state, in a checkpoint
 
@@ -283,3 +285,38 @@ def _of_folder(folder: Path) -> SavedModel:
     with damage_in(weights):
         tensors = load_file(weights)
     return SavedModel(config, getattr(torch, saved.dtype), tuple(saved.own), tensors, str(folder))
+
+
+# Models of the Hugging Face hub, by name.
+
+EXTRA = "pip install 'discrete-vae[hub]'"
+_LONGEST = 200  # characters; the hub allows 96 and an owner
+_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+def is_hub_name(path: object) -> bool:
+    """True for a possible name of a model of the hub: OWNER/NAME, where there is no folder OWNER here."""
+    if not isinstance(path, str) or len(path) > _LONGEST or _NAME.fullmatch(path) is None:
+        return False
+    return not Path(path).parent.exists()
+
+
+def fetch_snapshot(name: str, files: Sequence[str], *, revision: str | None = None) -> Path:
+    """Folder of a model of the hub in the hub's own cache: its newest files, or without the network those there."""
+    rule = "must be an existing folder, or a model of the hub as OWNER/NAME"
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError:
+        repair = f"Check the path; for the hub install huggingface_hub: {EXTRA}."
+        raise InvalidInputError("path", rule, name, repair) from None
+    try:
+        return Path(snapshot_download(name, revision=revision, allow_patterns=list(files)))
+    except Exception as error:  # the hub's own, or its HTTP client's
+        repair = "Check the name, the network and, for a private model, the login."
+        raise InvalidInputError("path", rule, refusal(name, error), repair) from None
+
+
+def refusal(name: str, error: Exception) -> str:
+    """An error of the hub for messages: its first line."""
+    line = str(error).strip().partition("\n")[0]  # a client's error may have no text
+    return f"{name} ({type(error).__name__}: {line[:200]})"

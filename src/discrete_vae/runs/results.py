@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from discrete_vae.errors import InvalidInputError, spreadsheet_cell
-from discrete_vae.runs.checkpoints import read_record
+from discrete_vae.runs.checkpoints import CHECKPOINT_SUM, read_record
 from discrete_vae.runs.io import (
     EvaluationSchema,
     LogPartitionSchema,
@@ -167,9 +167,6 @@ def _fill_parquet(file: IO[bytes], table: Mapping[str, np.ndarray]) -> None:
 
 
 # Results of a run: one file per settings, none of which replaces another, and a copy of the most complete one.
-
-
-CHECKPOINT_SUM = "checkpoint_sha256"  # key of a result: the SHA-256 of its checkpoint's tensors
 
 Fields = Mapping[str, Any]
 

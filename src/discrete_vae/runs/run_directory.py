@@ -25,8 +25,8 @@ from discrete_vae.config import ExperimentConfig
 from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
-from discrete_vae.runs.hub import FOLDERS
 from discrete_vae.runs.io import (
+    FOLDERS,
     RESTORE,
     EnvironmentSchema,
     MetricsSchema,

@@ -1,10 +1,10 @@
 from .gibbs import BlockGibbs as BlockGibbs
 from .gibbs import MarkovChains as MarkovChains
+from .gibbs import Moments as Moments
+from .gibbs import RunningMoments as RunningMoments
 from .gibbs import TellsLogPartition as TellsLogPartition
 from .gibbs import TellsMetrics as TellsMetrics
 from .gibbs import UsesSolver as UsesSolver
-from .moments import Moments as Moments
-from .moments import RunningMoments as RunningMoments
 from .tempering import ParallelTempering as ParallelTempering
 from .trajectory import Reservoir as Reservoir
 from .trajectory import SnapshotLadder as SnapshotLadder

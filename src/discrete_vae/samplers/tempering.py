@@ -15,8 +15,7 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
-from discrete_vae.samplers.moments import check_entry
+from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least

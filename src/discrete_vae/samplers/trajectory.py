@@ -20,8 +20,7 @@ from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
-from discrete_vae.samplers.moments import check_entry
+from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 
 LOW_RATE = 0.3  # exchange rate with the last snapshot below which the machine becomes the next one

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -15,20 +14,13 @@ from torch import Tensor, nn
 from discrete_vae.checks import (
     Axis,
     check_finite,
-    check_number,
     check_tensor,
     check_unit_interval,
-    values_are_known,
     values_are_readable,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.numerics import bounded, project_
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import open_uniform
-
-if TYPE_CHECKING:
-    from discrete_vae.smoothing.spike import SharpLimit
-
 
 CERTAIN = 45.0  # a logit at which sigmoid is 0 or 1 to the last digit of float64
 
@@ -59,10 +51,12 @@ class Smoothing(nn.Module, ABC):
     Attributes:
         support: The least and the greatest zeta; zeta has all values between them, or only some.
         parameter_names: What a unit's law has of x beside its logit, in the order of the arguments.
+        has_densities: Whether r(zeta|0) and r(zeta|1) are densities on one interval, as an `OverlappingSmoothing` has.
     """
 
     support: ClassVar[tuple[float, float]] = (0.0, 1.0)
     parameter_names: ClassVar[tuple[str, ...]] = ()
+    has_densities: ClassVar[bool] = False
 
     @property
     def prior_parameters(self) -> tuple[float, ...]:
@@ -226,18 +220,6 @@ def _broadcast(name: str, shape: torch.Size, other: torch.Size) -> torch.Size:
         raise InvalidInputError(name, "must broadcast with logits", received, repair) from None
 
 
-def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
-    """Tensors of one shape in one dtype, float32 or wider, and the dtype that they have together.
-
-    Inverse CDFs lose z itself in bfloat16, so networks that give it do not push them below float32.
-    """
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
-    wide = torch.promote_types(dtype, torch.float32)
-    return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class ConditionalMoments(ShowsShapes):
     """Mean and variance of zeta given z; scalars, or of the shape of the parameters of x."""
@@ -291,61 +273,3 @@ class InputDependentSmoothing(Smoothing):
     def draw(
         self, rho: Tensor, logits: Tensor, *parameters: Tensor, generator: torch.Generator | None = None
     ) -> SmoothedDraw: ...
-
-
-_MIN_BETA = 0.01  # the smallest beta at which float32 was checked
-
-
-class BetaSmoothing(Smoothing):
-    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
-
-    beta: Tensor
-    _limits: Tensor
-
-    def __init__(self, beta: float, trainable: bool, max_beta: float, repair: str) -> None:
-        super().__init__()
-        value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
-        # a tensor, so that a recorded or compiled step reads the bound that there is
-        self.register_buffer("_limits", torch.tensor([_MIN_BETA, math.inf]), persistent=False)
-        self.bound_sharpness_(max_beta)
-        if trainable:
-            self.beta = nn.Parameter(value)
-        else:
-            self.register_buffer("beta", value)
-
-    def extra_repr(self) -> str:
-        known = values_are_known(self.beta) and not self.beta.is_meta
-        beta = f"{self.beta.item():.4g}" if known else "unknown"
-        return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
-
-    def sharp_limit(self) -> SharpLimit:
-        from discrete_vae.smoothing.spike import SharpLimit  # here, since it is a transformation itself
-
-        return SharpLimit()
-
-    def bound_sharpness_(self, limit: float) -> None:
-        if not isinstance(limit, float) or limit != math.inf:
-            check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self._limits[1] = limit
-
-    @property
-    def max_beta(self) -> float:
-        """The present upper bound of beta, as float32 has it."""
-        return float(self._limits[1])
-
-    @max_beta.setter
-    def max_beta(self, limit: float) -> None:
-        self.bound_sharpness_(limit)
-
-    @torch.no_grad()
-    def project_(self) -> None:
-        """Bring a trained beta back between 0.01 and the bound; a constant one stays."""
-        if (bounds := self._bounds()) is not None:
-            project_(self.beta, *bounds)
-
-    def _bounds(self) -> tuple[Tensor, Tensor] | None:
-        return (self._limits[0], self._limits[1]) if "beta" in self._parameters else None
-
-    def _bounded_parameter(self) -> Tensor:
-        bounds = self._bounds()
-        return self.beta if bounds is None else bounded(self.beta, *bounds)

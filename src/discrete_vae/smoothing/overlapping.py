@@ -15,14 +15,12 @@ from discrete_vae.checks import check_binary, check_number, check_tensor
 from discrete_vae.numerics import differentiable_once
 from discrete_vae.rng import open_uniform
 from discrete_vae.smoothing.base import (
-    BetaSmoothing,
     ConditionalMoments,
     SmoothedDraw,
     Smoothing,
     truncated_exponential,
-    widened,
 )
-from discrete_vae.smoothing.spike import SharpLimit
+from discrete_vae.smoothing.spike import BetaSmoothing, SharpLimit, widened
 
 WithSlopes = tuple[Tensor, tuple[Tensor, Tensor, Tensor | None] | None]
 """A function of (an element, a logit, the transformation's parameter), and its derivatives by each, elementwise."""
@@ -43,6 +41,8 @@ class OverlappingSmoothing(Smoothing):
 
     Source: Vahdat et al. 2018, DVAE++, section 3; for ramps Rolfe 2017, appendix two-sided-mixture.
     """
+
+    has_densities = True
 
     def log_ratio(self, zeta: Tensor, *, fixed: bool = False) -> Tensor:
         """g(zeta) = log r(zeta|1) - log r(zeta|0), nats: what zeta adds to the log-odds of z; finite everywhere.

@@ -9,22 +9,45 @@ from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F  # noqa: N812
-from torch import Tensor
+from torch import Tensor, nn
 
-from discrete_vae.checks import check_binary, check_number, check_tensor, values_are_readable
+from discrete_vae.checks import (
+    check_binary,
+    check_number,
+    check_tensor,
+    values_are_known,
+    values_are_readable,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
-from discrete_vae.numerics import HALF_LOG_TWO_PI, bounded, differentiable_once, replace_gradient, softplus
+from discrete_vae.numerics import (
+    HALF_LOG_TWO_PI,
+    bounded,
+    differentiable_once,
+    project_,
+    replace_gradient,
+    softplus,
+)
 from discrete_vae.rng import open_uniform, standard_normal
 from discrete_vae.smoothing.base import (
-    BetaSmoothing,
     ConditionalMoments,
     InputDependentSmoothing,
     SmoothedDraw,
     Smoothing,
     truncated_exponential,
-    widened,
 )
+
+
+def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
+    """Tensors of one shape in one dtype, float32 or wider, and the dtype that they have together.
+
+    Inverse CDFs lose z itself in bfloat16, so networks that give it do not push them below float32.
+    """
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
 
 
 class SpikeAtZero(Smoothing):
@@ -189,6 +212,62 @@ def _draw(
 
 
 # The spike-and-exponential transformation.
+
+
+_MIN_BETA = 0.01  # the smallest beta at which float32 was checked
+
+
+class BetaSmoothing(Smoothing):
+    """A transformation with an inverse width beta, one for all units; as it grows zeta approaches z."""
+
+    beta: Tensor
+    _limits: Tensor
+
+    def __init__(self, beta: float, trainable: bool, max_beta: float, repair: str) -> None:
+        super().__init__()
+        value = torch.tensor(check_number("beta", beta, at_least=_MIN_BETA, repair=repair))
+        # a tensor, so that a recorded or compiled step reads the bound that there is
+        self.register_buffer("_limits", torch.tensor([_MIN_BETA, math.inf]), persistent=False)
+        self.bound_sharpness_(max_beta)
+        if trainable:
+            self.beta = nn.Parameter(value)
+        else:
+            self.register_buffer("beta", value)
+
+    def extra_repr(self) -> str:
+        known = values_are_known(self.beta) and not self.beta.is_meta
+        beta = f"{self.beta.item():.4g}" if known else "unknown"
+        return f"beta={beta}, trainable={isinstance(self.beta, nn.Parameter)}"
+
+    def sharp_limit(self) -> SharpLimit:
+        return SharpLimit()
+
+    def bound_sharpness_(self, limit: float) -> None:
+        if not isinstance(limit, float) or limit != math.inf:
+            check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
+        self._limits[1] = limit
+
+    @property
+    def max_beta(self) -> float:
+        """The present upper bound of beta, as float32 has it."""
+        return float(self._limits[1])
+
+    @max_beta.setter
+    def max_beta(self, limit: float) -> None:
+        self.bound_sharpness_(limit)
+
+    @torch.no_grad()
+    def project_(self) -> None:
+        """Bring a trained beta back between 0.01 and the bound; a constant one stays."""
+        if (bounds := self._bounds()) is not None:
+            project_(self.beta, *bounds)
+
+    def _bounds(self) -> tuple[Tensor, Tensor] | None:
+        return (self._limits[0], self._limits[1]) if "beta" in self._parameters else None
+
+    def _bounded_parameter(self) -> Tensor:
+        bounds = self._bounds()
+        return self.beta if bounds is None else bounded(self.beta, *bounds)
 
 
 class SpikeExponential(BetaSmoothing, SpikeSmoothing):

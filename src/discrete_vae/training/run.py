@@ -43,7 +43,6 @@ from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory, describe_environment, sole_writer
 from discrete_vae.samplers.gibbs import UsesSolver
 from discrete_vae.samplers.tempering import start_ladder
-from discrete_vae.samplers.trajectory import SETS
 from discrete_vae.system import check_device, check_memory, unicode_path
 from discrete_vae.training.logging import MetricsLogger
 from discrete_vae.training.loop import TrainingResult, batches_of, run_steps, training_step
@@ -297,6 +296,8 @@ def _check_chains_memory(config: ExperimentConfig) -> None:
     if isinstance(sampler, ParallelTemperingConfig):
         states = len(sampler.inverse_temperatures or start_ladder())
     elif isinstance(sampler, TrajectoryTemperingConfig):
+        from discrete_vae.samplers.trajectory import SETS
+
         states = 1 + SETS
     for argument, count in (
         ("training.sampler.num_chains", states * sampler.num_chains),

@@ -19,8 +19,9 @@ from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.kernels.registry import has_hooks, is_eager
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.nets.mlp import MixedPrecisionLayer
 from discrete_vae.nets.modes import DTYPES, gains_by_bfloat16, has_fast_bfloat16
-from discrete_vae.nets.weights import MixedPrecisionLayer, MixedPrecisionWeight
+from discrete_vae.nets.weights import MixedPrecisionWeight
 from discrete_vae.numerics import rounds_products, row_sum
 from discrete_vae.objectives.elbo import Batch, GradOutputs, LossTerms, loss_gradients
 from discrete_vae.objectives.gradients import GradientEstimator, Reparameterized

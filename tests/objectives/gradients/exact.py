@@ -22,8 +22,8 @@ from discrete_vae import (
     SpikeExponential,
     SpikeSlab,
 )
-from discrete_vae.likelihoods.families import BernoulliLikelihood
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.boltzmann.base import enumerate_log_partition
+from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit

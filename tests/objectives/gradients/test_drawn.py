@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from discrete_vae import DisARM, LearnedBaseline, LeaveOneOut, NaiveKL, Reinforce, RunningMean
-from discrete_vae.log_partition.exact import enumerate_log_partition
+from discrete_vae.boltzmann.base import enumerate_log_partition
 from discrete_vae.testing import check_mean
 from tests import test_model_exact as plain
 from tests.exact_paths import flat_gradient

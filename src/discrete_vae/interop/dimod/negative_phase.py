@@ -19,8 +19,7 @@ from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits
-from discrete_vae.samplers.moments import check_entry
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, check_entry, one_at_a_time, pack_bits
 
 if TYPE_CHECKING:
     from dimod import BinaryQuadraticModel, Sampler

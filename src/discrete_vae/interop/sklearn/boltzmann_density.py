@@ -23,12 +23,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from discrete_vae import checks
-from discrete_vae.boltzmann.base import LogPartition
+from discrete_vae.boltzmann.base import MAX_ENUMERATED_UNITS, LogPartition, num_enumerated_units
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import check_states, check_unit_interval
 from discrete_vae.data.batches import binarize, epoch_order
 from discrete_vae.data.splits import check_weights
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.interop.sklearn.reading import (
     check_readable,
     dense,
@@ -37,13 +37,7 @@ from discrete_vae.interop.sklearn.reading import (
     quantile,
     weighted_rows,
 )
-from discrete_vae.log_partition.bridge import LogPartitionWarning
-from discrete_vae.log_partition.estimate import comparable_log_partition
-from discrete_vae.log_partition.exact import (
-    MAX_ENUMERATED_UNITS,
-    num_enumerated_units,
-    quick_exact_log_partition,
-)
+from discrete_vae.log_partition.estimate import comparable_log_partition, quick_exact_log_partition
 from discrete_vae.rng import generator_of, key_to_seed, keyed_generator
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.samplers.gibbs import BlockGibbs
