@@ -71,9 +71,9 @@ class ModelSample(ShowsShapes):
 
     Attributes:
         mean: E[x | zeta, h], (sample, *event); of bits, probabilities.
-        z: The prior's states, (sample, unit), in {0,1}.
-        zeta: (sample, unit).
-        h: The continuous layers, (sample, layer, unit); no layer without a hierarchy.
+        z: Prior states, (sample, unit), in {0,1}.
+        zeta: Smoothed z, (sample, unit).
+        h: Continuous layers, (sample, layer, unit); none without a hierarchy.
     """
 
     mean: Tensor
@@ -106,9 +106,9 @@ class DiscreteVAE(nn.Module):
     The prior does not read c, so codes mean the same for every c. Networks read e(c), the condition's features, behind
     x's features and behind zeta, see `discrete_vae.nets.condition`.
 
-    With classes, a label y that is known of some examples is e_y, one-hot, in the prior's first units; of others it is
-    summed over, see `discrete_vae.objectives.elbo`. The posterior says how many classes there are. A function that
-    has no argument for labels, and does not say what it does without, refuses such a model.
+    With classes, a known label y is e_y, one-hot, in the prior's first units; an unknown one is summed over, see
+    `discrete_vae.objectives.elbo`. The posterior says how many classes there are. A function without an argument for
+    labels refuses such a model, unless its docstring says otherwise.
 
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
@@ -121,10 +121,10 @@ class DiscreteVAE(nn.Module):
             likelihood's; None flattens.
         decoder: Any module (row, latent) -> (row, *parameter_shape), where parameter_shape is the likelihood's; None
             is a linear map. What a latent is the hierarchy's `decoder_input` says.
-        missing: True if entries of x may be unobserved. The encoder then reads a mask behind the values: the first
-            axes of both, one after the other.
-        mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, which
-            models read whose config or state is from a version without this argument.
+        missing: True if entries of x may be unobserved. The encoder then reads values and mask, joined along
+            the first axis after the batch's.
+        mask: "gaps" for a mask that is 1 where an entry is unobserved, else 0; "observed" for the opposite, as models
+            of versions without this argument read it.
         condition: e(c); None for a model without a condition. The posterior then reads [features, e(c)], and the
             hierarchy [zeta, e(c)] in place of zeta: their sizes count e(c) in.
 
@@ -230,7 +230,7 @@ class DiscreteVAE(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """In which the networks compute; x and latents are brought to it."""
+        """Dtype of the networks, to which x and latents are cast."""
         return next(self.decoder.parameters(), self.prior.bias).dtype
 
     @property
@@ -279,7 +279,7 @@ class DiscreteVAE(nn.Module):
     def _fit_(
         self, fit: Callable[..., Tensor], x: Examples, observed: Tensor | None, condition: Tensor | None
     ) -> Tensor:
-        """What a method of the likelihood fits to training data, sparse where it can; fits the condition's features."""
+        """Fit the likelihood, by a method of its own, and the condition's features; returns the decoder's start."""
         examples = fitted_to(self.likelihood, x)
         if isinstance(examples, SparseRows) and observed is None:
             start = fit(examples)
@@ -334,10 +334,10 @@ class DiscreteVAE(nn.Module):
             condition: c of p(x | c), (batch, column), or (1, column) for all examples, as `ConditionEmbedding.check`
                 wants it: with NaN for what is missing. A model has it if and only if it has `ModelConfig.condition`.
             labels: Of a model with classes, (batch,) integers, -1 for a label that is not known; None knows none.
-            label_weight: Weight of -log q(y | x), of each known label, in the loss. The value is without it, but its
-                gradient, as that of the loss, is with it: 0 leaves the gradient of the bound.
-            num_importance_samples: k, for each draw of the binary latents; more than 1 needs Gaussian layers, or a
-                transformation without a spike, and a model without classes.
+            label_weight: Weight of -log q(y | x), of each known label, in the gradients of value and loss, not in
+                their numbers: 0 leaves the gradient of the bound.
+            num_importance_samples: k per example; more than 1 needs Gaussian layers, or a transformation without a
+                spike, and a model without classes.
             generator: Source of the noise; None means torch's global generator.
 
         Returns:
@@ -601,7 +601,7 @@ class DiscreteVAE(nn.Module):
             zeta: (..., row, unit), in the smoothing's domain; of any floating-point dtype, as h.
             h: The continuous layers, (..., layer, unit). None draws them from p(h | zeta), for each row of zeta anew.
             condition: As in `elbo`, (row, column), or (1, column) for all rows.
-            statistic: "mean" is E[x | zeta, h], for bits probabilities; codes, being names, have none that is useful.
+            statistic: "mean" is E[x | zeta, h], for bits probabilities; unordered categories have no useful mean.
                 "mode" is the most probable x, feature by feature; "sample" is a draw of x.
             seed: As in `encode`, for the noise in h and x.
             generator: Source of that noise.
@@ -799,7 +799,7 @@ class DiscreteVAE(nn.Module):
                 `discrete_vae.interop.hub`.
             encoder: The module of your own that the model was saved with; its weights are overwritten.
             decoder: The same.
-            device: Where the model, which is in evaluation mode, is wanted.
+            device: Device of the model, which is in evaluation mode.
             revision: Branch, tag or commit of a model of the hub; None is its main branch.
 
         Raises:
@@ -900,7 +900,7 @@ class DiscreteVAE(nn.Module):
         if not self.posterior.num_classes:
             return features, None
         log_q = self.posterior.log_prob_of_classes(features)
-        # the largest of log q + Gumbel noise: of the median of the noise it is the most probable class
+        # the Gumbel-max trick; noise at its median gives the most probable class
         noise = open_uniform(log_q, generator=generator)
         drawn = (log_q - (-noise.log()).log()).argmax(-1)
         y = drawn if labels is None else torch.where(labels == UNKNOWN, drawn, labels)

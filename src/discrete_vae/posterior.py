@@ -1,7 +1,7 @@
 """The approximating posterior q(z, zeta | x) over the binary latents, group by group.
 
 Of each unit a draw has the logits of q(z = 1 | x, zeta of earlier groups), the bit z, the smoothed zeta, and what the
-code calls bits: a straight-through sample of z, whose value is E[z | zeta] and whose gradient is that of the law of z.
+code calls bits: E[z | zeta, logits], with the gradient that pair terms of the prior's energy need.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ class LatentGroup(ShowsShapes):
     Attributes:
         logits: (..., unit of the group), log-odds of q(z = 1 | everything sampled earlier).
         zeta: (..., unit of the group), the smoothed sample.
-        bits: (..., unit of the group), the straight-through sample of z that `Smoothing.bits` makes of that very zeta
-            and these logits.
+        bits: (..., unit of the group), E[z | zeta, logits] of that very zeta and these logits, by `Smoothing.bits`.
         units: (unit of the group,) int64, their places in the prior; None in every group of a list means that
             the groups cover 0..n-1 in order.
         kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
@@ -72,8 +71,7 @@ UNKNOWN = -1
 def check_labels(labels: object, num_rows: int, num_classes: int, *, like: Tensor) -> Tensor:
     """Check the labels of examples; returns them on a tensor's device, (example,) int64.
 
-    They are integers, a tensor or an array, from 0 to num_classes - 1, or -1 where a label is not known; None is not
-    known of any.
+    They are integers, a tensor or an array, from 0 to num_classes - 1, or -1 where unknown; None is -1 for all.
     """
     if isinstance(labels, np.ndarray) and labels.dtype.kind in "iu":
         labels = torch.from_numpy(labels.astype(np.int64))
@@ -100,7 +98,7 @@ def check_labels(labels: object, num_rows: int, num_classes: int, *, like: Tenso
 def rows_of_labels(labels: Tensor, num_classes: int) -> tuple[Tensor, Tensor]:
     """A row for each class that an example may be of: the row's example and its class, (row,) int64 each.
 
-    A known label makes one row, another num_classes, those of an example side by side.
+    A known label makes one row, an unknown one num_classes rows side by side.
 
     Examples:
         >>> rows_of_labels(torch.tensor([2, -1]), 3)
@@ -145,9 +143,9 @@ def contiguous_groups(num_units: int, num_groups: int) -> tuple[tuple[int, ...],
 
 
 def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
-    """One group per color of a machine's graph: no two units of a group are joined, given all other groups.
+    """One group per color of a machine's graph: no two units of a group are joined.
 
-    What a group of joined units cannot hold, the correlation of its pairs, so never has to be held within one.
+    A factorial group cannot represent correlations of joined units; so each coupling runs between two groups.
     """
     places = [prior.block_place(block) for block in range(len(prior.blocks))]
     units = range(prior.num_units)
@@ -193,9 +191,9 @@ class LogitPaths(ShowsShapes):
     to_prior_order: Tensor | None  # the permutation from the groups' order; None where it is the identity
 
     def gradient(self, by_logits: Tensor) -> Tensor:
-        """Bring a gradient by the logits on to zeta, with the networks' parameters and the features held fixed.
+        """Backpropagate a gradient by the logits to zeta, networks' parameters and features held fixed.
 
-        It is one backward pass through each network, to its inputs alone; paths from an earlier zeta over the zeta of a
+        It is one backward pass through each network, to its inputs alone; paths from an earlier zeta through that of a
         group between are left to the draw's own gradient. Both gradients are (..., unit), in the prior's order.
         """
         sizes = [logits.shape[-1] for logits in self.logits]
@@ -220,13 +218,13 @@ class LogitPaths(ShowsShapes):
 class PosteriorSample(ShowsShapes):
     """A draw from q(z, zeta | x); all tensors (..., batch, unit), in the prior's order.
 
-    A posterior that does not tell the paths cannot have importance weights of the binary latents.
+    Without paths there is no bound with several importance samples of the binary latents.
     """
 
     z: Tensor  # in {0,1}, the states that belong to zeta; without gradient
     zeta: Tensor  # the smoothed latents
     logits: Tensor  # log-odds of each unit given x and the earlier groups
-    bits: Tensor  # the straight-through sample of z, see `Smoothing.bits`
+    bits: Tensor  # E[z | zeta, logits], see `Smoothing.bits`
     group_of_unit: Tensor  # (unit,) int64, the position of each unit's group in the order of sampling
     smoothing: InputDependentSmoothing | None = None  # if it depends on x; else prior and posterior share it
     parameters: tuple[Tensor, ...] = ()  # what it has of x beside the logits, (batch, unit) each

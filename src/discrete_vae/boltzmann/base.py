@@ -36,10 +36,9 @@ from discrete_vae.system import allocating
 class BoltzmannMachine(nn.Module, ABC):
     """A distribution p(z) = exp(-E(z)) / Z over z in {0,1}^n with at most pairwise terms.
 
-    E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed or float64: everything is computed in the wider
-    of the state's and the parameters' dtypes, so float64 states give float64 results from float32 parameters;
-    `expected_energy` takes the dtype of the probabilities. Neither autocast nor TF32 reaches the methods that compute,
-    a subclass's own included.
+    E(z) = -(sum_{i<j} W_ij z_i z_j + b^T z). States may be relaxed to [0, 1]. Results have the wider of the states'
+    and the parameters' dtypes, float32 at least; those of `expected_energy` have that of the probabilities. Neither
+    autocast nor TF32 reaches the methods that compute, a subclass's own included.
 
     A machine of your own defines `compute_energy`, `compute_block_logits`, `pair_order` and `expected_energy`, which
     trust their arguments; inner loops call them. The methods without "compute" check theirs first.
@@ -63,7 +62,7 @@ class BoltzmannMachine(nn.Module, ABC):
         guard_products(cls, _COMPUTING)
 
     def __new__(cls, *args: object, **kwargs: object) -> Self:
-        """Every machine passes here, unpickled ones too; whatever divides work among threads here needs a machine."""
+        """Guard forks before the first machine, made or unpickled: threaded work of the library needs a machine."""
         _guard_forks()
         return super().__new__(cls)
 
@@ -513,8 +512,8 @@ def fit_inverse_temperature(energy: BoltzmannMachine, z: Tensor) -> InverseTempe
     Source: Besag 1975 for the pseudo-likelihood; Raymond, Yarkoni & Andriyash 2016, "Global warming: temperature
     estimation in annealers", for its use.
 
-    Samples z are (sample, unit) in {0,1}, at least 2, independent of each other. The standard error holds if a model
-    with the wrong shape is fitted too.
+    Samples z are (sample, unit) in {0,1}, at least 2, independent of each other. The (sandwich) standard error holds
+    for a misspecified machine too.
 
     Examples:
         >>> from discrete_vae import RBM, BlockGibbs

@@ -191,8 +191,8 @@ class _PairOrder(nn.Module):
 class _ExpectedEnergy(torch.autograd.Function):
     """E = -(q^T b + sum over cases c of a_c^T (W * m_c) d_c), with a_c and d_c the bits or the means of the sides.
 
-    dE/dq = -b and, by what each case takes, dE/da_c = -(W * m_c) d_c, dE/dd_c = -(W * m_c)^T a_c; by W it is
-    -sum_c (a_c d_c^T) * m_c. It is (row,), nats, of bits and mean (row, unit), and can be differentiated once.
+    Linear term: dE/dq = -b, dE/db = -q. Pairs: dE/da_c = -(W * m_c) d_c, dE/dd_c = -(W * m_c)^T a_c and
+    dE/dW = -sum_c (a_c d_c^T) * m_c. E is (row,), nats, of bits and mean (row, unit); differentiable once.
     """
 
     @staticmethod
@@ -237,7 +237,7 @@ class _ExpectedEnergy(torch.autograd.Function):
 class _NegativePhase(torch.autograd.Function):
     """A scalar of value 0 with the gradient of log Z that states give, the right side summed out.
 
-    With p = sigmoid(W^T z_L + b_R): by W it is the mean of z_L p^T, by b_L that of z_L, by b_R that of p. It can be
+    With p = sigmoid(W^T z_L + b_R), it is the mean of z_L p^T for W, of z_L for b_L, of p for b_R. It can be
     differentiated once.
     """
 

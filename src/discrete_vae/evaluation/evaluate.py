@@ -68,7 +68,7 @@ class MeanLogLikelihood(ShowsTable):
     doubling_gain: float  # mean gain by the last doubling, to K; value is low by about as much or more
     num_examples: int
     num_samples: int  # K
-    log_partition_std_error: float = 0.0  # which shifts value as a whole: -1 nat for each nat
+    log_partition_std_error: float = 0.0  # an error of log Z shifts value by minus itself
     # of which value is the mean, `statistics.fmean` to the last digit
     examples: ExampleLogLikelihoods | None = field(default=None, compare=False, repr=False)
     # `effective_number` of a weighted mean; None where all count alike
@@ -220,7 +220,7 @@ def weighted_mean(values: Tensor, weights: Tensor | None = None) -> Tensor:
 
 
 def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Of `weighted_mean` over which examples were drawn; NaN where there is one value alone.
+    """Standard error of `weighted_mean` over draws of the examples; NaN for a single value.
 
     The weighted mean m is a ratio of two sums over examples, so its variance is, to first order,
     n / (n - 1) sum_i w_i^2 (v_i - m)^2 / (sum_i w_i)^2, with equal weights that of the plain mean.
@@ -267,7 +267,7 @@ class MeanElbo(ShowsTable):
     kl_continuous: float  # of the Gaussian layers
     num_examples: int
     num_samples: int  # draws per example
-    log_partition_std_error: float = 0.0  # which shifts elbo as a whole: -1 nat for each nat
+    log_partition_std_error: float = 0.0  # an error of log Z shifts elbo by minus itself
     effective_examples: float | None = None  # where the means are weighted; None where all count alike
     reconstruction_std_error: float = math.nan  # NaN in records that have none
     kl_discrete_std_error: float = math.nan

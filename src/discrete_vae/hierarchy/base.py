@@ -37,7 +37,7 @@ class Gaussian(ShowsShapes):
     def kl_to(self, other: Gaussian) -> Tensor:
         """KL[self || other] of each element, nats, at least 0; by expm1, which keeps digits where the two are alike.
 
-        (e^(2r) - 1 - 2r + d^2) / 2, with r the difference of log standard deviations, d that of means over the other's.
+        (e^(2r) - 1 - 2r + d^2) / 2, with r = log(std / other.std) and d = (mean - other.mean) / other.std.
         """
         twice = 2 * (self.log_std - other.log_std)
         distance = (self.mean - other.mean) * torch.exp(-other.log_std)
@@ -79,7 +79,7 @@ class HierarchySample(ShowsShapes):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ManyDraws(ShowsShapes):
-    """Draws h_1, ..., h_k of all layers from q(h | zeta, x), for each example the same zeta."""
+    """Draws of all layers from q(h | zeta, x), several for the one zeta of each example."""
 
     h: Tensor  # (sample, batch, layer, unit), carrying the gradients of the reparameterization
     log_prob: Tensor  # log q(h | zeta, x), (sample, batch), nats; without gradient

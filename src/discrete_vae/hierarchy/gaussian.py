@@ -142,7 +142,7 @@ def _head_gradient(
     slope: Tensor | None,
     spread: Tensor | None,
 ) -> Tensor:
-    """The gradient by the output, of which at least one of the three by the results is there."""
+    """Gradient by the output from those by the results, at least one of which is not None."""
     if of_h is not None:
         assert spread is not None
         of_mean = of_h if of_mean is None else of_mean + of_h

@@ -393,7 +393,7 @@ def bridge_term(up: Tensor, down: Tensor, constant: Tensor) -> tuple[Tensor, Ten
 
 
 def solve_gaps(forward: Tensor, backward: Tensor, constants: Tensor) -> tuple[Tensor, Tensor]:
-    """log Z_1 - log Z_0 from sums of as many first and second terms, (chain, gap), and their constants c, (gap,), nats.
+    """log Z_1 - log Z_0 from sums of as many forward as backward terms, (chain, gap), and constants c, (gap,), nats.
 
     Returns it for each gap, (gap,), nats; and the influence of each chain on the sum, (chain,), mean 0. Independent
     chains give the standard error by its spread, which contains all correlation within a chain.

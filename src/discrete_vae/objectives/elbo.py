@@ -1,9 +1,9 @@
 """The evidence lower bound, the loss of training, and the KL from the posterior to the prior.
 
     bound = log p(x | zeta, h) - KL[q(z, zeta | x) || p(z, zeta)] - KL[q(h | zeta, x) || p(h | zeta)],
-    loss = (v KL + w KL_h - log p(x | zeta, h)), averaged over the batch,
+    loss = w KL + w_h KL_h - log p(x | zeta, h), averaged over the batch,
 
-with weights v and w of the KL terms that are 1 but for the warm-up. `loss_terms` draws from the posterior and evaluates
+with weights w and w_h of the KL terms, 1 but for the warm-up. `loss_terms` draws from the posterior and evaluates
 the three terms there, for `DiscreteVAE.elbo` and the reparameterized gradient; `loss_terms_at` does so at given draws,
 for every estimator of the gradient. `weighted_sum` with the weights of `loss_gradients` is the loss.
 """
@@ -50,7 +50,7 @@ GradOutputs = tuple[Tensor, Tensor, Tensor]
 
 
 def loss_gradients(num_examples: int, discrete: float, continuous: float, *, like: Tensor) -> GradOutputs:
-    """The gradients of the loss by reconstruction, kl_relative and kl_continuous: -1/n, v/n and w/n, each (n,)."""
+    """Gradients of the loss by reconstruction, kl_relative and kl_continuous: -1/n, w/n and w_h/n, each (n,)."""
 
     def constant(weight: float) -> Tensor:
         return like.new_full((num_examples,), weight / max(num_examples, 1))
@@ -71,8 +71,8 @@ class Elbo(ShowsShapes):
     Source: Rolfe 2017, eq. vae-loss-input-dependent-zeta-hierarchical.
 
     Attributes:
-        reconstruction: log p(x | zeta, h), (batch,), nats; without gradient where importance weights hold it, which
-            then is in the KL that they weigh.
+        reconstruction: log p(x | zeta, h), (batch,), nats. Importance weights of zeta put their
+            gradient here, those of h into kl_continuous.
         kl_relative: KL of the binary latents less the value of log Z, (batch,), nats; with that of zeta given z where
             the transformation depends on x. Its gradient is that of the KL if trains_prior.
         kl_continuous: KL of the Gaussian layers, (batch,), nats; zero where there are none. Importance samples lower it
@@ -206,8 +206,7 @@ class Batch(ShowsShapes):
         observed: As `Likelihood.observed_mask` gives it.
         log_partition_gradient: A scalar of value 0 with the gradient of log Z; None for none.
         num_importance_samples: As in `DiscreteVAE.elbo`.
-        discrete_weight: v, a number or (batch,): the gradient of importance weights that hold this KL is no linear
-            function of it.
+        discrete_weight: w, a number or (batch,); for importance weights of zeta, whose gradient is not linear in w.
         generator: Source of the noise; None means torch's global generator.
         condition: c of p(x | c), (batch, column), as `DiscreteVAE.check_condition` gives it; None for a model without.
         labels: (batch,) int64, as `DiscreteVAE.check_labels` gives it; None for a model without classes.
@@ -319,10 +318,10 @@ def _with_gradient_of_log_z(relative: Tensor, batch: Batch) -> Tensor:
 # In training mode norms count the rows of an example alike, whatever q(y | x) is, as they do with importance samples.
 #
 # **q(y | x) itself** learns from U alone. So the loss, never a bound that is reported, has a term -a log q(y | x) for
-# each row with a label. `DiscreteVAE.elbo` takes a from the caller, and 1 unasked, since a batch does not tell how many
-# examples of the data have labels. Training knows, and takes a = w N / N_labeled for N examples, N_labeled of which
-# have labels: w times the mean of -log q(y | x) over these. The source has w = 0.1; w is 1 here unasked, at which few
-# labels are not outvoted by what the others say of q(y | x) before the decoder has learned what a class looks like.
+# each row with a label. `DiscreteVAE.elbo` takes a from the caller, 1 by default, since a batch does not tell how many
+# examples of the data have labels. Training knows, and takes a = s N / N_labeled for N examples, N_labeled of which
+# have labels: s times the mean of -log q(y | x) over these. The source has s = 0.1; s is 1 by default, so that a
+# few labels are not outvoted by what the others say of q(y | x) before the decoder has learned what classes look like.
 #
 # **p(y | x)** = p(x, y) / sum_y' p(x, y') is a ratio of importance-sampling estimates, one per class, in which log Z
 # cancels.

@@ -345,7 +345,7 @@ class NoBaseline(Baseline):
 class RunningMean(Baseline):
     """B_j = the exponential average of the mean signal of group j over **earlier** batches, 0 before the first.
 
-    The start-up's share is taken out: weights of batches sum to 1 from the second batch on. The batch's own signals
+    It is bias-corrected as in Adam: weights of batches sum to 1 from the second batch on. The batch's own signals
     enter only after they were used.
 
     Source: Mnih & Gregor 2014, section 2.3; Williams 1992.

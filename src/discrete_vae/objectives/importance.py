@@ -34,7 +34,7 @@ class LogLikelihood(ShowsShapes):
 
     Attributes:
         value: log (1/K) sum_k w_k, (batch,), nats; a lower bound of log p(x) in expectation, and consistent.
-        std_error: Monte-Carlo standard error of value by the delta method, (batch,), nats; too small where ess is.
+        std_error: Monte-Carlo standard error by the delta method, (batch,), nats; too small where ess is small.
         ess: Effective number of samples, (sum w)^2 / sum w^2, (batch,), between 1 and K.
         doubling_gain: value minus the mean of the estimates from either half of the samples, (batch,), nats: what
             doubling them brought. A bias remains that is about as large or larger, and is not part of std_error.
@@ -146,7 +146,7 @@ def truncated(log_weights: Tensor) -> Tensor:
 
 
 def tempered(log_weights: Tensor, least: float) -> Tensor:
-    """Log-weights times the largest power up to 1 at which as many draws are effective, or times 0 if there are fewer.
+    """Log-weights times the largest power up to 1 with ``least`` effective draws; times 0 if there are fewer draws.
 
     Source: Jasra, Stephens, Doucet & Tsagaris 2011, "Inference for Levy-driven stochastic volatility models via
     adaptive sequential Monte Carlo" (the power by effective samples).
@@ -423,11 +423,11 @@ def relaxed_bound(
     zeta, (sample, batch, unit); the weight is c, a number or (batch,).
 
     Returns:
-        Two tensors, (batch,), nats. First the reconstruction, the mean over samples of log p(x | zeta_j), with the
-        whole gradient but that of log Z(b), which is that of log (1/k) sum_j exp(c (M_j - D_j) + log p(x | zeta_j));
-        then, without gradient, that less log (1/k) sum_j exp(M_j - D_j + log p(x | zeta_j)): the KL less log Z(b), and
-        less what k samples and mean field bring. Value and, given the statistics of the norms and a mean field that has
-        converged, gradient are unbiased.
+        Two tensors, (batch,), nats. The first is the reconstruction, the mean over samples of log p(x | zeta_j). Its
+        gradient is that of log (1/k) sum_j exp(c (M_j - D_j) + log p(x | zeta_j)), all but that of log Z(b). The
+        second, without gradient, is the first less log (1/k) sum_j exp(M_j - D_j + log p(x | zeta_j)): the KL less
+        log Z(b), and less what k samples and mean field bring. Value and, given the norms' statistics and a converged
+        mean field, gradient are unbiased.
     """
     if sample.paths is None:
         rule, repair = "must be 1 for a posterior whose draws have no paths", "Leave it out."
@@ -476,9 +476,8 @@ def mean_field_bound(
 
     A sweep sets each block of units that do not act on each other to m_i = sigmoid(its log-odds at m), which is the
     best m of that block: the bound never falls below that of the start, (..., unit) in [0, 1]. The fields g, (...,
-    unit), nats, add to the machine's biases. Where m has converged, the bound does not change with it, so the gradient
-    by g and by the machine's parameters, with m held fixed, is that of the value; short of that it lacks what m passes
-    on.
+    unit), nats, add to the machine's biases. Gradients by g and by the machine's parameters hold m fixed: exact where m
+    has converged, since there the bound does not change with it; elsewhere they lack the part through m.
 
     Source: Vahdat et al. 2018, DVAE#, section 3.1.
     """

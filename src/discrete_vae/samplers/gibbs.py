@@ -280,7 +280,7 @@ class BlockGibbs(MarkovChains):
 
     def _advance(self, z: Tensor, end: int) -> Tensor:
         """Run sweeps up to and with number ``end``, in one call of the kernel."""
-        # where all units are independent a sweep forgets where it began: the last one alone leaves something
+        # independent units forget their state at each sweep, so the last sweep alone has to be run
         num_sweeps = 1 if len(self.energy.blocks) == 1 else end - self.sweep
         z = run_sweeps(
             self.energy,

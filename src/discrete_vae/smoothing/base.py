@@ -96,7 +96,7 @@ class Smoothing(nn.Module, ABC):
         """Log density of the marginal at zeta, nats, differentiable in all of its arguments.
 
         Where there is a spike the density is that with respect to the sum of a point mass at 0 and the Lebesgue
-        measure: at zeta = 0 it is log p(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
+        measure: at zeta = 0 it is log q(z = 0), elsewhere log q(z = 1) + log r(zeta | z=1).
 
         Raises:
             InvalidInputError: As `cdf`, and if zeta has no density, as in the limit zeta = z.

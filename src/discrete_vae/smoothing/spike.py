@@ -39,9 +39,9 @@ from discrete_vae.smoothing.base import (
 
 
 def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
-    """Tensors of one shape in one dtype, float32 or wider, and the dtype that they have together.
+    """Tensors broadcast to one shape and one dtype, float32 or wider; and the dtype of results.
 
-    Inverse CDFs lose z itself in bfloat16, so networks that give it do not push them below float32.
+    The latter is the tensors' own, promoted. In bfloat16 an inverse CDF would lose z itself.
     """
     dtype = tensors[0].dtype
     for tensor in tensors[1:]:
@@ -121,7 +121,7 @@ class SpikeSmoothing(SpikeAtZero):
 
     @abstractmethod
     def slopes(self, v: Tensor, zeta: Tensor, parameter: Any) -> tuple[Tensor, Tensor | None]:
-        """Derivatives of `inverse_survival`, which gave zeta, by -v and by the parameter.
+        """d zeta/d(-v) and d zeta/d(parameter) of `inverse_survival`, which gave zeta.
 
         Both are (..., unit) and finite; the latter is 0 at zeta = 0, and None without a parameter.
         """
@@ -165,8 +165,7 @@ class PlainDraw(torch.autograd.Function):
         odds, survival = torch.exp(-logits), 1 - rho  # p / q
         inverse_q = odds + 1
         v = survival * inverse_q
-        # the *rounded* v decides; asked so that a NaN is no spike: it must come out, or a broken network would look
-        # like z = 0
+        # the *rounded* v decides; a NaN fails the comparison, so it comes out and is not taken for z = 0
         spike = v >= 1
         v.masked_fill_(spike, 0)
         # a new tensor: torch.compile of torch 2.11 loses the gradients of results that were written in place

@@ -80,10 +80,10 @@ class TrainingResult(ShowsTable):
         num_steps: Steps of the whole run, to where patience ended it.
         step: Steps done; fewer if the run was asked to stop.
         best_step: Step of the best checkpoint, by `validation_score`; None before the first validation.
-        best_elbo: That ELBO, nats; None before the first validation.
+        best_elbo: Its validation ELBO, nats; None likewise.
         seconds: Time this process trained.
         best_elbos: The ELBO of each validation example at that step; None if this process did not validate then.
-        best_log_partition_std_error: That of their log Z, which shifts all of them; NaN without them.
+        best_log_partition_std_error: Standard error of their log Z, nats; NaN without them.
     """
 
     num_steps: int
@@ -251,9 +251,9 @@ def training_step(
 ) -> Elbo:
     """Take one step of the optimizer; returns the bound that it was taken for.
 
-    Epochs done count for warm-up and the bound of beta, or the share of the run where these count in runs; the share
-    counts for the step size and the start of importance samples. The state's count of steps, which keys the noise,
-    stays. An error names the last good checkpoint of the store.
+    Warm-up and the bound of beta go by the epochs done, or by progress, the share of the run, where they count in runs.
+    The step size and the start of importance samples go by progress. The caller counts steps, which key the noise. An
+    error names the last good checkpoint of the store.
     """
     settings, model = config.training, state.model
     if not model.training:
@@ -565,7 +565,7 @@ class RunCheckpoints:
         )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
-        """Whether so many validations as patience says have brought no better bound, since the best one.
+        """Tell if patience has ended: that many validations without a better bound since the best one.
 
         They count from the end of warm-up and the first importance samples on. The best is that of the checkpoints that
         were trained, which may still be below independent features.

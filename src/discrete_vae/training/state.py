@@ -106,7 +106,7 @@ RAW_PREFIX = "raw/"
 
 
 class AveragedWeights:
-    """The exponential average of a model's states after each step, with the start-up's share taken out.
+    """Exponential moving average of a model's states after each step, bias-corrected as in Adam.
 
     a_t = (1 - d) / (1 - d^t) sum_s d^(t - s) w_s, which weighs all states from the first on and nothing else:
     a_1 = w_1, and while t is well below 1 / (1 - d) it is their plain mean. Parameters and running statistics are

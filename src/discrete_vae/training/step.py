@@ -33,7 +33,7 @@ KEY = "precision"  # the entry of ``environment.json`` for the precision that a 
 
 @dataclass(frozen=True)
 class Precision:
-    """In what a run computes the products of its networks, and why.
+    """Precision of a run's matrix products, and the reason.
 
     Attributes:
         name: ``float32`` or ``bfloat16``.
@@ -133,10 +133,10 @@ class RecordedStep:
     ) -> tuple[LossTerms, tuple[float, ...]]:
         """Evaluate the terms of the loss, and give the parameters the gradients of their weighted sum.
 
-        Of x, (batch, *event) or (batch, feature), and states of the prior, (chain, unit), with the weights of the KL of
-        the binary latents and of the Gaussian layers. The condition, (batch, column), is that of a model of p(x | c),
-        labels, (batch,) int64, with the weight of log q(y | x), are those of a model with classes; like x they are not
-        checked. Gives the terms, (batch,) each and without gradient, and their means over the batch, nats.
+        x is (batch, *event) or (batch, feature); the negative phase, (chain, unit), holds states of the prior. The
+        weights of the two KLs are ``discrete`` and ``continuous``. A condition is (batch, column), labels are (batch,)
+        int64, with ``label_weight`` on log q(y | x). Values are not checked. Returns the terms, (batch,) each, without
+        gradient, and their means over the batch, nats.
 
         Warns:
             KernelWarning: If steps cannot be recorded, or not any more.
