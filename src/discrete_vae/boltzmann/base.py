@@ -365,10 +365,10 @@ def check_parameters(energy: BoltzmannMachine, *, below: float) -> None:
     for name, parameter in energy.named_parameters():
         if not values_are_known(parameter):
             continue
-        largest = float(parameter.detach().abs().sum(dtype=torch.float64))
-        if not largest < below:
+        total = float(parameter.detach().abs().sum(dtype=torch.float64))
+        if not total < below:
             rule = f"must be finite, with absolute values that sum to less than {below:g}"
-            raise InvalidInputError(f"energy.{name}", rule, f"a sum of {largest:g}", DIVERGED)
+            raise InvalidInputError(f"energy.{name}", rule, f"a sum of {total:g}", DIVERGED)
 
 
 def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
@@ -384,7 +384,8 @@ def check_temperature(value: float | Tensor, z: Tensor) -> float | Tensor:
         received = f"shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
         repair = "Give one inverse temperature for each state."
         raise InvalidInputError("inverse_temperature", rule, received, repair)
-    for end in ((value,) if isinstance(value, float) else extremes(t)) or ():
+    ends = (value,) if isinstance(value, float) else extremes(t) or ()
+    for end in ends:
         if not math.isfinite(end):
             repair = "Give a number from 0 to 1."
             raise InvalidInputError("inverse_temperature", "must be finite", end, repair)

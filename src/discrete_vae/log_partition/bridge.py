@@ -165,7 +165,7 @@ class BridgeRun:
 
     def __init__(self, sampler: ParallelTempering) -> None:
         self.sampler = sampler
-        self.block, self.reference = self._choose_block()
+        self.unit_block, self.reference = self._choose_block()
         self.constants = self.reference
         self.blocks: list[BridgeSums] = []
         self.sweeps_per_block = _BLOCK_SWEEPS
@@ -179,7 +179,7 @@ class BridgeRun:
         terms = []
         for _ in range(self.sweeps_per_block // self.stride):
             self.sampler.step(self.stride)
-            down, up = self._work(self.block)
+            down, up = self._work(self.unit_block)
             terms.append(bridge_terms(down, up, self.constants, self.reference))
         self.num_sweeps += self.sweeps_per_block
         trips = self.sampler.round_trips - trips_before

@@ -426,24 +426,24 @@ def kl_without_log_partition(
 def _layout(groups: Sequence[LatentGroup], num_units: int) -> tuple[Tensor, Tensor]:
     """The position of each unit's group, and the permutation to the prior's order."""
 
-    def refuse(rule: str, received: object) -> InvalidInputError:
+    def error(rule: str, received: object) -> InvalidInputError:
         repair = "Give all groups of one draw, each unit of the prior in exactly one."
         return InvalidInputError("groups", rule, received, repair)
 
     shapes = sorted({tuple(group.logits.shape[:-1]) for group in groups})
     if len(shapes) != 1:
-        raise refuse("must have one batch, and at least one group", shapes)
+        raise error("must have one batch, and at least one group", shapes)
     sizes = [group.logits.shape[-1] for group in groups]
     if sum(sizes) != num_units:
-        raise refuse(f"must cover the prior's {num_units} units", f"{sum(sizes)} units")
+        raise error(f"must cover the prior's {num_units} units", f"{sum(sizes)} units")
     device = groups[0].logits.device
     position = torch.arange(len(sizes), device=device).repeat_interleave(torch.tensor(sizes, device=device))
     units = torch.arange(num_units, device=device)
     listed = [group.units for group in groups if group.units is not None]
     if 0 < len(listed) < len(groups):
-        raise refuse("must all have units or all have none", f"{len(listed)} of {len(groups)}")
+        raise error("must all have units or all have none", f"{len(listed)} of {len(groups)}")
     order = torch.cat(listed) if listed else units
     to_prior_order = order.argsort()
     if not torch.equal(order[to_prior_order], units):
-        raise refuse("must list each unit of the prior once", order.tolist())
+        raise error("must list each unit of the prior once", order.tolist())
     return position[to_prior_order], to_prior_order

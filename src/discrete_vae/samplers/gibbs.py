@@ -23,7 +23,7 @@ from discrete_vae.system import check_memory
 
 _REPAIR = "Load the right file, for a sampler with these numbers of chains and units."
 _BYTES_PER_SPIN = 16  # random words and uniforms of the first states; later the works of replicas
-_SAME_SIZE = {4: torch.int32, 8: torch.int64}
+_INTEGER_OF_SIZE = {4: torch.int32, 8: torch.int64}
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -132,7 +132,10 @@ class MarkovChains(nn.Module, ABC):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         def keep_dtype(x: Tensor) -> Tensor:
-            return fn(x.view(_SAME_SIZE[x.element_size()])).view(x.dtype) if x.is_floating_point() else fn(x)
+            if not x.is_floating_point():
+                return fn(x)
+            # as integers of the same bits, which a change of dtype passes by
+            return fn(x.view(_INTEGER_OF_SIZE[x.element_size()])).view(x.dtype)
 
         return super()._apply(keep_dtype, recurse)
 
@@ -140,8 +143,9 @@ class MarkovChains(nn.Module, ABC):
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, value in self._state().items():
             destination[prefix + name] = value
-        for name, value in self._integers().items():  # 64 bits, signed as torch has them
-            destination[prefix + name] = torch.tensor(value - (value >> 63 << 64), device="cpu")
+        for name, value in self._integers().items():
+            signed = value - 2**64 if value >= 2**63 else value  # as torch has 64 bits
+            destination[prefix + name] = torch.tensor(signed, device="cpu")
 
     @one_at_a_time
     def _load_from_state_dict(
