@@ -120,7 +120,8 @@ def test_copies_are_rounded_to_nearest_even_and_nan_stays():
 
 
 def test_a_copy_on_an_accelerator_is_read_without_a_look_at_its_numbers():
-    working = MixedPrecisionWeight(nn.Parameter(torch.empty(3, 4, device="meta")), torch.bfloat16)
+    master = nn.Parameter(torch.empty(3, 4, device="meta"), requires_grad=False)
+    working = MixedPrecisionWeight(master, torch.bfloat16)
     assert working.current() is working.current()  # a tensor that has no numbers would refuse the look
 
 

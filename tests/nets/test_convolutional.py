@@ -2,6 +2,7 @@ import pytest
 import torch
 from torch import nn
 
+from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.registry import load
 from discrete_vae.nets import convolutional
 from discrete_vae.nets.convolutional import ConvolutionalDecoder, ConvolutionalEncoder, Doubling
@@ -154,6 +155,7 @@ def test_products_in_bfloat16_are_the_same_up_to_rounding():
         torch.manual_seed(0)
         network = nn.Sequential(*made((2, 9, 8)))
         working = set_precision(network, dtype)
+        Adam(network.parameters(), working=working)
         # each half has a linear map, two changes of size, two blocks of two
         assert len(working) == 2 * (1 + 2 + 4)
         x = torch.rand(5, 2, 9, 8, generator=torch.Generator().manual_seed(1))

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from discrete_vae.kernels import norm as kernel
+from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.norm import norm_form
 from discrete_vae.nets import mlp
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
@@ -73,7 +74,7 @@ def test_float32_is_right_to_rounding(hidden, bias, leads, training, keeps_memor
     made = network(hidden, bias, training)
     exact = plain(made).double()
     if keeps_memory:
-        set_precision(made, torch.float32)
+        Adam(made.parameters(), working=set_precision(made, torch.float32))
     found = figures(made, inputs_of(leads))
     right = figures(exact, inputs_of(leads, torch.float64))
     # sums of up to 420 terms of either sign, through at most four layers and back
@@ -89,8 +90,8 @@ def test_bfloat16_rounds_what_enters_and_leaves_products(leads, training):
     with torch.no_grad():
         made.layers[1].offset.fill_(9.0)  # the rectifier is open: at its kink a rounding has no bound
     exact, one_by_one = plain(made).double(), plain(made)
-    set_precision(made, torch.bfloat16)
-    set_precision(one_by_one, torch.bfloat16)
+    for each in (made, one_by_one):
+        Adam(each.parameters(), working=set_precision(each, torch.bfloat16))
     fused, parts = figures(made, inputs_of(leads)), figures(one_by_one, inputs_of(leads))
     right = figures(exact, inputs_of(leads, torch.float64))
     for name, value in right.items():
@@ -105,7 +106,8 @@ def test_bfloat16_rounds_what_enters_and_leaves_products(leads, training):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
     made = network((8,), True, True)
-    (working, *_) = set_precision(made, dtype)
+    (working, *others) = set_precision(made, dtype)
+    Adam(made.parameters(), working=[working, *others])
     inputs = inputs_of(LEADS[0])
 
     def gradient(times, calls):
@@ -123,9 +125,25 @@ def test_gradients_of_two_calls_and_two_backward_passes_add_up(dtype):
     torch.testing.assert_close(gradient(1, 1), once)
 
 
-def test_working_copies_follow_the_parameters():
+def test_gradients_of_copies_that_no_optimizer_reads_arrive_at_the_parameters():
     made = network((8,), True, True)
     set_precision(made, torch.bfloat16)
+    made(*inputs_of(LEADS[0])).square().sum().backward()
+    assert {parameter.grad.dtype for parameter in made.parameters()} == {torch.float32}
+
+
+@torch.inference_mode()
+def test_copies_of_weights_that_count_no_versions_follow_them():
+    made, inputs = network((8,), True, False), inputs_of(LEADS[0])
+    set_precision(made, torch.bfloat16)
+    before = made(*inputs)
+    made.output.weight.mul_(2.0)
+    assert not torch.equal(made(*inputs), before)
+
+
+def test_working_copies_follow_the_parameters():
+    made = network((8,), True, True)
+    Adam(made.parameters(), working=set_precision(made, torch.bfloat16))
     weight, working = made.output.weight, made.output.mixed_precision
     for change in (
         lambda: nn.init.constant_(weight, 0.3),

@@ -231,6 +231,8 @@ class Adam(torch.optim.Adam):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
+        for each in self._working.values():
+            each.claimed = True
         self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
         self._tables: dict[int, PointerTable] = {}
 

@@ -60,6 +60,8 @@ class MixedPrecisionWeight:
     Memory of the gradient is kept from step to step: fresh memory of megabytes costs more than writing it.
     """
 
+    claimed = False  # by an optimizer that brings the copy's gradient to the master
+
     def __init__(self, master: nn.Parameter, dtype: torch.dtype) -> None:
         self.master, self.dtype, self._precision = master, dtype, master.dtype
         self._value = master if dtype == master.dtype else master.detach().to(dtype)
@@ -71,13 +73,16 @@ class MixedPrecisionWeight:
     def current(self) -> Tensor:
         """The copy, a leaf, brought up to date if the master has changed.
 
-        It is the master itself once that is in another precision, by ``model.double()`` for example.
+        It is the master itself once that is in another precision, by ``model.double()`` for example. A gradient goes to
+        the copy where an optimizer has claimed it, else through a new one to the master.
 
         A compiled graph or a recording cannot look at numbers: whoever runs one calls this before.
         """
         value, master = self._value, self.master
         if value is master or master.dtype != self._precision:
             return master
+        if not self.claimed and master.requires_grad and torch.is_grad_enabled():
+            return master.to(self.dtype)
         if torch.compiler.is_compiling() or is_recording():
             return value
         if master.device != value.device or master.shape != value.shape:
@@ -87,13 +92,16 @@ class MixedPrecisionWeight:
             with torch.no_grad():  # the copy stays where it is, which pointer tables and recordings know
                 value.copy_(master)
             self._record_master()
-        elif master._version != self._version or self._was_written_unnoticed():
+        elif self._master_version() != self._version or self._was_written_unnoticed():
             with torch.no_grad():
                 value.copy_(master)
-            self._version = master._version
+            self._version = self._master_version()
         if value.requires_grad != master.requires_grad:
             value.requires_grad_(master.requires_grad)
         return value
+
+    def _master_version(self) -> int | None:
+        return None if self.master.is_inference() else self.master._version  # inference tensors count none
 
     def _was_written_unnoticed(self) -> bool:
         """True if a number at one of the places that are looked at is another one; on an accelerator none is."""
@@ -105,7 +113,7 @@ class MixedPrecisionWeight:
         """Record address and version of the master, and views of the numbers by which writes to it are found."""
         master, value = self.master, self._value
         value.requires_grad_(master.requires_grad)
-        self._place, self._version = master.data_ptr(), master._version
+        self._place, self._version = master.data_ptr(), self._master_version()
         rows = max(1, len(master))
         columns = max(1, master.numel() // rows)
         # prime to the number of columns, and at most the number of both: meets each row and each column
@@ -119,11 +127,11 @@ class MixedPrecisionWeight:
 
     def written(self) -> None:
         """Mark the copy as up to date, after an optimizer has written both."""
-        self._version = self.master._version
+        self._version = self._master_version()
 
     def lend_memory(self) -> Tensor | None:
         """Memory for the gradient of `current`, once until `clear_gradient`; None if it is lent already."""
-        if self._lent or self.master.dtype != self._precision:
+        if self._lent or not self.claimed or self.master.dtype != self._precision:
             return None
         self._lent = True
         return self.own_memory().detach()  # autograd keeps a gradient that nobody else holds as it is
