@@ -46,7 +46,9 @@ from discrete_vae.posterior import GivenLabel
 from discrete_vae.rng import reseed
 from discrete_vae.smoothing.overlapping import OverlappingExponential
 from discrete_vae.testing import check_mean
+from discrete_vae.training.loop import training_step
 from discrete_vae.training.refit import refit_posterior
+from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import RecordedStep
 from tests.exact_paths import flat_gradient, log_prior, randomize_norms
 from tests.models import small_config, small_model
@@ -377,6 +379,7 @@ def test_rows_are_predicted_and_bounded_as_by_enumeration():
     log_z = float(exact_log_partition(model.prior).value)
     bounds = dv.elbo_rows(model, X, log_partition=log_z, num_samples=200, batch_size=3)
     exact = exact_bounds(model, torch.full((3,), -1), num_nodes).detach().numpy()
+    assert (bounds.std_error < 0.1).all()
     assert (np.abs(bounds.value - exact) < 5.5 * bounds.std_error).all()
 
 
@@ -398,6 +401,10 @@ def test_examples_of_a_class_have_its_units_set():
     made = generate_of_labels(model, torch.zeros(10, 5), 4, [2, 0], num_chains=4, num_sweeps=3)
     assert made.places.tolist() == [2] * 4 + [0] * 4
     assert (made.z[:, :3] == np.eye(3)[made.places]).all()
+    for bit in (0, 1):  # other units are set, and a field is added, beside the label's
+        asked = {"clamped": {3: bit}, "field": torch.tensor([0, 0, 0, 0, 80.0 * bit - 40])}
+        made = generate_of_labels(model, torch.zeros(10, 5), 4, [2, 0], num_chains=4, num_sweeps=3, **asked)
+        assert (made.z == [[*np.eye(3)[place], bit, bit] for place in made.places]).all()
 
 
 def test_no_label_is_the_same_as_unknown_labels_and_an_entry_not_observed_is_summed_over():
@@ -482,6 +489,20 @@ def experiment(**training):
             **training,
         ),
     )
+
+
+def test_the_weight_of_labels_counts_examples_per_label():
+    found, x = [], splits(lambda kind: kind)[0].train[:50]
+    for weight, per_label in ((0.5, 6.0), (3.0, 1.0), (0.5, 1.0)):
+        config = experiment(label_weight=weight)
+        state = TrainingState.initial(config, x)
+        labels = torch.where(torch.arange(50) < 10, 1, -1)
+        training_step(state, config, x, 1.0, 0.5, labels=labels, examples_per_label=per_label)
+        found.append(
+            torch.cat([each.grad.flatten() for each in state.model.posterior.class_network.parameters()])
+        )
+    assert torch.equal(*found[:2])
+    assert not torch.allclose(*found[1:])
 
 
 def splits(labels):

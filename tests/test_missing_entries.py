@@ -1,5 +1,6 @@
 """Unobserved entries are marginalized exactly: against the sum over all that they may be."""
 
+import copy
 from itertools import product
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 
 from discrete_vae import RBM, BernoulliLikelihood, DiscreteVAE, HierarchicalPosterior, SpikeExponential
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.testing import enumerate_machine
 from tests.models import small_config, small_model
 from tests.oracles.quadrature import joint_nodes
@@ -74,13 +76,30 @@ def test_the_log_likelihood_is_that_of_the_observed_entries(model):
     assert wrong.tolist() == [True, True, False, True]
 
 
+def started(model, x, observed):
+    """The decoder's output after a start from the data."""
+    twin = copy.deepcopy(model)
+    twin.initialize_(x, observed)
+    return twin.decoder.network.output.bias
+
+
 def test_nan_and_a_mask_mean_the_same(model):
+    with_classes = small_model(4, units=(3, 3), num_classes=2, missing=True).double().eval()
+    estimator = Reparameterized.of(model)
     calls = {
         "elbo": lambda x, observed: model.elbo(x, observed=observed, generator=seeded()).value,
         "log_likelihood": lambda x, observed: (
             model.log_likelihood(x, 9, observed=observed, generator=seeded()).value
         ),
         "encode": lambda x, observed: model.encode(x, observed=observed, generator=seeded()).zeta,
+        "reconstruct": lambda x, observed: model.reconstruct(x, observed=observed, generator=seeded()),
+        "predict": lambda x, observed: (
+            with_classes.predict(x, 9, observed=observed, generator=seeded()).value
+        ),
+        "estimate_gradient": lambda x, observed: (
+            model.estimate_gradient(estimator, x, observed=observed, generator=seeded()).loss
+        ),
+        "initialize_": lambda x, observed: started(model, x, observed),
     }
     for call in calls.values():
         expected = call(X, None)

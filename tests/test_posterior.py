@@ -10,6 +10,7 @@ from discrete_vae import (
     GraphBoltzmann,
     HierarchicalPosterior,
     LatentGroup,
+    MixtureOfRamps,
     SpikeExponential,
     SpikeGaussian,
 )
@@ -125,6 +126,21 @@ def test_zeta_of_a_group_is_drawn_with_its_own_parameters():
     order = torch.tensor([unit for group in GROUPS["interleaved"] for unit in group]).argsort()
     found = (again - noise[..., order]).abs()[sample.z == 1]
     assert float(found.max()) < 1e-6
+
+
+def test_the_gradient_of_logits_by_earlier_zeta_is_in_the_order_of_the_prior():
+    posterior = build(GROUPS["interleaved"], MixtureOfRamps()).double().eval()
+    features, pull = torch.rand(4, 6).double(), torch.rand(4, 5).double()
+    sample = posterior.rsample(features)
+    zeta = sample.zeta.detach().requires_grad_()
+    earlier, logits = [], torch.zeros(4, 5).double()
+    parts = zip(GROUPS["interleaved"], posterior.networks, posterior.norms, strict=True)
+    for units, network, norm in parts:
+        logits[:, units] = norm(network(features, *earlier))
+        earlier.append(zeta[:, units])
+    torch.testing.assert_close(sample.logits, logits)
+    (expected,) = torch.autograd.grad((pull * logits).sum(), zeta)
+    torch.testing.assert_close(sample.paths.gradient(pull), expected)
 
 
 def test_a_network_of_ones_own():

@@ -90,6 +90,15 @@ def test_information_is_entropy_of_the_mean_less_mean_entropy():
     torch.testing.assert_close(weighted.information[0], repeated.information[0])
 
 
+def test_units_of_a_label_have_the_law_of_the_classes():
+    model = model_with(units=(4, 3), num_classes=3)
+    x = torch.bernoulli(torch.full((50, 6), 0.5), generator=torch.Generator().manual_seed(0))
+    usage = latent_usage(model, x)
+    q = model.posterior.log_prob_of_classes(model.features_of(x, None)).double().exp().detach()
+    torch.testing.assert_close(usage.activity[:3], q.mean(0))
+    torch.testing.assert_close(usage.entropy[:3], torch.distributions.Bernoulli(q).entropy().mean(0))
+
+
 def test_agreement_of_groups_that_are_the_labels_and_of_groups_that_tell_nothing():
     random = np.random.default_rng(0)
     kinds = random.integers(0, 4, 400)

@@ -158,6 +158,20 @@ def test_the_log_std_is_bounded():
     assert float(free.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach().abs().max()) > 2.0
 
 
+def test_the_path_gradient_of_wide_layers_is_that_of_their_densities():
+    hierarchy = scramble(GaussianHierarchy(6, NoSharing(3, 3, 2, (5,)), (7,)))
+    x, zeta = torch.rand(4, 6).double(), torch.rand(4, 3).double().requires_grad_()
+    drawn, weights = hierarchy.rsample_many(x, zeta, 5), torch.rand(5, 4).double()
+    h = drawn.h.detach().requires_grad_()
+    joint, log_q = zeta.detach().expand(5, -1, -1), 0.0
+    for network, layer in zip(hierarchy.posterior, h.unbind(-2), strict=True):
+        log_q = log_q + network(x.expand(5, -1, -1), joint).log_prob(layer).sum(-1)
+        joint = torch.cat([joint, layer], -1)
+    torch.testing.assert_close(drawn.log_prob, log_q.detach())
+    (expected,) = torch.autograd.grad((weights * log_q).sum(), h)
+    torch.testing.assert_close(drawn.path_gradient(weights), expected)
+
+
 class OwnSample(CompleteSharing):
     """A fault: the running sum of a layer includes the layer itself."""
 

@@ -6,7 +6,9 @@ import torch
 
 from discrete_vae import exact_log_partition
 from discrete_vae.inference.encode import (
+    _clean,
     denoise_rows,
+    drawn,
     encode_rows,
     flip_bits,
     nearest_codes,
@@ -88,6 +90,27 @@ def test_draws_have_the_frequencies_of_the_posterior():
     np.testing.assert_array_equal(again.bits, many.bits[[5, 17, 2500]])
 
 
+@pytest.mark.parametrize("num_classes", [0, 2])
+def test_the_log_ratio_of_a_draw_is_that_of_its_densities(num_classes):
+    model, x = small_model(layers=2, num_classes=num_classes, scale=0.2), some_bits(7)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        read = model.features_of(x, None)
+        found = drawn(model, read, torch.Generator().manual_seed(1))
+        features, log_q = model.with_drawn_label(read, generator=generator)
+        sample = model.posterior.rsample(features, generator=generator)
+        below = model.hierarchy.rsample(features, sample.zeta, generator=generator)
+    assert torch.equal(found.h, below.h)
+    of_p, of_q = (
+        torch.distributions.Normal(law.mean, law.log_std.exp()).log_prob(found.h).sum((1, 2))
+        for law in (below.prior, below.posterior)
+    )
+    expected = of_p - of_q - torch.nn.functional.logsigmoid((2 * found.z - 1) * sample.logits).sum(1)
+    if num_classes:
+        expected = expected - log_q[found.z[:, :2] == 1]
+    torch.testing.assert_close(found.log_ratio, expected)
+
+
 def test_reconstructions_are_those_of_the_model():
     model, x = small_model(layers=2), some_bits(5)
     found = reconstruct_rows(model, x, num_draws=120, batch_size=5)
@@ -142,6 +165,15 @@ def test_denoising_converges_to_bayes_rule():
     assert np.isfinite(denoise_rows(small_model(missing=True), gapped, noise=0.1)).all()
 
 
+def test_a_gap_says_nothing_of_what_is_clean():
+    mean, y = torch.rand(5, 3), some_bits(5, 3)
+    y[:, 1] = torch.nan
+    cleaned, log_prob = _clean(mean, y, ~y.isnan(), 0.2)
+    of_seen, right = _clean(mean[:, [0, 2]], y[:, [0, 2]], None, 0.2)
+    torch.testing.assert_close(cleaned, torch.stack([of_seen[:, 0], mean[:, 1], of_seen[:, 1]], 1))
+    torch.testing.assert_close(log_prob, right)
+
+
 def test_bits_are_flipped_with_the_probability_and_by_row():
     x = torch.zeros(5000, 6)
     flipped = flip_bits(x, 0.1, seed=1)
@@ -171,6 +203,10 @@ def test_errors_are_counted_over_observed_values():
     assert error > 0  # two examples without an error do not show that there are none
     drawn = random.random((400, 60, 5)) < 0.3
     found, std_error = np.array([mean_error(wrong, np.zeros((60, 5)), is_share=True) for wrong in drawn]).T
+    assert std_error.mean() == pytest.approx(found.std(), rel=0.15)
+    truth = random.normal(size=(60, 5))
+    guesses = truth + 0.5 * random.normal(size=(400, 60, 5))
+    found, std_error = np.array([mean_error(truth, guess, is_share=False) for guess in guesses]).T
     assert std_error.mean() == pytest.approx(found.std(), rel=0.15)
 
 

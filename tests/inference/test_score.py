@@ -1,9 +1,12 @@
 """Scores: those of the model's own functions, row by row; p-values and areas by counting."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
 
+from discrete_vae.inference.predict import class_accuracy
 from discrete_vae.inference.score import (
     elbo_rows,
     p_values,
@@ -33,16 +36,29 @@ def test_scores_are_those_of_log_likelihood_bit_for_bit(layers):
 
 
 def test_elbo_is_that_of_the_model():
-    model, x = small_model(layers=2), some_bits(5)
+    model, x = small_model(layers=2, scale=0.2), some_bits(5)
     found = elbo_rows(model, x, log_partition=2.0, num_samples=60, batch_size=5)
     with torch.no_grad():
         own = torch.stack([model.elbo(x, log_partition=2.0).value for _ in range(60)]).double()
     error = np.hypot(found.std_error, own.std(0).numpy() / 60**0.5)
+    assert (error < 0.4).all()
     assert (np.abs(own.mean(0).numpy() - found.value) < 5 * error).all()
     assert (found.is_bound, found.mean) == (True, pytest.approx(found.value.mean()))
     alone = elbo_rows(model, x[3:4], log_partition=2.0, num_samples=60, numbers=[3], batch_size=5)
     assert alone.value == found.value[3]
-    assert np.isnan(elbo_rows(model, x, log_partition=2.0, num_samples=1).std_error).all()
+    one, two = (elbo_rows(model, x, log_partition=2.0, num_samples=n, batch_size=5) for n in (1, 2))
+    assert np.isnan(one.std_error).all()
+    np.testing.assert_allclose(two.std_error, np.abs(one.value - two.value), rtol=1e-4)  # half their distance
+
+
+def test_accuracy_and_log_loss_by_hand():
+    law = np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8], [0.9, 0.1]])
+    found = class_accuracy(np.log(law), np.array([0, 0, 1, -1]))
+    losses = -np.log([0.7, 0.4, 0.8])
+    error = np.sqrt(0.6 * 0.4 / 3)  # of the share (2 + 1) / (3 + 2)
+    right = {"accuracy": 2 / 3, "std_error": error, "most_frequent": 2 / 3, "num_examples": 3}
+    right |= {"log_loss": losses.mean(), "log_loss_std_error": losses.std(ddof=1) / np.sqrt(3)}
+    assert asdict(found) == pytest.approx(right)
 
 
 def test_p_values_count_what_is_as_low():

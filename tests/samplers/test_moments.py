@@ -1,5 +1,7 @@
 """Running moments: equal to those of kept samples, right in law, the same however the work is divided."""
 
+import math
+
 import pytest
 import torch
 from scipy import special
@@ -9,7 +11,7 @@ from discrete_vae.boltzmann import graph
 from discrete_vae.samplers.gibbs import RunningMoments
 from discrete_vae.testing import enumerate_machine
 from discrete_vae.testing.reference import ALPHA
-from tests.boltzmann.graphs import small_graph
+from tests.boltzmann.graphs import small_graph, with_parameters
 from tests.log_partition.machines import random_rbm
 from tests.refusals import refused_argument
 
@@ -112,6 +114,18 @@ def test_moments_of_a_small_machine_agree_with_enumeration():
     chains.step(100, moments=wrong)
     assert worst_score(wrong.value(), mean, pair) > 1
     assert worst_score(value, mean.roll(8), pair) > 1
+
+
+def test_the_error_of_chains_that_mix_slowly_is_the_spread_of_repeated_runs():
+    rbm, found = with_parameters(RBM(1, 1), weight=8.0, bias=-4.0), []  # stays in a mode for some 50 sweeps
+    for seed in range(60):
+        moments = RunningMoments(rbm, 64)
+        BlockGibbs(rbm, 64, seed=seed).step(40, moments=moments)
+        found.append(moments.value())
+    for name in ("mean", "pair"):
+        spread = torch.stack([getattr(each, name) for each in found]).std(0)
+        stated = torch.stack([getattr(each, f"{name}_std_error") for each in found]).square().mean(0).sqrt()
+        assert bool(((stated / spread).log().abs() < math.log(1.6)).all())
 
 
 @pytest.mark.parametrize(

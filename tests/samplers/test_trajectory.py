@@ -85,19 +85,20 @@ def test_an_exchange_of_replicas_and_sweeps_leave_the_joint_law_invariant(sizes)
     assert invariance_error(law, swap @ sweeps) < 1e-12
 
 
-def renewed(machine, z):
-    """One step of a sampler whose chains start in given states, with a reservoir of fair coins."""
-    chains = TrajectoryTempering(machine, len(z), seed=7)
+def renewed(machine, z, num_sweeps=1):
+    """Steps of a sampler whose chains start in given states, with a reservoir of fair coins."""
+    chains = TrajectoryTempering(machine, len(z), seed=7, sweeps_per_swap=1)
     free = reduced_energy(machine, z).detach()
     chains.load_state_dict(chains.state_dict() | {"z": pack_bits(z), "free": free})
     assert chains.num_rungs == 1
-    return chains.step(1)
+    return chains.step(num_sweeps)
 
 
 def test_transitions_of_the_sampler_against_the_exact_matrix(monkeypatch):
     machine = random_rbm(2, 2, 1.5, seed=1)
     matrix = renewal_matrix(machine, RBM(2, 2))
     check_transitions(lambda z: renewed(machine, z), matrix, 4, repeats=4000)
+    check_transitions(lambda z: renewed(machine, z, 2), matrix @ matrix, 4, repeats=4000)
     turned = lambda here, there: exchange_probabilities(there, here)  # noqa: E731
     monkeypatch.setattr(trajectory, "exchange_probabilities", turned)
     with pytest.raises(AssertionError, match="chi-square"):
@@ -241,6 +242,22 @@ def test_every_machine_has_a_log_z_with_its_error(machine):
     found = chains.log_partition()
     assert found.std_error < 0.1
     assert abs(found.value - exact_log_partition(machine).value) < 5 * found.std_error + 1e-5
+
+
+def test_the_error_of_log_z_has_the_part_of_the_reservoir(monkeypatch):
+    """That of ten independent coins per chain, were the chains without an error."""
+    right, kept = trajectory.weighted_ratio, []
+
+    def exact_chains(*given, **more):
+        value, influence, _ = right(*given, **more)
+        kept.append(influence)
+        return value, influence, 0.0
+
+    monkeypatch.setattr(trajectory, "weighted_ratio", exact_chains)
+    chains = TrajectoryTempering(random_rbm(3, 3, 0.5), 2000, seed=1)
+    found = chains.log_partition()
+    assert chains.num_rungs == 1
+    assert found.std_error == pytest.approx(float(kept[-1].std()) / math.sqrt(20_000), rel=0.1)
 
 
 def test_a_machine_without_energy_is_known_exactly():

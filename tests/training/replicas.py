@@ -23,7 +23,7 @@ from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
 from discrete_vae.training.loop import run_steps
 from discrete_vae.training.run import check_experiment, train
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import TrainingState, noise_key
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
 BATCH = CONFIG.training.batch_size
@@ -62,6 +62,7 @@ def averaged_gradient():
     gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
     return {
         "means": torch.tensor(means),
+        "noise": torch.tensor(noise_key(3, 5)),
         "gradient": torch.cat([gradient.flatten() for gradient in gradients]),
         "chains": gather_shares(state.chains.z),
         "constants": torch.cat([b.flatten() for b in state.model.buffers() if b.is_floating_point()]),

@@ -19,6 +19,7 @@ from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.base import BernoulliLikelihood
+from discrete_vae.log_partition.bridge import sample_bridge
 from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.objectives import elbo
 from discrete_vae.runs.checkpoints import CheckpointWriteError
@@ -95,6 +96,28 @@ def test_metrics(unbroken):
     assert json.loads(unbroken[0].best_path.read_text())["step"] == best.best_step
     assert {best.best_step, NUM_STEPS} <= set(unbroken[0].checkpoints().steps())
     assert train_quietly(unbroken[0]).num_steps == NUM_STEPS  # a finished run trains no further
+
+
+def test_other_steps_and_seeds_have_other_noise():
+    x = torch.ones(CONFIG.training.batch_size, 64)
+    found = []
+    for step, seed in ((0, 0), (0, 0), (1, 0), (0, 1)):
+        state = TrainingState.initial(CONFIG, x)  # the same weights and chains
+        state.step = step
+        bound = loop.training_step(state, CONFIG.model_copy(update={"seed": seed}), x, 1.0, 0.5)
+        found.append(bound.kl_relative.tolist())
+    assert found[0] == found[1]
+    assert found[0] != found[2] != found[3] != found[0]
+
+
+def test_a_line_takes_log_z_half_way_from_the_last_one(tmp_path, monkeypatch):
+    config, bounds, usual = changed(CONFIG, {"training.log-every": "1"}), [], loop.training_step
+    monkeypatch.setattr(loop, "training_step", lambda *given: bounds.append(usual(*given)))
+    train_quietly(run := start_run(tmp_path / "run", config), config, stop=stop_after(3))
+    before = 9 * math.log(2)  # of a prior without weights
+    for bound, line in zip(bounds, run.metrics().read(), strict=True):
+        log_z, before = (before + line["log_partition"]) / 2, line["log_partition"]
+        assert line["kl_discrete"] == pytest.approx(float(bound.kl_relative.mean()) + log_z, abs=1e-5)
 
 
 def test_means_over_steps_take_log_z_to_change_evenly():
@@ -329,15 +352,16 @@ def test_independent_features_may_stay_the_best_and_the_end_says_why(tmp_path):
     assert result.best_elbo == pytest.approx(expected, abs=1e-4)
 
 
-def beside_independent(tmp_path, num_valid):
+def beside_independent(tmp_path, num_valid, weights=None):
     """A fresh run's checkpoints, and log p(x) of so many validation examples whose features are independent."""
     config, data = waiting(2, 1e-9), load_dataset("digits")
     run, state = start_run(tmp_path / "run", config), TrainingState.initial(config, data.train)
     checkpoints = loop.RunCheckpoints(run, state, config.training, num_steps=NUM_STEPS)
-    base = checkpoints.begin_with_independent(config, data.train, data.valid[:num_valid]).elbo
+    asked = config, data.train, data.valid[:num_valid], (None, weights)
+    base = checkpoints.begin_with_independent(*asked).elbo
     model = load_run(run).model.eval()
     of_each = model.log_likelihood(data.valid[:num_valid], 1, log_partition=9 * math.log(2)).value.double()
-    assert base == pytest.approx(float(of_each.mean()), abs=1e-4)
+    assert base == pytest.approx(np.average(of_each, weights=weights), abs=1e-4)
     return checkpoints, of_each
 
 
@@ -354,6 +378,26 @@ def test_a_lead_of_the_bound_within_chance_is_judged_by_the_log_likelihood(
     base = float(of_each.mean())
     score = checkpoints.score(estimate(base + of_bound, 0.0), of_each + of_bound + 40 * spread)
     assert score == pytest.approx(base + of_bound if is_clear else min(base, base + of_bound), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("of_bound", "of_log_likelihood", "is_clear"), [(1.02, 0, True), (0.98, 1.02, True), (0.98, 0.98, False)]
+)
+def test_a_lead_is_judged_by_the_weights_of_the_examples(
+    tmp_path, monkeypatch, of_bound, of_log_likelihood, is_clear
+):
+    """In units of the least lead that counts."""
+    weights = np.linspace(1, 30, 20) ** 2
+    checkpoints, of_each = beside_independent(tmp_path, 20, weights)
+    spread = torch.linspace(-1, 1, 20).double()
+    spread = spread - np.average(spread, weights=weights)
+    error = math.sqrt(20 / 19 * ((weights * spread.numpy()) ** 2).sum()) / weights.sum()
+    least = error * stats.t.ppf(0.95, weights.sum() ** 2 / (weights**2).sum() - 1)
+    found = SimpleNamespace(examples=SimpleNamespace(value=of_each + of_log_likelihood * least + spread))
+    monkeypatch.setattr(loop, "evaluate_log_likelihood", lambda *_, **__: found)
+    base, lead = np.average(of_each, weights=weights), of_bound * least
+    score = checkpoints.score(estimate(base + lead, 0.0), of_each + lead + spread)
+    assert score == pytest.approx(base + lead if is_clear else base, abs=1e-4)
 
 
 @pytest.mark.parametrize("num_valid", [3, 10])
@@ -548,7 +592,10 @@ def test_what_does_not_converge_has_the_distance_of_two_methods_in_its_error():
     found = comparable_log_partition(rbm, chains=torch.zeros(1, 20), max_enumerated=0, max_sweeps=30, seed=3)
     annealed = annealed_log_partition(rbm, num_chains=200, num_temperatures=300, seed=3)
     assert not found.converged
-    assert found.std_error >= math.hypot(annealed.std_error, annealed.value - found.value)
+    asked = {"std_error": 0.02, "num_chains": 100, "max_sweeps": 30, "seed": 3}
+    bridged = sample_bridge(rbm, start=torch.zeros(1, 20), **asked).estimate
+    distance = annealed.value - bridged.value
+    assert found.std_error == math.hypot(bridged.std_error, annealed.std_error, distance)
     assert comparable_log_partition(rbm, chains=torch.zeros(1, 20)).std_error == 0
 
 

@@ -38,6 +38,7 @@ def test_two_halves_have_the_gradient_of_the_whole(folder):
         torch.testing.assert_close(half["gradient"], whole["gradient"], rtol=1e-4, atol=1e-6)
         torch.testing.assert_close(half["means"], whole["means"], rtol=1e-5, atol=1e-5)
     assert float(whole["gradient"].abs().max()) > 0.01
+    assert not torch.equal(halves[0]["noise"], halves[1]["noise"])  # of the posterior, in training
 
 
 def test_shares_must_be_equal(said):

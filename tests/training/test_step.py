@@ -12,16 +12,20 @@ from torch import nn
 
 from discrete_vae import load_dataset, train
 from discrete_vae.errors import InvalidInputError, KernelWarning
+from discrete_vae.kernels.adam import Adam
 from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.modes import gains_by_bfloat16
+from discrete_vae.objectives.elbo import Batch, loss_gradients, loss_terms, weighted_sum
 from discrete_vae.presets import load_experiment
+from discrete_vae.rng import reseed
 from discrete_vae.runs.io import write_json
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training import step
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import RecordedStep, choose_precision
+from tests.models import small_model
 from tests.training.tiny import CONFIG, changed
 from tests.transformations import SMOOTHINGS
 
@@ -97,6 +101,19 @@ def test_recorded_steps_are_the_steps(case):
     assert slow.recorded.functions.reason is not None
     assert torch.equal(fast_values, slow_values)
     assert_same(fast, slow)
+
+
+def test_a_step_with_importance_samples_has_the_gradient_of_their_bound():
+    model = small_model(5, smoothing={"kind": "ramps"}, groups=2)
+    step, noise = RecordedStep(model, Adam(model.parameters())), (3, 1)
+    x, states = torch.bernoulli(torch.full((20, 5), 0.3)), torch.bernoulli(torch.full((30, 4), 0.5))
+    weights = {"discrete": 0.3, "continuous": 1.0}
+    step.take_gradients(x, states, **weights, num_importance_samples=3, noise_key=noise)
+    found = [parameter.grad.clone() for parameter in model.parameters()]
+    of_prior, generator = model.prior.compute_negative_phase(states), reseed(torch.Generator(), *noise)
+    terms = loss_terms(model, Batch(x, None, of_prior, 3, weights["discrete"], generator))
+    loss = weighted_sum(terms, loss_gradients(len(x), **weights, like=x))
+    torch.testing.assert_close(found, list(torch.autograd.grad(loss, list(model.parameters()))))
 
 
 def assert_same(fast, slow):

@@ -5,6 +5,8 @@ import torch
 
 from discrete_vae import DisARM, LearnedBaseline, LeaveOneOut, NaiveKL, Reinforce, RunningMean
 from discrete_vae.boltzmann.base import enumerate_log_partition
+from discrete_vae.objectives.elbo import Batch, loss_gradients
+from discrete_vae.objectives.gradients import draw_discretely
 from discrete_vae.testing import check_mean
 from tests import test_model_exact as plain
 from tests.exact_paths import flat_gradient
@@ -80,6 +82,14 @@ def test_loss_and_every_gradient_are_unbiased_for_other_transformations(name, ca
     reconstruction, kl = plain.exact_elbo(model, num_nodes)
     found = torch.stack(list(estimates(model, ESTIMATORS[name](model), plain.X)))
     check_mean(found, row(WEIGHTS[0] * kl - reconstruction, model), resolution=0.06)
+
+
+def test_draws_that_agree_in_z_agree_in_all_that_is_below():
+    model, _ = build(LAYERS)
+    uniforms = torch.rand(1, len(X), 2, dtype=torch.float64).expand(3, -1, -1)
+    weights = loss_gradients(len(X), *WEIGHTS, like=X)
+    for term in draw_discretely(model, Batch(X, None), weights, uniforms).terms:
+        assert torch.equal(term, term[:1].expand(3, -1))
 
 
 class DropsTooMuch(NaiveKL):

@@ -5,6 +5,7 @@ import torch
 
 from discrete_vae import (
     DisARM,
+    DiscreteVAE,
     LearnedBaseline,
     LeaveOneOut,
     NaiveKL,
@@ -13,7 +14,7 @@ from discrete_vae import (
     RunningMean,
 )
 from discrete_vae.config import RunningMeanConfig
-from tests.models import small_model
+from tests.models import small_config, small_model
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
@@ -51,6 +52,22 @@ def test_the_reparameterized_estimate_is_the_gradient_of_the_elbo():
     right = model.elbo(x, generator=noise[1]).weighted_loss(discrete=0.5)
     found = (torch.autograd.grad(loss, model.parameters()) for loss in (made, right))
     torch.testing.assert_close(*found)
+
+
+class ReadsWithoutGradient(LearnedBaseline):
+    def forward(self, features, zeta, signals):
+        assert not any(each.requires_grad for each in (features, zeta, signals))
+        return super().forward(features, zeta, signals)
+
+
+@pytest.mark.parametrize("kind", [Reinforce, NaiveKL])
+def test_the_loss_of_a_baseline_reaches_its_own_parameters_alone(kind):
+    model = DiscreteVAE.from_config(small_config(6, groups=2), encoder=torch.nn.Linear(6, 6))
+    posterior = model.posterior
+    sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
+    estimator = kind.of(model, baseline=ReadsWithoutGradient((5,), **sizes))
+    loss = model.estimate_gradient(estimator, torch.ones(7, 6)).loss
+    assert any(each is not None for each in torch.autograd.grad(loss, model.encoder.parameters()))
 
 
 class TestRunningMean:
