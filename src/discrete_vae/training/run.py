@@ -87,6 +87,7 @@ def train(
             another config's or other data's run, or another process trains in it; or the last checkpoint is damaged.
         NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
             they are.
+        SolverError: If the solver of the chains does not answer; the run is saved after its last step.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
 
     Examples:

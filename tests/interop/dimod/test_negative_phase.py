@@ -20,7 +20,7 @@ from discrete_vae import (
     train,
 )
 from discrete_vae.config.overrides import apply_overrides
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, SolverError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, register_solver, to_bqm
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.testing import check_frequencies, enumerate_machine
@@ -29,7 +29,7 @@ from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_coun
 from tests.refusals import refused_argument
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
-pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
+samplers = pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
 
 
 class ExactDraws(dimod.Sampler):
@@ -266,6 +266,29 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     saved = DiscreteVAE.from_pretrained(loaded.model.save_pretrained(tmp_path / "saved"))
     assert torch.equal(saved.prior.weight, loaded.model.prior.weight)
     assert saved.prior.nodes == loaded.model.prior.nodes
+
+
+@pytest.mark.parametrize(
+    "failure", [ConnectionError("no route"), Exception("timeout"), ValueError("no embedding")]
+)
+def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(failure, tmp_path, monkeypatch):
+    config, dataset = configured(**{"training.validate-every": "50"}), load_dataset("digits")
+    train(config, dataset, tmp_path / "whole")
+    annealer = samplers.SimulatedAnnealingSampler
+    sample, answers = annealer.sample, iter([None, None, None, failure])
+
+    def failing(*arguments, **keywords):
+        if error := next(answers, None):  # in the third step, after the read that tries the solver
+            raise error
+        return sample(*arguments, **keywords)
+
+    monkeypatch.setattr(annealer, "sample", failing)
+    with pytest.raises(SolverError, match=rf"simulated-annealing did not answer: .*{failure}"):
+        train(config, dataset, tmp_path / "parts")
+    assert RunDirectory.open(tmp_path / "parts").checkpoints().steps() == (2,)
+    train(config, dataset, tmp_path / "parts")
+    whole, parts = (load_run(tmp_path / name, "last").model.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
 
 
 @pytest.mark.parametrize(

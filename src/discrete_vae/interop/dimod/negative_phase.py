@@ -15,7 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
-from discrete_vae.errors import InvalidInputError, not_one_of
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, SolverError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
@@ -126,7 +126,12 @@ class DimodSampler(MarkovChains):
         solver, t = self._open(), 1 / self.solver_inverse_temperature
         bqm = to_bqm(self.energy, vartype="SPIN", inverse_temperature=t)
         seed = key_to_seed(self.seed, self.calls)
-        z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
+        try:
+            z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
+        except InvalidInputError as error:
+            if self.calls:  # what it took before is no wrong setting
+                raise SolverError(solver.name, str(error)) from error
+            raise
         if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS:
             self._warn(
                 "breaks",
@@ -325,7 +330,7 @@ class Solver:
             ours = {"num_sweeps": num_sweeps, "seed": key_to_seed(seed, index) >> 33}
             settings = self.settings | {name: value for name, value in ours.items() if self.takes(name)}
             settings["num_reads"] = min(most, num_reads - start)
-            with _refusing("parameters", f"must be what {self.name} can do with this model"):
+            with _refusing(self.name, "parameters", f"must be what {self.name} can do with this model"):
                 answer = self.sampler.sample(bqm, **settings)
                 record = answer.record  # waits for the answer
             subject, counts = f"samples of {self.name}", record.num_occurrences
@@ -357,7 +362,7 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
             repair = "discrete_vae.interop.dimod.register_solver adds one of your own."
             raise not_one_of("solver", _SOLVERS, solver, repair)
         make, defaults = _SOLVERS[solver]
-        with _refusing("solver", f"must open {solver}"):
+        with _refusing(solver, "solver", f"must open {solver}"):
             sampler = make()
         opened = Solver(sampler, solver, {**defaults, **parameters})
     else:
@@ -374,12 +379,14 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
 
 
 @contextmanager
-def _refusing(argument: str, rule: str) -> Iterator[None]:
-    """Say in this library's words that a solver refused something."""
+def _refusing(solver: str, argument: str, rule: str) -> Iterator[None]:
+    """Say in this library's words that a solver refused something, or failed."""
     try:
         yield
-    except InvalidInputError:
+    except (DiscreteVAEError, MemoryError):
         raise
-    except (TypeError, ValueError) as error:  # a lost connection is no wrong input, and says so itself
+    except Exception as error:
         received = f"{type(error).__name__}: {error}".rstrip(".")
+        if not isinstance(error, TypeError | ValueError):  # a lost connection, say, is no wrong input
+            raise SolverError(solver, received) from error
         raise InvalidInputError(argument, rule, received, "See the solver's own documentation.") from error
