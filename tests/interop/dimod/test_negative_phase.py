@@ -166,6 +166,32 @@ def test_what_is_wrong_with_a_solver_is_reported(solver, said):
         assert quiet.metrics()["chain_break_fraction"] == pytest.approx(0.02)
 
 
+class Device(ExactDraws):
+    """One that scales each problem to its range, unless told not to."""
+
+    @property
+    def parameters(self):
+        return super().parameters | {"auto_scale": []}
+
+    def sample(self, bqm, *, num_reads, seed, auto_scale=True):
+        scaled = bqm.copy()
+        if auto_scale:
+            scaled.scale(5 / max(map(abs, [*bqm.linear.values(), *bqm.quadratic.values()])))
+        return super().sample(scaled, num_reads=num_reads, seed=seed)
+
+
+def test_a_device_scales_no_problem_and_one_that_does_keeps_a_state_that_can_be_restored():
+    chains = DimodSampler(make_machine(), 2000, solver=Device(2.0))
+    chains.step(1)
+    assert chains.sampled_at == pytest.approx(2, rel=0.1)
+    chains = DimodSampler(make_machine(), 200, solver=Device(), parameters={"auto_scale": True})
+    near = torch.tensor([99.9, 1.0], dtype=torch.float64)
+    chains.load_state_dict(chains.state_dict() | {"temperature": near})
+    with pytest.warns(UserWarning, match="scale of its problems"):
+        chains.step(1)
+    chains.load_state_dict(chains.state_dict())
+
+
 NODES = (3, 10, 11, 20, 21)
 RING = [[0, 1], [1, 2], [2, 3], [3, 4], [4, 0]]
 EDGES = tuple((NODES[a], NODES[b]) for a, b in RING)

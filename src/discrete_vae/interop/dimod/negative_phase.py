@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _SWEEP_STREAM = 0x64776176
 # standard deviations of the logarithm of the solver's temperature: at first, and of its drift in a call
 _UNKNOWN, _DRIFT = 1.0, 0.02
+_FARTHEST = 100.0  # of that logarithm from 0
 _ALARMING_BREAKS = 0.1
 _SURE_SAMPLES = 22  # 2^-22 is 2e-7
 
@@ -193,6 +194,13 @@ class DimodSampler(MarkovChains):
         if self.correct_temperature and found.value > 2 * found.std_error:
             gain = variance / (variance + (found.std_error / found.value) ** 2)
             level, variance = level + gain * math.log(found.value), (1 - gain) * variance
+        if abs(level) > _FARTHEST:
+            level = math.copysign(_FARTHEST, level)
+            self._warn(
+                "scale",
+                f"the solver's temperature follows the scale of its problems, and c has come to {math.exp(level):.0e}: "
+                "such a solver scales each to a range of its own. Switch that off, or the correction of c.",
+            )
         self._filter = self._filter.new_tensor([level, min(variance, _UNKNOWN**2)])
 
     def _warn(self, subject: str, message: str) -> None:
@@ -221,7 +229,7 @@ class DimodSampler(MarkovChains):
         check_entry(name("z"), state["z"], torch.uint8, tuple(self._packed.shape))
         temperature = check_entry(name("temperature"), state["temperature"], torch.float64, (2,))
         level, variance = temperature.tolist()
-        if not (abs(level) <= 100 and 0 <= variance < math.inf):
+        if not (abs(level) <= _FARTHEST and 0 <= variance < math.inf):
             rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
             raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
 
@@ -247,8 +255,7 @@ _SOLVERS: dict[str, tuple[Callable[[], Sampler], Mapping[str, Any]]] = {
         _of("dwave.samplers", "SimulatedAnnealingSampler"),
         {"beta_range": (0.1, 1.0), "proposal_acceptance_criteria": "Gibbs"},
     ),
-    # a device that scales each problem to its range has another temperature for each
-    "qpu": (_of("dwave.system", "DWaveSampler", _CLIENT), {"auto_scale": False, "answer_mode": "raw"}),
+    "qpu": (_of("dwave.system", "DWaveSampler", _CLIENT), {}),
     "block-gibbs": (_of(_OWN, "BlockGibbsSampler"), {}),
     "parallel-tempering": (_of(_OWN, "ParallelTemperingSampler"), {}),
 }
@@ -285,6 +292,8 @@ def register_solver(
 
 
 _OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
+# of a device, named or given: one that scales each problem to its range has another temperature for each
+_OF_DEVICES = {"auto_scale": False, "answer_mode": "raw"}
 
 
 @dataclass(frozen=True)
@@ -353,23 +362,23 @@ class Solver:
 
 def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
     """Make the sampler of a name, or take the one that is given, and check that it takes the parameters."""
-    for name, argument in _OURS.items():
-        if name in parameters:
+    for wanted, argument in _OURS.items():
+        if wanted in parameters:
             repair = f"It follows from {argument}: set that."
-            raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
+            raise InvalidInputError(f"parameters[{wanted!r}]", "must be left out", parameters[wanted], repair)
+    sampler, name, defaults = solver, type(solver).__name__, dict[str, Any]()
     if isinstance(solver, str):
         if solver not in _SOLVERS:
             repair = "discrete_vae.interop.dimod.register_solver adds one of your own."
             raise not_one_of("solver", _SOLVERS, solver, repair)
-        make, defaults = _SOLVERS[solver]
-        with _refusing(solver, "solver", f"must open {solver}"):
+        name, (make, defaults) = solver, _SOLVERS[solver]
+        with _refusing(name, "solver", f"must open {name}"):
             sampler = make()
-        opened = Solver(sampler, solver, {**defaults, **parameters})
-    else:
-        opened = Solver(solver, type(solver).__name__, dict(parameters))
-    if not isinstance(opened.sampler, library("dimod").Sampler):
-        repair, received = "Give one, or the name of one.", f"a {type(opened.sampler).__name__}"
+    if not isinstance(sampler, library("dimod").Sampler):
+        repair, received = "Give one, or the name of one.", f"a {type(sampler).__name__}"
         raise InvalidInputError("solver", "must be a dimod.Sampler", received, repair)
+    of_device = {each: value for each, value in _OF_DEVICES.items() if each in sampler.parameters}
+    opened = Solver(sampler, name, {**of_device, **defaults, **parameters})
     for wanted in ["num_reads", *opened.settings]:
         if not opened.takes(wanted):
             known = ", ".join(sorted(opened.sampler.parameters)) or "none"
