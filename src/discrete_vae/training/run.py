@@ -252,7 +252,8 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     _check_chains_memory(config)
     if isinstance(sampler, UsesSolver):
         prior = instantiate(config.model.prior)
-        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
+        chains = instantiate(config.training.sampler, energy=prior, seed=config.seed)
+        chains.connect(config.training.num_sweeps)
     _check_divisible(config)
     _check_classes(config)
     _warn_of_bounds(config)

@@ -217,7 +217,7 @@ def test_a_native_machine_is_not_embedded():
 )
 def test_what_the_graph_of_a_solver_lacks_is_counted(machine, edges, words):
     with pytest.raises(InvalidInputError) as caught:
-        DimodSampler(machine, 10, solver=structured(edges)).connect()
+        DimodSampler(machine, 10, solver=structured(edges)).connect(1)
     assert caught.value.argument == "energy"
     assert all(word in str(caught.value) for word in words)
 
@@ -250,8 +250,8 @@ SETTINGS = {
     "model.posterior.groups": "colors",
     "training.sampler": "dimod",
     "training.sampler.num-chains": "20",
-    "training.sampler.parameters": '{"beta_range": [0.2, 1.0]}',
-    "training.num-sweeps": "5",
+    "training.sampler.parameters": '{"beta_range": [0.2, 1.0], "num_sweeps_per_beta": 3}',
+    "training.num-sweeps": "6",
     "training.num-epochs": "1",
     "training.num-examples": "300",
     "training.num-validation-examples": "50",
@@ -267,7 +267,7 @@ def configured(**changed):
 
 def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkeypatch):
     config, dataset = configured(), load_dataset("digits")
-    assert config.training.sampler.parameters == {"beta_range": [0.2, 1.0]}
+    assert config.training.sampler.parameters == {"beta_range": [0.2, 1.0], "num_sweeps_per_beta": 3}
     train(config, dataset, tmp_path / "whole")
     answers = iter([False, False, True])
     train(config, dataset, tmp_path / "parts", stop=lambda: next(answers))

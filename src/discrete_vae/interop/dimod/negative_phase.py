@@ -44,8 +44,9 @@ class DimodSampler(MarkovChains):
     machine, at the cost of those sweeps.
 
     Reads are independent of those of the step before, unless the solver itself remembers. A solver that takes a seed is
-    given one of (seed, step, part), so that a run can go on bit for bit; one that takes none, such as a quantum
-    annealer, says so with a warning, and a resumed run is then another one with the same law.
+    given one of (seed, step, part), so that a run can go on bit for bit if it has no other random numbers; one that
+    takes none, such as a quantum annealer, says so with a warning, and a resumed run is then another one with the same
+    law.
 
     It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. A named solver is
     opened at the first step, and is no part of a copy or of what is pickled.
@@ -113,9 +114,9 @@ class DimodSampler(MarkovChains):
         """c: the solver draws exp(-c E_bqm), as far as it is known."""
         return math.exp(float(self._filter[0]))
 
-    def connect(self) -> None:
+    def connect(self, num_sweeps: int) -> None:
         """Open the solver, unless it is open, and check by one read that it can draw from the machine."""
-        self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=2, seed=0)
+        self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=num_sweeps, seed=0)
 
     @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
@@ -321,7 +322,7 @@ class Solver:
         first = f"node {nodes[0]}" if nodes else f"edge {pairs[0]}"
         rule = f"must be a part of the graph of {self.name}, on which nothing is embedded"
         received = f"{len(nodes)} units and {len(pairs)} pairs that it lacks, first {first}"
-        repair = "Take the graph from solver_graph(solver), remap the prior, or give an EmbeddingComposite."
+        repair = "Take the graph from solver_graph(solver), remap the prior, or give a FixedEmbeddingComposite."
         raise InvalidInputError("energy", rule, received, repair)
 
     def ask(
