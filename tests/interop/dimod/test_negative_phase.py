@@ -96,7 +96,7 @@ def test_the_law_is_right_once_the_temperature_is_known(c):
 
 def test_weights_of_zero_and_one_read_tell_no_temperature_and_without_correction_it_is_measured_alone():
     for machine, num_chains in ((GraphBoltzmann(5, ODD_CYCLE), 100), (make_machine(), 1)):
-        chains = DimodSampler(machine, num_chains, solver=ExactDraws(0.4))
+        chains = DimodSampler(machine, num_chains, solver=ExactDraws(0.4, breaks=0.9))
         assert chains.step(1).shape == (num_chains, 5)
         assert chains.solver_inverse_temperature == 1
         assert "sampled_at_inverse_temperature" not in chains.metrics()
@@ -118,13 +118,34 @@ def test_sweeps_after_the_solver_lead_to_the_law():
     check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
 
 
-def test_reads_beyond_the_solvers_limit_come_in_parts():
-    solver = ExactDraws(most_reads=40)
-    register_solver("limited", lambda: solver)
+@pytest.mark.parametrize("depth", [0, 2])
+def test_reads_beyond_the_solvers_limit_come_in_parts(depth):
+    solver = composed = ExactDraws(most_reads=40)
+    for _ in range(depth):
+        composed = dimod.TrackingComposite(composed)
+    register_solver("limited", lambda: composed)
     z = DimodSampler(make_machine(), 100, solver="limited", seed=0).step(1)
     assert z.shape == (100, 5)
     assert [reads for reads, _, _ in solver.calls] == [40, 40, 20]
     assert len({seed for _, seed, _ in solver.calls}) == 3
+
+
+class Discards(ExactDraws):
+    """An embedding that throws some of its reads away."""
+
+    def __init__(self, share=0.5, **settings):
+        super().__init__(**settings)
+        self.share = share
+
+    def sample(self, bqm, *, num_reads, seed):
+        return super().sample(bqm, num_reads=num_reads - int(self.share * num_reads), seed=seed)
+
+
+def test_reads_that_an_embedding_discards_are_asked_for_again():
+    solver = Discards(breaks=0.0)
+    assert DimodSampler(make_machine(), 100, solver=solver).step(1).shape == (100, 5)
+    assert [reads for reads, _, _ in solver.calls] == [50, 25, 13, 6, 3, 2, 1]
+    assert len({seed for _, seed, _ in solver.calls}) == 7
 
 
 def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own():
@@ -148,8 +169,13 @@ def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own():
 
 @pytest.mark.parametrize(
     ("solver", "said"),
-    [(Seedless(), "seed"), (ExactDraws(breaks=0.25), "25%"), (ExactDraws(sign=-1.0), "energies")],
-    ids=["no seed", "broken chains", "a reversed sign"],
+    [
+        (Seedless(), "seed"),
+        (ExactDraws(breaks=0.25), "25%"),
+        (ExactDraws(sign=-1.0), "energies"),
+        (ExactDraws(100.0), "optimizes"),
+    ],
+    ids=["no seed", "broken chains", "a reversed sign", "no temperature"],
 )
 def test_what_is_wrong_with_a_solver_is_reported(solver, said):
     chains = DimodSampler(make_machine(), 500, solver=solver)
@@ -157,7 +183,7 @@ def test_what_is_wrong_with_a_solver_is_reported(solver, said):
         chains.step(1)
     if said == "seed":
         chains.step(1)  # warnings are errors: once is enough
-    elif said == "energies":
+    elif said in ("energies", "optimizes"):
         assert chains.solver_inverse_temperature == 1
     else:
         assert chains.metrics()["chain_break_fraction"] == 0.25
@@ -237,6 +263,8 @@ class Lists(ExactDraws):
         ({"parameters": {"num_reads": 5}}, "parameters['num_reads']"),
         ({"parameters": {"beta_range": "cold"}}, "parameters"),
         ({"solver": Lists()}, "samples of Lists"),
+        ({"solver": Discards()}, "samples of Discards"),  # which says nothing of chains
+        ({"solver": Discards(1.0, breaks=0.0)}, "samples of Discards"),
         ({"solver": "qpu"}, "the library dwave.system"),
     ],
 )

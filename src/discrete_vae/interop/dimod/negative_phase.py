@@ -30,7 +30,9 @@ _SWEEP_STREAM = 0x64776176
 _UNKNOWN, _DRIFT = 1.0, 0.02
 _FARTHEST = 100.0  # of that logarithm from 0
 _ALARMING_BREAKS = 0.1
+_TOLD = 0.5  # standard error of a temperature that tells 1 from 0
 _SURE_SAMPLES = 22  # 2^-22 is 2e-7
+_SURE_UNITS = 15  # e^-15 is 3e-7
 
 
 class DimodSampler(MarkovChains):
@@ -70,8 +72,8 @@ class DimodSampler(MarkovChains):
             None where it does not.
 
     Warns:
-        UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, or its samples prefer high
-            energies.
+        UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, its samples prefer high
+            energies or have no temperature, or that follows the scale of the problems.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -134,12 +136,6 @@ class DimodSampler(MarkovChains):
             if self.calls:  # what it took before is no wrong setting
                 raise SolverError(solver.name, str(error)) from error
             raise
-        if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS:
-            self._warn(
-                "breaks",
-                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes follow no "
-                "Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph.",
-            )
         z = z.to(self.energy.bias.device)
         self._measure(z)
         if self.num_gibbs_sweeps:
@@ -175,6 +171,7 @@ class DimodSampler(MarkovChains):
             self._opened = solver
         return self._opened
 
+    @torch.no_grad()
     def _measure(self, z: Tensor) -> None:
         """Estimate the temperature of two samples or more, and bring c up to date."""
         self.sampled_at = math.nan
@@ -182,6 +179,23 @@ class DimodSampler(MarkovChains):
             return
         found = fit_inverse_temperature(self.energy, z)
         self.sampled_at = found.value if math.isfinite(found.std_error) else math.nan
+        # of weights near 0, chains of qubits are coins
+        if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS and found.std_error < _TOLD:
+            self._warn(
+                "breaks",
+                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes follow no "
+                "Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph.",
+            )
+        if found.value > 1 and math.isinf(found.std_error) and len(z) >= _SURE_SAMPLES:
+            blocks = range(len(self.energy.blocks))
+            logits = (self.energy.compute_block_logits(z, block) for block in blocks)
+            expected = sum(float(torch.sigmoid(-each.abs()).sum()) for each in logits)
+            if expected > _SURE_UNITS:
+                self._warn(
+                    "cold",
+                    f"no unit of any read is in its less likely state, where about {expected:.0f} should be: the "
+                    "solver optimizes, and has no temperature. Give it a schedule, such as beta_range.",
+                )
         # no unit is in its likelier state: of each sample that has a chance of at most 1/2 where t >= 0
         is_surely_below = len(z) >= _SURE_SAMPLES and math.isinf(found.std_error)
         if found.value < 0 and (is_surely_below or found.value + 5 * found.std_error < 0):
@@ -295,6 +309,7 @@ def register_solver(
 _OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
 # of a device, named or given: one that scales each problem to its range has another temperature for each
 _OF_DEVICES = {"auto_scale": False, "answer_mode": "raw"}
+_MOST_CALLS = 100  # for one that would do if no read were discarded
 
 
 @dataclass(frozen=True)
@@ -322,41 +337,55 @@ class Solver:
         first = f"node {nodes[0]}" if nodes else f"edge {pairs[0]}"
         rule = f"must be a part of the graph of {self.name}, on which nothing is embedded"
         received = f"{len(nodes)} units and {len(pairs)} pairs that it lacks, first {first}"
-        repair = "Take the graph from solver_graph(solver), remap the prior, or give a FixedEmbeddingComposite."
+        repair = "Take the graph of solver_graph(solver), remap the prior, or give a FixedEmbeddingComposite."
         raise InvalidInputError("energy", rule, received, repair)
 
     def ask(
         self, bqm: BinaryQuadraticModel, num_reads: int, *, num_sweeps: int, seed: int
     ) -> tuple[Tensor, float | None]:
-        """Draw reads, in as many calls as the solver's limit makes necessary, each with a seed of its own.
+        """Draw reads, in as many calls as it takes, each with a seed of its own.
+
+        A solver may have a limit, and an embedding may discard reads whose chains are broken.
 
         Returns them, (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables, and the mean
         share of broken chains, None where the solver does not tell.
         """
-        parts, broken = [], []
-        most = int((self.sampler.properties.get("num_reads_range") or (num_reads,))[-1])
-        for index, start in enumerate(range(0, num_reads, most)):
+        parts, broken, missing = [], [], num_reads
+        properties = self.sampler.properties
+        while "num_reads_range" not in properties and "child_properties" in properties:
+            properties = properties["child_properties"]
+        most = int((properties.get("num_reads_range") or (num_reads,))[-1])
+        subject = f"samples of {self.name}"
+        for index in range(most_calls := _MOST_CALLS * -(-num_reads // most)):
             # solvers take 31 bits of a seed at least
             ours = {"num_sweeps": num_sweeps, "seed": key_to_seed(seed, index) >> 33}
             settings = self.settings | {name: value for name, value in ours.items() if self.takes(name)}
-            settings["num_reads"] = min(most, num_reads - start)
+            settings["num_reads"] = min(most, missing)
             with _refusing(self.name, "parameters", f"must be what {self.name} can do with this model"):
                 answer = self.sampler.sample(bqm, **settings)
                 record = answer.record  # waits for the answer
-            subject, counts = f"samples of {self.name}", record.num_occurrences
+            counts, is_embedded = record.num_occurrences, "chain_break_fraction" in record.dtype.names
             if set(answer.variables) != set(bqm.variables):
                 rule = f"must have the model's {bqm.num_variables}"
                 received = f"{len(answer.variables)} variables"
                 raise InvalidInputError(subject, rule, received, "Look at what it does to the model.")
-            if int(counts.sum()) != settings["num_reads"]:
-                rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"
+            found, asked = int(counts.sum()), settings["num_reads"]
+            if found > asked or (found < asked and not is_embedded):
+                rule, received = f"must be {asked} reads", f"{found} reads"
                 repair = "Each read must be one draw: a solver that lists states is none."
                 raise InvalidInputError(subject, rule, received, repair)
             columns = [answer.variables.index(label) for label in bqm.variables]
             # states that were read twice are there twice
             parts.append(np.repeat(record.sample[:, columns] > 0, counts, axis=0))
-            if "chain_break_fraction" in record.dtype.names:
+            if is_embedded:
                 broken.append(np.repeat(record.chain_break_fraction, counts))
+            missing -= found
+            if not missing:
+                break
+        else:
+            rule, received = f"must be {num_reads} reads", f"{num_reads - missing} in {most_calls} calls"
+            repair = "Raise the composite's chain_strength, or let broken chains vote."
+            raise InvalidInputError(subject, rule, received, repair)
         z = torch.from_numpy(np.concatenate(parts).astype(np.float32))
         return z, float(np.concatenate(broken).mean()) if broken else None
 
