@@ -12,7 +12,13 @@ import torch
 import discrete_vae
 from discrete_vae import RBM, BlockGibbs, RunningMoments, load_experiment
 from discrete_vae.data.splits import DatasetDescription, DataSplits
-from discrete_vae.errors import DiscreteVAEError, InvalidInputError, NonFiniteLossError, PeerLostError
+from discrete_vae.errors import (
+    DiscreteVAEError,
+    InvalidInputError,
+    NonFiniteLossError,
+    PeerLostError,
+    SolverError,
+)
 from discrete_vae.kernels.gibbs import SweepCall
 from discrete_vae.runs.checkpoints import Checkpoint
 from discrete_vae.runs.load import LoadedRun
@@ -30,6 +36,7 @@ def an_error(kind):
         (InvalidInputError, ("num_left", "must be a positive integer", -3, "Give at least 1.")),
         (NonFiniteLossError, (7, "reconstruction", float("-inf"), None)),
         (PeerLostError, (1, 2, "connection closed")),
+        (SolverError, ("qpu", "PollingTimeout: no answer")),
     ):
         if issubclass(kind, base):
             return kind(*arguments)

@@ -160,6 +160,20 @@ class PeerLostError(DiscreteVAEError):
         )
 
 
+class SolverError(DiscreteVAEError):
+    """A solver that samples for the library, such as an annealer, did not answer."""
+
+    def __init__(self, solver: str, reason: str) -> None:
+        self.solver, self.reason = solver, reason
+        super().__init__(solver, reason)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.solver} did not answer: {_on_one_line(self.reason).rstrip('.')}. Try again once it does; a run "
+            "that was training is saved after its last step, to go on with --resume."
+        )
+
+
 class KernelWarning(UserWarning):
     """A compiled sampler works, but slower or later than it could; the message says why and what to do."""
 

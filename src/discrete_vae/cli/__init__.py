@@ -93,9 +93,9 @@ Completion by the Tab key, in bash (zsh: zsh_source):
 and in fish:
   _DVAE_COMPLETE=fish_source dvae | source
 
-Exit status: 0 success; 1 training met a value that is not finite, or another process of torchrun ended; 2 wrong input,
-a damaged file, a full disk or too little memory; 70 a fault of dvae itself; 130 interrupted (Ctrl-C); 143 ended by
-SIGTERM.""",
+Exit status: 0 success; 1 training met a value that is not finite, or a solver or another process of torchrun failed; 2
+wrong input, a damaged file, a full disk or too little memory; 70 a fault of dvae itself; 130 interrupted (Ctrl-C); 143
+ended by SIGTERM.""",
 )
 def dvae() -> None:
     """Discrete variational autoencoders with a Boltzmann machine as prior.

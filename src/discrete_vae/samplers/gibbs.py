@@ -550,8 +550,11 @@ class TellsMetrics(Protocol):
 class UsesSolver(Protocol):
     """A sampler that asks something outside of the library, which need not be there when a trained model is used."""
 
-    def connect(self) -> None:
-        """Find out whether it can be asked about this machine; training does so before anything is written."""
+    def connect(self, num_sweeps: int) -> None:
+        """Find out whether it can be asked about this machine; training does so before anything is written.
+
+        ``num_sweeps`` is that of the steps to come.
+        """
         ...
 
     def local_chains(self) -> Sampler:

@@ -21,7 +21,7 @@ from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, effective_number, training_subset
 from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
-from discrete_vae.errors import InvalidInputError, NonFiniteLossError, naming
+from discrete_vae.errors import InvalidInputError, NonFiniteLossError, SolverError, naming
 from discrete_vae.evaluation.evaluate import (
     ExampleValues,
     MeanElbo,
@@ -175,8 +175,12 @@ def run_steps(
             epoch, done = state.step / batches.steps_per_epoch, state.step / num_steps
             x = batches.batch(state.step)
             of_batch = batches.condition(state.step), batches.labels(state.step), batches.examples_per_label
-            with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
-                training_step(state, config, x, epoch, done, store, *of_batch)
+            try:
+                with nullcontext() if trace is None else trace.around(state.step + 1, state.times):
+                    training_step(state, config, x, epoch, done, store, *of_batch)
+            except SolverError:  # raised before anything of the step is done
+                checkpoints.save_interim(line({})["seconds"])
+                raise
             state.step += 1
             shown.advance(state.step)
             if trace is not None and trace.is_complete():

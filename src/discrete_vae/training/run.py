@@ -86,6 +86,7 @@ def train(
             another config's or other data's run, or another process trains in it; or the last checkpoint is damaged.
         NonFiniteLossError: If a term of the loss, a weight or the validation ELBO is not finite; checkpoints stay as
             they are.
+        SolverError: If the solver of the chains does not answer; the run is saved after its last step.
         CheckpointWriteError: If a checkpoint cannot be written; those before it stay.
 
     Examples:
@@ -250,7 +251,8 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
     _check_chains_memory(config)
     if isinstance(sampler, UsesSolver):
         prior = instantiate(config.model.prior)
-        instantiate(config.training.sampler, energy=prior, seed=config.seed).connect()
+        chains = instantiate(config.training.sampler, energy=prior, seed=config.seed)
+        chains.connect(config.training.num_sweeps)
     _check_divisible(config)
     _check_classes(config)
     _warn_of_bounds(config)

@@ -20,7 +20,7 @@ from discrete_vae import (
     train,
 )
 from discrete_vae.config.overrides import apply_overrides
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, SolverError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, register_solver, to_bqm
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.testing import check_frequencies, enumerate_machine
@@ -29,7 +29,7 @@ from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_coun
 from tests.refusals import refused_argument
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
-pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
+samplers = pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
 
 
 class ExactDraws(dimod.Sampler):
@@ -96,7 +96,7 @@ def test_the_law_is_right_once_the_temperature_is_known(c):
 
 def test_weights_of_zero_and_one_read_tell_no_temperature_and_without_correction_it_is_measured_alone():
     for machine, num_chains in ((GraphBoltzmann(5, ODD_CYCLE), 100), (make_machine(), 1)):
-        chains = DimodSampler(machine, num_chains, solver=ExactDraws(0.4))
+        chains = DimodSampler(machine, num_chains, solver=ExactDraws(0.4, breaks=0.9))
         assert chains.step(1).shape == (num_chains, 5)
         assert chains.solver_inverse_temperature == 1
         assert "sampled_at_inverse_temperature" not in chains.metrics()
@@ -118,13 +118,34 @@ def test_sweeps_after_the_solver_lead_to_the_law():
     check_frequencies(state_counts(chains.step(1)), enumerate_machine(machine).prob.detach())
 
 
-def test_reads_beyond_the_solvers_limit_come_in_parts():
-    solver = ExactDraws(most_reads=40)
-    register_solver("limited", lambda: solver)
+@pytest.mark.parametrize("depth", [0, 2])
+def test_reads_beyond_the_solvers_limit_come_in_parts(depth):
+    solver = composed = ExactDraws(most_reads=40)
+    for _ in range(depth):
+        composed = dimod.TrackingComposite(composed)
+    register_solver("limited", lambda: composed)
     z = DimodSampler(make_machine(), 100, solver="limited", seed=0).step(1)
     assert z.shape == (100, 5)
     assert [reads for reads, _, _ in solver.calls] == [40, 40, 20]
     assert len({seed for _, seed, _ in solver.calls}) == 3
+
+
+class Discards(ExactDraws):
+    """An embedding that throws some of its reads away."""
+
+    def __init__(self, share=0.5, **settings):
+        super().__init__(**settings)
+        self.share = share
+
+    def sample(self, bqm, *, num_reads, seed):
+        return super().sample(bqm, num_reads=num_reads - int(self.share * num_reads), seed=seed)
+
+
+def test_reads_that_an_embedding_discards_are_asked_for_again():
+    solver = Discards(breaks=0.0)
+    assert DimodSampler(make_machine(), 100, solver=solver).step(1).shape == (100, 5)
+    assert [reads for reads, _, _ in solver.calls] == [50, 25, 13, 6, 3, 2, 1]
+    assert len({seed for _, seed, _ in solver.calls}) == 7
 
 
 def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own():
@@ -148,8 +169,13 @@ def test_going_on_is_bit_for_bit_and_steps_have_seeds_of_their_own():
 
 @pytest.mark.parametrize(
     ("solver", "said"),
-    [(Seedless(), "seed"), (ExactDraws(breaks=0.25), "25%"), (ExactDraws(sign=-1.0), "energies")],
-    ids=["no seed", "broken chains", "a reversed sign"],
+    [
+        (Seedless(), "seed"),
+        (ExactDraws(breaks=0.25), "25%"),
+        (ExactDraws(sign=-1.0), "energies"),
+        (ExactDraws(100.0), "optimizes"),
+    ],
+    ids=["no seed", "broken chains", "a reversed sign", "no temperature"],
 )
 def test_what_is_wrong_with_a_solver_is_reported(solver, said):
     chains = DimodSampler(make_machine(), 500, solver=solver)
@@ -157,13 +183,39 @@ def test_what_is_wrong_with_a_solver_is_reported(solver, said):
         chains.step(1)
     if said == "seed":
         chains.step(1)  # warnings are errors: once is enough
-    elif said == "energies":
+    elif said in ("energies", "optimizes"):
         assert chains.solver_inverse_temperature == 1
     else:
         assert chains.metrics()["chain_break_fraction"] == 0.25
         quiet = DimodSampler(make_machine(), 30, solver=ExactDraws(breaks=0.02))
         quiet.step(1)
         assert quiet.metrics()["chain_break_fraction"] == pytest.approx(0.02)
+
+
+class Device(ExactDraws):
+    """One that scales each problem to its range, unless told not to."""
+
+    @property
+    def parameters(self):
+        return super().parameters | {"auto_scale": []}
+
+    def sample(self, bqm, *, num_reads, seed, auto_scale=True):
+        scaled = bqm.copy()
+        if auto_scale:
+            scaled.scale(5 / max(map(abs, [*bqm.linear.values(), *bqm.quadratic.values()])))
+        return super().sample(scaled, num_reads=num_reads, seed=seed)
+
+
+def test_a_device_scales_no_problem_and_one_that_does_keeps_a_state_that_can_be_restored():
+    chains = DimodSampler(make_machine(), 2000, solver=Device(2.0))
+    chains.step(1)
+    assert chains.sampled_at == pytest.approx(2, rel=0.1)
+    chains = DimodSampler(make_machine(), 200, solver=Device(), parameters={"auto_scale": True})
+    near = torch.tensor([99.9, 1.0], dtype=torch.float64)
+    chains.load_state_dict(chains.state_dict() | {"temperature": near})
+    with pytest.warns(UserWarning, match="scale of its problems"):
+        chains.step(1)
+    chains.load_state_dict(chains.state_dict())
 
 
 NODES = (3, 10, 11, 20, 21)
@@ -191,7 +243,7 @@ def test_a_native_machine_is_not_embedded():
 )
 def test_what_the_graph_of_a_solver_lacks_is_counted(machine, edges, words):
     with pytest.raises(InvalidInputError) as caught:
-        DimodSampler(machine, 10, solver=structured(edges)).connect()
+        DimodSampler(machine, 10, solver=structured(edges)).connect(1)
     assert caught.value.argument == "energy"
     assert all(word in str(caught.value) for word in words)
 
@@ -211,6 +263,8 @@ class Lists(ExactDraws):
         ({"parameters": {"num_reads": 5}}, "parameters['num_reads']"),
         ({"parameters": {"beta_range": "cold"}}, "parameters"),
         ({"solver": Lists()}, "samples of Lists"),
+        ({"solver": Discards()}, "samples of Discards"),  # which says nothing of chains
+        ({"solver": Discards(1.0, breaks=0.0)}, "samples of Discards"),
         ({"solver": "qpu"}, "the library dwave.system"),
     ],
 )
@@ -224,8 +278,8 @@ SETTINGS = {
     "model.posterior.groups": "colors",
     "training.sampler": "dimod",
     "training.sampler.num-chains": "20",
-    "training.sampler.parameters": '{"beta_range": [0.2, 1.0]}',
-    "training.num-sweeps": "5",
+    "training.sampler.parameters": '{"beta_range": [0.2, 1.0], "num_sweeps_per_beta": 3}',
+    "training.num-sweeps": "6",
     "training.num-epochs": "1",
     "training.num-examples": "300",
     "training.num-validation-examples": "50",
@@ -241,7 +295,7 @@ def configured(**changed):
 
 def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkeypatch):
     config, dataset = configured(), load_dataset("digits")
-    assert config.training.sampler.parameters == {"beta_range": [0.2, 1.0]}
+    assert config.training.sampler.parameters == {"beta_range": [0.2, 1.0], "num_sweeps_per_beta": 3}
     train(config, dataset, tmp_path / "whole")
     answers = iter([False, False, True])
     train(config, dataset, tmp_path / "parts", stop=lambda: next(answers))
@@ -266,6 +320,29 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     saved = DiscreteVAE.from_pretrained(loaded.model.save_pretrained(tmp_path / "saved"))
     assert torch.equal(saved.prior.weight, loaded.model.prior.weight)
     assert saved.prior.nodes == loaded.model.prior.nodes
+
+
+@pytest.mark.parametrize(
+    "failure", [ConnectionError("no route"), Exception("timeout"), ValueError("no embedding")]
+)
+def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(failure, tmp_path, monkeypatch):
+    config, dataset = configured(**{"training.validate-every": "50"}), load_dataset("digits")
+    train(config, dataset, tmp_path / "whole")
+    annealer = samplers.SimulatedAnnealingSampler
+    sample, answers = annealer.sample, iter([None, None, None, failure])
+
+    def failing(*arguments, **keywords):
+        if error := next(answers, None):  # in the third step, after the read that tries the solver
+            raise error
+        return sample(*arguments, **keywords)
+
+    monkeypatch.setattr(annealer, "sample", failing)
+    with pytest.raises(SolverError, match=rf"simulated-annealing did not answer: .*{failure}"):
+        train(config, dataset, tmp_path / "parts")
+    assert RunDirectory.open(tmp_path / "parts").checkpoints().steps() == (2,)
+    train(config, dataset, tmp_path / "parts")
+    whole, parts = (load_run(tmp_path / name, "last").model.state_dict() for name in ("whole", "parts"))
+    assert all(torch.equal(value, parts[name]) for name, value in whole.items())
 
 
 @pytest.mark.parametrize(

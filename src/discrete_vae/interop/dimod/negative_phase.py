@@ -15,7 +15,7 @@ from torch import Tensor
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
-from discrete_vae.errors import InvalidInputError, not_one_of
+from discrete_vae.errors import DiscreteVAEError, InvalidInputError, SolverError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
@@ -27,8 +27,11 @@ if TYPE_CHECKING:
 _SWEEP_STREAM = 0x64776176
 # standard deviations of the logarithm of the solver's temperature: at first, and of its drift in a call
 _UNKNOWN, _DRIFT = 1.0, 0.02
+_FARTHEST = 100.0  # of that logarithm from 0
 _ALARMING_BREAKS = 0.1
+_TOLD = 0.5  # standard error of a temperature that tells 1 from 0
 _SURE_SAMPLES = 22  # 2^-22 is 2e-7
+_SURE_UNITS = 15  # e^-15 is 3e-7
 
 
 class DimodSampler(MarkovChains):
@@ -42,8 +45,9 @@ class DimodSampler(MarkovChains):
     machine, at the cost of those sweeps.
 
     Reads are independent of those of the step before, unless the solver itself remembers. A solver that takes a seed is
-    given one of (seed, step, part), so that a run can go on bit for bit; one that takes none, such as a quantum
-    annealer, says so with a warning, and a resumed run is then another one with the same law.
+    given one of (seed, step, part), so that a run can go on bit for bit if it has no other random numbers; one that
+    takes none, such as a quantum annealer, says so with a warning, and a resumed run is then another one with the same
+    law.
 
     It is a module that does not own the energy: see `MarkovChains`, also for its other attributes. A named solver is
     opened at the first step, and is no part of a copy or of what is pickled.
@@ -67,8 +71,8 @@ class DimodSampler(MarkovChains):
             None where it does not.
 
     Warns:
-        UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, or its samples prefer high
-            energies.
+        UserWarning: If the solver takes no seed, more than a tenth of the chains are broken, its samples prefer high
+            energies or have no temperature, or that follows the scale of the problems.
 
     Examples:
         >>> from discrete_vae import RBM
@@ -111,9 +115,9 @@ class DimodSampler(MarkovChains):
         """c: the solver draws exp(-c E_bqm), as far as it is known."""
         return math.exp(float(self._filter[0]))
 
-    def connect(self) -> None:
+    def connect(self, num_sweeps: int) -> None:
         """Open the solver, unless it is open, and check by one read that it can draw from the machine."""
-        self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=2, seed=0)
+        self._open().ask(to_bqm(self.energy, vartype="SPIN"), 1, num_sweeps=num_sweeps, seed=0)
 
     @one_at_a_time
     def step(self, num_sweeps: int) -> Tensor:
@@ -125,13 +129,12 @@ class DimodSampler(MarkovChains):
         solver, t = self._open(), 1 / self.solver_inverse_temperature
         bqm = to_bqm(self.energy, vartype="SPIN", inverse_temperature=t)
         seed = key_to_seed(self.seed, self.calls)
-        z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
-        if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS:
-            self._warn(
-                "breaks",
-                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes follow no "
-                "Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph.",
-            )
+        try:
+            z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
+        except InvalidInputError as error:
+            if self.calls:  # what it took before is no wrong setting
+                raise SolverError(solver.name, str(error)) from error
+            raise
         z = z.to(self.energy.bias.device)
         self._measure(z)
         if self.num_gibbs_sweeps:
@@ -167,6 +170,7 @@ class DimodSampler(MarkovChains):
             self._opened = solver
         return self._opened
 
+    @torch.no_grad()
     def _measure(self, z: Tensor) -> None:
         """Estimate the temperature of two samples or more, and bring c up to date."""
         self.sampled_at = math.nan
@@ -174,6 +178,23 @@ class DimodSampler(MarkovChains):
             return
         found = fit_inverse_temperature(self.energy, z)
         self.sampled_at = found.value if math.isfinite(found.std_error) else math.nan
+        # of weights near 0, chains of qubits are coins
+        if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS and found.std_error < _TOLD:
+            self._warn(
+                "breaks",
+                f"{self.chain_break_fraction:.0%} of the chains of qubits are broken: majority votes follow no "
+                "Boltzmann law. Raise the composite's chain_strength, or train on the solver's own graph.",
+            )
+        if found.value > 1 and math.isinf(found.std_error) and len(z) >= _SURE_SAMPLES:
+            blocks = range(len(self.energy.blocks))
+            logits = (self.energy.compute_block_logits(z, block) for block in blocks)
+            expected = sum(float(torch.sigmoid(-each.abs()).sum()) for each in logits)
+            if expected > _SURE_UNITS:
+                self._warn(
+                    "cold",
+                    f"no unit of any read is in its less likely state, where about {expected:.0f} should be: the "
+                    "solver optimizes, and has no temperature. Give it a schedule, such as beta_range.",
+                )
         # no unit is in its likelier state: of each sample that has a chance of at most 1/2 where t >= 0
         is_surely_below = len(z) >= _SURE_SAMPLES and math.isinf(found.std_error)
         if found.value < 0 and (is_surely_below or found.value + 5 * found.std_error < 0):
@@ -187,6 +208,13 @@ class DimodSampler(MarkovChains):
         if self.correct_temperature and found.value > 2 * found.std_error:
             gain = variance / (variance + (found.std_error / found.value) ** 2)
             level, variance = level + gain * math.log(found.value), (1 - gain) * variance
+        if abs(level) > _FARTHEST:
+            level = math.copysign(_FARTHEST, level)
+            self._warn(
+                "scale",
+                f"the solver's temperature follows the scale of its problems, and c has come to {math.exp(level):.0e}: "
+                "such a solver scales each to a range of its own. Switch that off, or the correction of c.",
+            )
         self._filter = self._filter.new_tensor([level, min(variance, _UNKNOWN**2)])
 
     def _warn(self, subject: str, message: str) -> None:
@@ -215,7 +243,7 @@ class DimodSampler(MarkovChains):
         check_entry(name("z"), state["z"], torch.uint8, tuple(self._packed.shape))
         temperature = check_entry(name("temperature"), state["temperature"], torch.float64, (2,))
         level, variance = temperature.tolist()
-        if not (abs(level) <= 100 and 0 <= variance < math.inf):
+        if not (abs(level) <= _FARTHEST and 0 <= variance < math.inf):
             rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
             raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
 
@@ -241,8 +269,7 @@ _SOLVERS: dict[str, tuple[Callable[[], Sampler], Mapping[str, Any]]] = {
         _of("dwave.samplers", "SimulatedAnnealingSampler"),
         {"beta_range": (0.1, 1.0), "proposal_acceptance_criteria": "Gibbs"},
     ),
-    # a device that scales each problem to its range has another temperature for each
-    "qpu": (_of("dwave.system", "DWaveSampler", _CLIENT), {"auto_scale": False, "answer_mode": "raw"}),
+    "qpu": (_of("dwave.system", "DWaveSampler", _CLIENT), {}),
     "block-gibbs": (_of(_OWN, "BlockGibbsSampler"), {}),
     "parallel-tempering": (_of(_OWN, "ParallelTemperingSampler"), {}),
 }
@@ -279,6 +306,9 @@ def register_solver(
 
 
 _OURS = {"num_reads": "num_chains", "num_sweeps": "num_sweeps", "seed": "seed"}
+# of a device, named or given: one that scales each problem to its range has another temperature for each
+_OF_DEVICES = {"auto_scale": False, "answer_mode": "raw"}
+_MOST_CALLS = 100  # for one that would do if no read were discarded
 
 
 @dataclass(frozen=True)
@@ -306,64 +336,78 @@ class Solver:
         first = f"node {nodes[0]}" if nodes else f"edge {pairs[0]}"
         rule = f"must be a part of the graph of {self.name}, on which nothing is embedded"
         received = f"{len(nodes)} units and {len(pairs)} pairs that it lacks, first {first}"
-        repair = "Take the graph from solver_graph(solver), remap the prior, or give an EmbeddingComposite."
+        repair = "Take the graph of solver_graph(solver), remap the prior, or give a FixedEmbeddingComposite."
         raise InvalidInputError("energy", rule, received, repair)
 
     def ask(
         self, bqm: BinaryQuadraticModel, num_reads: int, *, num_sweeps: int, seed: int
     ) -> tuple[Tensor, float | None]:
-        """Draw reads, in as many calls as the solver's limit makes necessary, each with a seed of its own.
+        """Draw reads, in as many calls as it takes, each with a seed of its own.
+
+        A solver may have a limit, and an embedding may discard reads whose chains are broken.
 
         Returns them, (read, unit) float32 in {0,1} on the CPU, in the order of the model's variables, and the mean
         share of broken chains, None where the solver does not tell.
         """
-        parts, broken = [], []
-        most = int((self.sampler.properties.get("num_reads_range") or (num_reads,))[-1])
-        for index, start in enumerate(range(0, num_reads, most)):
+        parts, broken, missing = [], [], num_reads
+        properties = self.sampler.properties
+        while "num_reads_range" not in properties and "child_properties" in properties:
+            properties = properties["child_properties"]
+        most = int((properties.get("num_reads_range") or (num_reads,))[-1])
+        subject = f"samples of {self.name}"
+        for index in range(most_calls := _MOST_CALLS * -(-num_reads // most)):
             # solvers take 31 bits of a seed at least
             ours = {"num_sweeps": num_sweeps, "seed": key_to_seed(seed, index) >> 33}
             settings = self.settings | {name: value for name, value in ours.items() if self.takes(name)}
-            settings["num_reads"] = min(most, num_reads - start)
-            with _refusing("parameters", f"must be what {self.name} can do with this model"):
+            settings["num_reads"] = min(most, missing)
+            with _refusing(self.name, "parameters", f"must be what {self.name} can do with this model"):
                 answer = self.sampler.sample(bqm, **settings)
                 record = answer.record  # waits for the answer
-            subject, counts = f"samples of {self.name}", record.num_occurrences
+            counts, is_embedded = record.num_occurrences, "chain_break_fraction" in record.dtype.names
             if set(answer.variables) != set(bqm.variables):
                 rule = f"must have the model's {bqm.num_variables}"
                 received = f"{len(answer.variables)} variables"
                 raise InvalidInputError(subject, rule, received, "Look at what it does to the model.")
-            if int(counts.sum()) != settings["num_reads"]:
-                rule, received = f"must be {settings['num_reads']} reads", f"{int(counts.sum())} reads"
+            found, asked = int(counts.sum()), settings["num_reads"]
+            if found > asked or (found < asked and not is_embedded):
+                rule, received = f"must be {asked} reads", f"{found} reads"
                 repair = "Each read must be one draw: a solver that lists states is none."
                 raise InvalidInputError(subject, rule, received, repair)
             columns = [answer.variables.index(label) for label in bqm.variables]
             # states that were read twice are there twice
             parts.append(np.repeat(record.sample[:, columns] > 0, counts, axis=0))
-            if "chain_break_fraction" in record.dtype.names:
+            if is_embedded:
                 broken.append(np.repeat(record.chain_break_fraction, counts))
+            missing -= found
+            if not missing:
+                break
+        else:
+            rule, received = f"must be {num_reads} reads", f"{num_reads - missing} in {most_calls} calls"
+            repair = "Raise the composite's chain_strength, or let broken chains vote."
+            raise InvalidInputError(subject, rule, received, repair)
         z = torch.from_numpy(np.concatenate(parts).astype(np.float32))
         return z, float(np.concatenate(broken).mean()) if broken else None
 
 
 def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
     """Make the sampler of a name, or take the one that is given, and check that it takes the parameters."""
-    for name, argument in _OURS.items():
-        if name in parameters:
+    for wanted, argument in _OURS.items():
+        if wanted in parameters:
             repair = f"It follows from {argument}: set that."
-            raise InvalidInputError(f"parameters[{name!r}]", "must be left out", parameters[name], repair)
+            raise InvalidInputError(f"parameters[{wanted!r}]", "must be left out", parameters[wanted], repair)
+    sampler, name, defaults = solver, type(solver).__name__, dict[str, Any]()
     if isinstance(solver, str):
         if solver not in _SOLVERS:
             repair = "discrete_vae.interop.dimod.register_solver adds one of your own."
             raise not_one_of("solver", _SOLVERS, solver, repair)
-        make, defaults = _SOLVERS[solver]
-        with _refusing("solver", f"must open {solver}"):
+        name, (make, defaults) = solver, _SOLVERS[solver]
+        with _refusing(name, "solver", f"must open {name}"):
             sampler = make()
-        opened = Solver(sampler, solver, {**defaults, **parameters})
-    else:
-        opened = Solver(solver, type(solver).__name__, dict(parameters))
-    if not isinstance(opened.sampler, library("dimod").Sampler):
-        repair, received = "Give one, or the name of one.", f"a {type(opened.sampler).__name__}"
+    if not isinstance(sampler, library("dimod").Sampler):
+        repair, received = "Give one, or the name of one.", f"a {type(sampler).__name__}"
         raise InvalidInputError("solver", "must be a dimod.Sampler", received, repair)
+    of_device = {each: value for each, value in _OF_DEVICES.items() if each in sampler.parameters}
+    opened = Solver(sampler, name, {**of_device, **defaults, **parameters})
     for wanted in ["num_reads", *opened.settings]:
         if not opened.takes(wanted):
             known = ", ".join(sorted(opened.sampler.parameters)) or "none"
@@ -373,12 +417,14 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
 
 
 @contextmanager
-def _refusing(argument: str, rule: str) -> Iterator[None]:
-    """Say in this library's words that a solver refused something."""
+def _refusing(solver: str, argument: str, rule: str) -> Iterator[None]:
+    """Say in this library's words that a solver refused something, or failed."""
     try:
         yield
-    except InvalidInputError:
+    except (DiscreteVAEError, MemoryError):
         raise
-    except (TypeError, ValueError) as error:  # a lost connection is no wrong input, and says so itself
+    except Exception as error:
         received = f"{type(error).__name__}: {error}".rstrip(".")
+        if not isinstance(error, TypeError | ValueError):  # a lost connection, say, is no wrong input
+            raise SolverError(solver, received) from error
         raise InvalidInputError(argument, rule, received, "See the solver's own documentation.") from error
