@@ -554,7 +554,8 @@ class RunCheckpoints:
             gains = found.value.to(self._independent) - self._independent
             if is_clear(float(weighted_mean(gains, self._weights)), gains):
                 return score
-        return min(score, independent)
+        # that of step 0 has been rounded by the processor on which the run began
+        return min(score, independent, independent if self.best_score is None else self.best_score)
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
