@@ -94,7 +94,10 @@ def test_bipartite_models_become_machines_of_two_sides_and_labels_follow():
     graph = GraphBoltzmann(3, [[0, 1], [1, 2]], nodes=[30, 4, 17])
     assert list(to_bqm(graph).variables) == [30, 4, 17]
     assert list(to_bqm(graph, labels="abc").variables) == ["a", "b", "c"]
-    assert from_bqm(to_bqm(GraphBoltzmann(5, ODD_CYCLE, nodes=range(5, 10)))).labels == (5, 6, 7, 8, 9)
+    nodes = (7, 30, 4, 5, 17)
+    back = from_bqm(to_bqm(GraphBoltzmann(5, ODD_CYCLE, nodes=nodes)))
+    assert back.labels == back.energy.nodes == nodes
+    assert from_bqm(to_bqm(back.energy, labels=range(-1, 4))).energy.nodes == (0, 1, 2, 3, 4)
 
 
 @pytest.mark.parametrize(

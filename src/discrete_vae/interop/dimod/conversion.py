@@ -95,8 +95,9 @@ def from_bqm(
     """The machine with the law p ~ exp(-t E_bqm) of a binary quadratic model.
 
     A model without interactions becomes a FactorialBernoulli, a bipartite one with all pairs an RBM, any other a
-    GraphBoltzmann whose edges are the interactions, in dimod's order. What `to_bqm` made of a machine comes back with
-    every bit of its float32 weights (of spins, as far as float64 holds their sums).
+    GraphBoltzmann whose edges are the interactions, in dimod's order, and whose `GraphBoltzmann.nodes` are the
+    variables where all of these are whole numbers. What `to_bqm` made of a machine comes back with every bit of its
+    float32 weights (of spins, as far as float64 holds their sums).
 
     Args:
         bqm: Of bits or of spins, with any labels and of any of dimod's number types.
@@ -129,7 +130,8 @@ def from_bqm(
     variables = list(bits.variables)
     linear, (heads, tails, quadratic), offset, *_ = bits.to_numpy_vectors(variables)
     pairs = np.stack([heads, tails], axis=1).astype(np.int64)
-    energy, order = _machine(pairs, -t * quadratic, -t * linear, min_density)
+    nodes = variables if all(isinstance(each, int) and each >= 0 for each in variables) else None
+    energy, order = _machine(pairs, -t * quadratic, -t * linear, min_density, nodes)
     energy.to(dtype or torch.get_default_dtype())
     for name, parameter in energy.named_parameters():
         if not bool(parameter.isfinite().all()):
@@ -186,7 +188,7 @@ def _numbers(energy: BoltzmannMachine, name: str) -> np.ndarray:
 
 @torch.no_grad()
 def _machine(
-    pairs: np.ndarray, weight: np.ndarray, bias: np.ndarray, min_density: float
+    pairs: np.ndarray, weight: np.ndarray, bias: np.ndarray, min_density: float, nodes: list[int] | None
 ) -> tuple[RBM | GraphBoltzmann | FactorialBernoulli, np.ndarray]:
     """The machine in float64, and the variable of each of its units."""
     order = np.arange(len(bias))
@@ -197,7 +199,7 @@ def _machine(
         left, right = torch.from_numpy(np.sort(np.argsort(order)[pairs], axis=1)).T
         energy.weight[left, right - len(blocks[0])] = torch.from_numpy(weight).to(energy.weight)
     elif blocks:
-        energy = GraphBoltzmann(len(bias), pairs).double()
+        energy = GraphBoltzmann(len(bias), pairs, nodes).double()
         energy.weight.copy_(torch.from_numpy(weight))
     else:
         energy = FactorialBernoulli(len(bias)).double()

@@ -395,7 +395,8 @@ def open_solver(solver: str | Sampler, parameters: Mapping[str, Any]) -> Solver:
         if wanted in parameters:
             repair = f"It follows from {argument}: set that."
             raise InvalidInputError(f"parameters[{wanted!r}]", "must be left out", parameters[wanted], repair)
-    sampler, name, defaults = solver, type(solver).__name__, dict[str, Any]()
+    sampler: Any = solver  # until it is known to be one
+    name, defaults = type(solver).__name__, dict[str, Any]()
     if isinstance(solver, str):
         if solver not in _SOLVERS:
             repair = "discrete_vae.interop.dimod.register_solver adds one of your own."

@@ -149,15 +149,18 @@ def remap(
         z = check_binary("z", check_tensor("z", z, ("sample", energy.num_units)))
         if len(z) < 100:
             raise InvalidInputError("z", "must have at least 100 samples", len(z), "Draw more.")
-        fit, measure = z.double().cpu().tensor_split(2)
+        z = z.double().cpu()
+        fit, measure = z[::2], z[1::2]  # of samples in any order, also by their energies
         dropped = estimate_divergence(lost.log_factor, measure, _states(machine, kept, measure, seed))
         bias, weight = lost.fit(fit, pairs[alive])
         machine.bias.add_(bias[kept].to(machine.bias))
         machine.weight.add_(weight.to(machine.weight))
 
+        fitted = weight != 0
+        ends = pairs[alive][fitted.numpy()].T
+
         def ratio(z: Tensor) -> Tensor:
-            ends = pairs[alive].T
-            return lost.log_factor(z) - z @ bias - (z[:, ends[0]] * z[:, ends[1]]) @ weight
+            return lost.log_factor(z) - z @ bias - (z[:, ends[0]] * z[:, ends[1]]) @ weight[fitted]
 
         divergence = estimate_divergence(ratio, measure, _states(machine, kept, measure, seed))
     return Remapped(
@@ -182,6 +185,7 @@ def _states(machine: GraphBoltzmann, kept: np.ndarray, like: Tensor, seed: int) 
 
 
 _LATTICES = ("chimera", "pegasus", "zephyr")
+_PLACES = 1000  # that are looked at together
 
 
 def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
@@ -281,12 +285,17 @@ def losses(
     energy: GraphBoltzmann, candidates: np.ndarray, nodes: Iterable[int], edges: Iterable[Sequence[int]]
 ) -> np.ndarray:
     """Sum of the squared weights of the pairs that a solver lacks, for each candidate (place, unit): (place,)."""
-    there = np.isin(candidates, np.fromiter(nodes, np.int64))
     weight, bias = (
         p.detach().to("cpu", torch.float64).square().numpy() for p in (energy.weight, energy.bias)
     )
-    lost = ~np.isin(codes_of(candidates[:, energy.edges.cpu().numpy()]), _couplers(edges))
-    return lost @ weight + 1e-9 * (~there) @ (1 + bias)  # of equal ones that which keeps more units
+    pairs, theirs, couplers = energy.edges.cpu().numpy(), np.fromiter(nodes, np.int64), _couplers(edges)
+    found = []
+    for block in np.array_split(candidates, max(1, -(-len(candidates) // _PLACES))):
+        gone = ~np.isin(block, theirs)
+        lost = ~np.isin(codes_of(block[:, pairs]), couplers)
+        # of equal ones that which keeps more units and pairs
+        found.append(lost @ (weight + 1e-9) + 1e-9 * gone @ (1 + bias))
+    return np.concatenate(found)
 
 
 # Units and pairs that a solver lacks: summed out, drawn, and fitted by what remains.
