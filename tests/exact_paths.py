@@ -57,7 +57,7 @@ class Path:
         threads, passes = torch.get_num_threads(), importance.compiled_draws
         smallest = mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED, rows.SMALLEST_SHARED
         twin = copy.deepcopy(model).float()
-        set_precision(twin, self.dtype)
+        Adam(twin.parameters(), working=set_precision(twin, self.dtype))  # which reads the copies' gradients
         try:
             torch.set_num_threads(self.threads)
             mlp.SMALLEST_FUSED, norm.SMALLEST_SHARED, rows.SMALLEST_SHARED = self.smallest_fused, 0, 0
