@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from discrete_vae.config import ColumnConfig
     from discrete_vae.data.rows import Rows
+    from discrete_vae.data.schema import TableSchema
     from discrete_vae.data.tables import TextFormat
     from discrete_vae.inference.generate import LatentPath, PathKind
 
@@ -64,28 +65,33 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
         return
     print(run.headline(examples))
     write_rows(run, output, examples, {"x": x}, x, in_words=True)
-    kind = run.loaded.config.model.likelihood.kind
-    has_mean = (kind, settings["statistic"]) != ("categorical", "mean")  # names have none
     given = examples.x[:]
-    if condition is not None:  # under which the rows were not observed
-        pass
-    elif examples.schema is not None:
-        columns = examples.schema.columns
-        is_guess = np.array([column.kind not in ("constant", "exposure") for column in columns])
-        of_words = np.array([hasattr(column, "values") for column in columns])
-        for name, chosen in (("words", of_words & is_guess), ("numbers", ~of_words & is_guess)):
-            places = np.flatnonzero(chosen).tolist()
-            own = given[:, places]
-            if not bool(own.isnan().all()):
-                print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
-    elif has_mean and not bool(given.isnan().all()):
-        print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
+    if condition is None:  # else the rows were observed under another
+        kind = run.loaded.config.model.likelihood.kind
+        _print_errors(kind, examples.schema, given, x, settings["statistic"])
     if drawing is not None:
         shown = np.arange(min(100, len(x))) * len(x) // min(100, len(x))
         means = torch.from_numpy(x.reshape(len(x), -1)[shown])
         table = ReconstructionTable(given[shown], means, torch.from_numpy(shown))
         picture = draw_reconstructions(table, run.image_shape, what=_what(condition, settings))
         run.save_picture(picture, drawing)
+
+
+def _print_errors(
+    kind: str, schema: TableSchema | None, given: Tensor, x: np.ndarray, statistic: str
+) -> None:
+    """The mean errors of reconstructions, of a table those of words and of numbers apart."""
+    if schema is not None:
+        is_guess = np.array([column.kind not in ("constant", "exposure") for column in schema.columns])
+        of_words = np.array([hasattr(column, "values") for column in schema.columns])
+        for name, chosen in (("words", of_words & is_guess), ("numbers", ~of_words & is_guess)):
+            places = np.flatnonzero(chosen).tolist()
+            own = given[:, places]
+            if not bool(own.isnan().all()):
+                print(f"Error of {name}: {_error(own, x[:, places], is_share=name == 'words')}")
+    # names have no mean
+    elif (kind, statistic) != ("categorical", "mean") and not bool(given.isnan().all()):
+        print(f"Error: {_error(given, x, is_share=kind in ('bernoulli', 'categorical'))}")
 
 
 def _what(condition: str | None, settings: dict[str, Any]) -> str:
@@ -124,13 +130,9 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
     if noise is None and run.row_options["data"] is None:
-        rule, repair = (
-            "must be given for a model of other values than bits",
-            "Give noisy examples: --data FILE.",
-        )
-        if run.loaded.config.model.likelihood.kind == "bernoulli":
-            rule = "or --noise must be given"
-            repair = "For example: --noise 0.1, which flips bits of the run's own test part."
+        rule, repair = "or --noise must be given", "--noise 0.1 flips bits of the run's own test part."
+        if run.loaded.config.model.likelihood.kind != "bernoulli":
+            rule, repair = "must be given for other values than bits", "Name a file of noisy examples."
         raise InvalidInputError("--data", rule, "neither", repair)
     output, drawing = run.outputs()
     examples = run.rows()

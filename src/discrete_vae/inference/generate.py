@@ -19,6 +19,7 @@ from discrete_vae.data.splits import effective_number
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.encode import Latents, encode_rows, most_probable
 from discrete_vae.inference.rows import Report
+from discrete_vae.inference.score import share_error
 from discrete_vae.likelihoods.base import Statistic, check_statistic
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
@@ -174,9 +175,7 @@ def fit_class_model(
     if len(weight) == 1:  # two classes: the log-odds of the second
         weight, bias = np.concatenate([0 * weight, weight]), np.concatenate([0 * bias, bias])
     tensors = (torch.from_numpy(values.astype(np.float32)) for values in (weight, bias))
-    count = effective_number(given[held_out])
-    inner = (accuracy * count + 1) / (count + 2)  # none of few is wrong by chance
-    error = float(np.sqrt(inner * (1 - inner) / count))
+    error = share_error(accuracy, effective_number(given[held_out]))
     return ClassModel(model.classes_, *tensors, accuracy=float(accuracy), accuracy_std_error=error)
 
 

@@ -312,7 +312,7 @@ def roc_area(familiar: np.ndarray, strange: np.ndarray) -> RocArea:
     return RocArea(float(of_familiar.mean()), error)
 
 
-def share_error(share: float, count: int) -> float:
+def share_error(share: float, count: float) -> float:
     """Binomial standard error of a share of examples, at (right + 1) / (examples + 2): not 0 where all agree."""
     inner = (share * count + 1) / (count + 2)
     return math.sqrt(inner * (1 - inner) / count)

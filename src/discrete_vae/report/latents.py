@@ -176,11 +176,11 @@ def explained(x: Tensor, means: Tensor, base: Tensor | None = None) -> tuple[flo
         (0.5, tensor([0.5000,    nan]))
     """
     error = (x - means).square().nansum(0)
-    largest = torch.where(x.isnan(), -torch.inf, x).amax(
-        0
-    )  # less a value that occurs a constant is exactly 0
-    apart = x - largest - (x - largest).nanmean(0) if base is None else x - base
-    spread = apart.square().nansum(0)
+    if base is None:
+        # less a value that occurs, what is constant is exactly 0
+        x = x - torch.where(x.isnan(), -torch.inf, x).amax(0)
+        base = x.nanmean(0)
+    spread = (x - base).square().nansum(0)
     share = torch.where(spread > 0, 1 - error / spread, torch.nan)
     total = float(spread.sum())
     return (1 - float(error.sum()) / total if total > 0 else 0.0), share

@@ -72,9 +72,9 @@ def _estimates(source: ReportSource) -> Iterator[tuple[str, float, float | None,
     if source.log_partitions is not None:
         first = source.log_partitions["estimates"][0]
         yield of("log Z", first, first["method"])
-    elif (
-        last := source.last_line("log_partition")
-    ) is not None and not source.config.training.averaging.decay:
+    elif source.config.training.averaging.decay:
+        return  # the log has that of the weights that are averaged
+    elif (last := source.last_line("log_partition")) is not None:
         yield "log Z", last["log_partition"], last.get("log_partition_std_error"), "as training took it"
 
 

@@ -104,10 +104,8 @@ class ReportSource(FigureRun):
 
     def last_line(self, *names: str, until: float = math.inf) -> dict[str, Any] | None:
         """The last line of the log that has entries of these names, up to the checkpoint, and to an epoch."""
-        lines = [
-            line for line in self.metrics if {*names} <= line.keys() and line["step"] <= self.loaded.step
-        ]
-        return next((line for line in reversed(lines) if line["epoch"] <= until), None)
+        lines = [line for line in self.metrics if {*names} <= line.keys() and line["epoch"] <= until]
+        return next((line for line in reversed(lines) if line["step"] <= self.loaded.step), None)
 
     @cached_property
     def evaluation(self) -> dict[str, Any] | None:
