@@ -372,10 +372,9 @@ def _from_above(above: list[StoredRun] | None, runs: list[StoredRun]) -> tuple[V
     found = _of_both(above, runs)
     gain = max(0.0, *(run.record.doubling_gain for run in (*above, *runs)))
     count = min(len(above), len(runs))
-    errors = (
-        2.0 if count == 1 else float(stdtrit(count - 1, 0.975))
-    )  # of few seeds the error is uncertain itself
-    return found, "yes" if abs(found.value) > errors * found.std_error + gain else "no"
+    # of few seeds the error is uncertain itself
+    quantile = 2.0 if count == 1 else float(stdtrit(count - 1, 0.975))
+    return found, "yes" if abs(found.value) > quantile * found.std_error + gain else "no"
 
 
 def _of_both(first: list[StoredRun], second: list[StoredRun]) -> Value:

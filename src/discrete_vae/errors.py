@@ -161,7 +161,7 @@ class PeerLostError(DiscreteVAEError):
 
 
 class SolverError(DiscreteVAEError):
-    """A solver that samples for the library, such as an annealer, did not answer."""
+    """A solver that samples for the library, such as an annealer, gave no samples."""
 
     def __init__(self, solver: str, reason: str) -> None:
         self.solver, self.reason = solver, reason
@@ -169,8 +169,9 @@ class SolverError(DiscreteVAEError):
 
     def __str__(self) -> str:
         return (
-            f"{self.solver} did not answer: {_on_one_line(self.reason).rstrip('.')}. Try again once it does; a run "
-            "that was training is saved after its last step, to go on with --resume."
+            f"{self.solver} gave no samples: {_on_one_line(self.reason).rstrip('.')}. A run that was training is saved "
+            "after its last step: go on with --resume if the cause has passed. A solver that refuses these weights "
+            "will again."
         )
 
 

@@ -212,9 +212,8 @@ def own_experiment_of(
         config = likelihood_for(likelihood, dataset)
     if config.kind == "gaussian":
         config = config.model_copy(update={"shorten_tails": bool(long_tails(dataset.train).any())})
-    if (
-        config.kind == "categorical" and alphabet is not None
-    ):  # later files may have letters that this one lacks
+    if config.kind == "categorical" and alphabet is not None:
+        # later files may have letters that this one lacks
         config = config.model_copy(update={"num_categories": len(letters_of(alphabet)) + 1})
     exact = config.domain(exact=True)
     return own_data(

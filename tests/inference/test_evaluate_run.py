@@ -18,12 +18,11 @@ from discrete_vae import LogPartition
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.distributed import compute_on_rank_zero, process_group, rank
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.evaluate_run import KeptParts, UnevenWeightsWarning, evaluate_model, num_modes
 from discrete_vae.inference.score import elbo_rows
-from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from tests.campaigns import damage
 from tests.inference.models import small_model, some_bits

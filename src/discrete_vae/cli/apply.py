@@ -156,7 +156,7 @@ def _source(word: str) -> dict[str, Any]:
     """Keywords of `rows_of_run` for the examples that an option names: a part of the run's own data, or a file."""
     if word in ("train", "valid", "test"):
         return {"data": None, "part": word, "label_column": None}
-    return {"data": word, "part": None, "has_labels": False}
+    return {"data": word, "part": None, "needs_labels": False}
 
 
 def _called(word: str | None) -> str:

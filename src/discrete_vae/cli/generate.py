@@ -130,10 +130,11 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
     from discrete_vae.inference.encode import denoise_rows, flip_bits
 
     if noise is None and run.row_options["data"] is None:
-        rule, repair = "or --noise must be given", "--noise 0.1 flips bits of the run's own test part."
         if run.loaded.config.model.likelihood.kind != "bernoulli":
             rule, repair = "must be given for other values than bits", "Name a file of noisy examples."
-        raise InvalidInputError("--data", rule, "neither", repair)
+            raise InvalidInputError("--data", rule, "nothing", repair)
+        repair = "--noise 0.1 flips bits of the run's own test part."
+        raise InvalidInputError("--data", "or --noise must be given", "neither", repair)
     output, drawing = run.outputs()
     examples = run.rows()
     noisy = examples.x[:]

@@ -178,7 +178,7 @@ def rows_of_run(
     *,
     part: str | None = None,
     label_column: str | None = None,
-    has_labels: bool = True,
+    needs_labels: bool = True,
     num_examples: int | None = None,
     at_most: bool = False,
     missing: bool | None = None,
@@ -194,7 +194,7 @@ def rows_of_run(
         data: A file; None takes the run's own data.
         part: "train", "valid" or "test" of the run's own data, or of a .npz file that has parts; None is test.
         label_column: The column of a table that holds labels; None is that of the run's data, if a file has it.
-        has_labels: Whether a file must have the label_column that is named.
+        needs_labels: Whether a file must have the label_column that is named.
         num_examples: A fixed random choice of so many; None takes all.
         at_most: Take fewer where there are fewer.
         missing: Allow missing values; None is what the model says.
@@ -227,7 +227,7 @@ def rows_of_run(
             loaded.config.model,
             part=part,
             columns=known_columns(run),
-            reading=_reading(of_run, label_column, has_labels=has_labels),
+            reading=_reading(of_run, label_column, needs_labels=needs_labels),
             binarization_seed=getattr(of_run, "binarization_seed", 0),
             missing=missing,
             argument=argument,
@@ -243,12 +243,12 @@ def rows_of_run(
     return rows.subset(subset_indices(len(rows), num_examples, argument="num_examples"))
 
 
-def _reading(of_run: DataConfig, label_column: str | None, *, has_labels: bool) -> TableReading:
+def _reading(of_run: DataConfig, label_column: str | None, *, needs_labels: bool) -> TableReading:
     """How a file is read: as the run's own; the columns of that which are no features it may lack."""
     own = TableReading.of(of_run) if isinstance(of_run, FileDataConfig) else TableReading()
     label = own.roles.label if label_column is None else label_column
     ignored = own.roles.ignored if own.roles.label in (None, label) else (*own.roles.ignored, own.roles.label)
-    optional = frozenset([*ignored, *own.roles.besides, label]) - ({label_column} if has_labels else set())
+    optional = frozenset([*ignored, *own.roles.besides, label]) - ({label_column} if needs_labels else set())
     return replace(own, roles=replace(own.roles, label=label, ignored=ignored, optional=optional))
 
 

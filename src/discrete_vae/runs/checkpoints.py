@@ -395,6 +395,6 @@ class CheckpointStore:
         for step in records.keys() - kept:
             # Renamed first: a half-deleted folder must not look like a checkpoint.
             doomed = self.path / f"{TEMPORARY_PREFIX}removed-step-{step}"
-            with suppress(OSError):  # that of an image's layer, say, stays
+            with suppress(OSError):  # in a read-only layer of a container image it stays
                 self.folder(step).rename(doomed)
                 shutil.rmtree(doomed, ignore_errors=True)

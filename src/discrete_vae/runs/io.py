@@ -1,4 +1,4 @@
-"""Files of a run: read with care, written whole or not at all, JSON checked against schemas; runs that come along."""
+"""Files of a run: read with care, written whole or not at all, JSON checked against schemas; models of the library."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -131,6 +132,10 @@ def load_run(
     config, store = run.read_experiment(), run.checkpoints()
     change = check_config(run, store.newest(), accept=accept_changed_config)
     saved = store.load(checkpoint)
+    if checkpoint == "best" and saved.step == 0 and (last := store.steps()[-1]) > 0:
+        what = "a model of independent columns, whose codes say nothing about a row"
+        text = f"{run.path}: the best checkpoint is that of step 0, {what}; the last one, of step {last}, is trained."
+        warnings.warn(text, stacklevel=2)
     model = initial_model(config)
     with naming(str(saved.folder)):
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)

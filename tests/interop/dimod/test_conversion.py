@@ -97,6 +97,7 @@ def test_bipartite_models_become_machines_of_two_sides_and_labels_follow():
     nodes = (7, 30, 4, 5, 17)
     back = from_bqm(to_bqm(GraphBoltzmann(5, ODD_CYCLE, nodes=nodes)))
     assert back.labels == back.energy.nodes == nodes
+    assert from_bqm(to_bqm(back.energy, labels=np.array(nodes))).energy.nodes == nodes
     assert from_bqm(to_bqm(back.energy, labels=range(-1, 4))).energy.nodes == (0, 1, 2, 3, 4)
 
 

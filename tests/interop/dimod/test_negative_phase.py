@@ -337,7 +337,7 @@ def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(failure, tmp_pa
         return sample(*arguments, **keywords)
 
     monkeypatch.setattr(annealer, "sample", failing)
-    with pytest.raises(SolverError, match=rf"simulated-annealing did not answer: .*{failure}"):
+    with pytest.raises(SolverError, match=rf"simulated-annealing gave no samples: .*{failure}"):
         train(config, dataset, tmp_path / "parts")
     assert RunDirectory.open(tmp_path / "parts").checkpoints().steps() == (2,)
     train(config, dataset, tmp_path / "parts")

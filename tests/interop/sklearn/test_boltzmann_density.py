@@ -8,8 +8,8 @@ from sklearn.base import clone
 from sklearn.neural_network import BernoulliRBM
 
 from discrete_vae import RBM, exact_log_partition
+from discrete_vae.errors import LogPartitionWarning
 from discrete_vae.interop.sklearn import BoltzmannDensity, DiscreteVAETransformer
-from discrete_vae.log_partition.bridge import LogPartitionWarning
 from discrete_vae.testing import check_frequencies
 from tests.refusals import refused_argument
 

@@ -96,8 +96,8 @@ def from_bqm(
 
     A model without interactions becomes a FactorialBernoulli, a bipartite one with all pairs an RBM, any other a
     GraphBoltzmann whose edges are the interactions, in dimod's order, and whose `GraphBoltzmann.nodes` are the
-    variables where all of these are whole numbers. What `to_bqm` made of a machine comes back with every bit of its
-    float32 weights (of spins, as far as float64 holds their sums).
+    variables where all of these are whole numbers from 0. What `to_bqm` made of a machine comes back with every bit of
+    its float32 weights (of spins, as far as float64 holds their sums).
 
     Args:
         bqm: Of bits or of spins, with any labels and of any of dimod's number types.
@@ -130,7 +130,7 @@ def from_bqm(
     variables = list(bits.variables)
     linear, (heads, tails, quadratic), offset, *_ = bits.to_numpy_vectors(variables)
     pairs = np.stack([heads, tails], axis=1).astype(np.int64)
-    nodes = variables if all(isinstance(each, int) and each >= 0 for each in variables) else None
+    nodes = variables if all(isinstance(each, int | np.integer) and each >= 0 for each in variables) else None
     energy, order = _machine(pairs, -t * quadratic, -t * linear, min_density, nodes)
     energy.to(dtype or torch.get_default_dtype())
     for name, parameter in energy.named_parameters():

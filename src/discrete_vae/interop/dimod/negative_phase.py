@@ -132,7 +132,7 @@ class DimodSampler(MarkovChains):
         try:
             z, self.chain_break_fraction = solver.ask(bqm, self.num_chains, num_sweeps=num_sweeps, seed=seed)
         except InvalidInputError as error:
-            if self.calls:  # what it took before is no wrong setting
+            if self.calls:
                 raise SolverError(solver.name, str(error)) from error
             raise
         z = z.to(self.energy.bias.device)
@@ -170,7 +170,6 @@ class DimodSampler(MarkovChains):
             self._opened = solver
         return self._opened
 
-    @torch.no_grad()
     def _measure(self, z: Tensor) -> None:
         """Estimate the temperature of two samples or more, and bring c up to date."""
         self.sampled_at = math.nan
@@ -178,7 +177,7 @@ class DimodSampler(MarkovChains):
             return
         found = fit_inverse_temperature(self.energy, z)
         self.sampled_at = found.value if math.isfinite(found.std_error) else math.nan
-        # of weights near 0, chains of qubits are coins
+        # while weights are near 0, chains of qubits break by chance, and samples tell no temperature
         if (self.chain_break_fraction or 0.0) > _ALARMING_BREAKS and found.std_error < _TOLD:
             self._warn(
                 "breaks",
@@ -187,13 +186,14 @@ class DimodSampler(MarkovChains):
             )
         if found.value > 1 and math.isinf(found.std_error) and len(z) >= _SURE_SAMPLES:
             blocks = range(len(self.energy.blocks))
-            logits = (self.energy.compute_block_logits(z, block) for block in blocks)
+            logits = (self.energy.compute_block_logits(z, block).detach() for block in blocks)
             expected = sum(float(torch.sigmoid(-each.abs()).sum()) for each in logits)
             if expected > _SURE_UNITS:
                 self._warn(
                     "cold",
                     f"no unit of any read is in its less likely state, where about {expected:.0f} should be: the "
-                    "solver optimizes, and has no temperature. Give it a schedule, such as beta_range.",
+                    "solver optimizes, or is so cold that its temperature cannot be told, and is not corrected for it. "
+                    "Give it a hotter schedule, such as beta_range.",
                 )
         # no unit is in its likelier state: of each sample that has a chance of at most 1/2 where t >= 0
         is_surely_below = len(z) >= _SURE_SAMPLES and math.isinf(found.std_error)

@@ -151,7 +151,9 @@ def remap(
             raise InvalidInputError("z", "must have at least 100 samples", len(z), "Draw more.")
         z = z.double().cpu()
         fit, measure = z[::2], z[1::2]  # of samples in any order, also by their energies
-        dropped = estimate_divergence(lost.log_factor, measure, _states(machine, kept, measure, seed))
+        dropped = estimate_divergence(
+            lost.log_factor, measure, _states(machine, kept, measure, seed), warn=False
+        )
         bias, weight = lost.fit(fit, pairs[alive])
         machine.bias.add_(bias[kept].to(machine.bias))
         machine.weight.add_(weight.to(machine.weight))
@@ -222,8 +224,8 @@ def places(
 ) -> np.ndarray:
     """Nodes, (place, unit), that the units may lie on with every pair on a coupler of a solver without gaps.
 
-    The first are those that they have. The others are symmetries of the graph, drawn uniformly; where the solver's
-    lattice is larger than the prior's, each shift over it too.
+    The first are those that they have, which on a larger lattice need not fit. The others are symmetries of the graph,
+    drawn uniformly; where the solver's lattice is larger than the prior's, each shift over it too.
 
     Args:
         energy: The machine.
@@ -404,7 +406,9 @@ class LostUnits:
 _LEAST_OVERLAP = 0.01
 
 
-def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_other: Tensor) -> Divergence:
+def estimate_divergence(
+    ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_other: Tensor, *, warn: bool = True
+) -> Divergence:
     """KL(p || p') = E_p[d] + log Z' - log Z from samples of both laws.
 
     The shift of log Z is Bennett's acceptance ratio: from samples of p alone, what p' puts where p has nothing would go
@@ -415,7 +419,7 @@ def estimate_divergence(ratio: Callable[[Tensor], Tensor], of_p: Tensor, of_othe
     shift, *_ = weighted_ratio(up, down, weights, num_up=len(up), num_down=len(down))
     constant = torch.tensor(shift + math.log(len(up) / len(down)), dtype=up.dtype)
     here, there = bridge_term(up, down, constant)
-    if min(float(here.mean()), float(there.mean())) < _LEAST_OVERLAP:
+    if warn and min(float(here.mean()), float(there.mean())) < _LEAST_OVERLAP:
         warnings.warn(
             "the remapped prior hardly overlaps with the original, and the divergence rests on few samples: it is "
             f"about {float(up.mean()) + shift:.1f} nats. Look for a better place, or train anew on the solver's graph.",

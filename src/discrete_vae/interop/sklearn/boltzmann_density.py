@@ -141,9 +141,8 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     def _set_offset(self, X: Any, sample_weight: Any) -> None:  # noqa: N803
         if self.contamination is not None:
             found = quantile(self.score_samples(X), float(self.contamination), sample_weight)
-            self.offset_ = found - _ROUNDING * max(
-                1.0, abs(found)
-            )  # rows equal to the one there are judged alike
+            # rows equal to the one there are judged alike
+            self.offset_ = found - _ROUNDING * max(1.0, abs(found))
 
     def sample(
         self, n_samples: int = 1, random_state: int | np.random.RandomState | None = None

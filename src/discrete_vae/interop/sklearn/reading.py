@@ -222,8 +222,7 @@ def _column(config: Any, values: np.ndarray, dtype: Any, cells: np.ndarray | Non
         return pandas.Series(cells[codes], dtype=dtype)
     numbers = config.decode(values)
     if dtype.kind in "ui":
-        limits = np.iinfo(
-            getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))
-        )  # of sparse columns, too
+        of_column = getattr(dtype, "numpy_dtype", getattr(dtype, "subtype", dtype))  # of sparse ones, too
+        limits = np.iinfo(of_column)
         numbers = np.clip(np.round(numbers), limits.min, limits.max)
     return pandas.Series(numbers).astype(dtype)

@@ -156,7 +156,8 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
             NonFiniteLossError: If training diverges; a smaller learning_rate may help.
         """
         settings = self._begin_fit()
-        settings.likelihood, _ = self._choice("likelihood"), self._choice("output")
+        settings.likelihood = self._choice("likelihood")
+        self._choice("output")
         settings.contamination = self.contamination
         if not isinstance(self.hidden, list | tuple | np.ndarray):
             repair = "Give (200,) for one hidden layer, () for none."
