@@ -17,6 +17,7 @@ from discrete_vae.evaluation.evaluate import (
     evaluate_log_likelihood,
     independent_features,
     join_log_likelihoods,
+    positive_weights,
     repeated_by_weight,
     samples_in_memory,
     standard_error,
@@ -157,6 +158,20 @@ def test_annealing_that_disagrees_is_reported():
     assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
 
 
+def test_annealing_starts_at_chains_of_all_energies_in_whatever_order_they_come():
+    rbm = two_far_modes(8, 4.0, excess=0.05)
+    number = round(
+        1000 * torch.sigmoid(torch.tensor(0.8)).item()
+    )  # of the mode that has exp(0.8) times the weight
+    by_energy = torch.cat([torch.ones(number, 16), torch.zeros(1000 - number, 16)])
+    found = estimate_log_partition(rbm, chains=by_energy, std_error=0.02, num_chains=300, max_enumerated=4)
+    exact = exact_log_partition(rbm).value
+    assert found.reverse is not None
+    assert (
+        abs(found.reverse.value - exact) < 5 * found.reverse.std_error
+    )  # beyond it once in two million runs
+
+
 def test_constant_features_stay_finite_and_a_real_one_brings_nothing():
     found = independent_features(BernoulliLikelihood((2,)), torch.zeros(9, 2), torch.tensor([[1.0, 0.0]]))
     assert found.value == pytest.approx(math.log(0.05) + math.log(0.95))
@@ -287,9 +302,10 @@ def test_examples_repeat_in_proportion_to_any_weights():
     shares = torch.bincount(rows, minlength=50) / 400
     assert copies == 8
     assert float((shares - weights / weights.sum()).abs().max()) < 1 / 400
-    assert (
-        len(repeated_by_weight(weights, num_bytes=2**40)[0]) == 100
-    )  # fewer of examples that take much memory
+    # fewer of examples that take much memory
+    assert len(repeated_by_weight(weights, num_bytes=2**40)[0]) == 100
+    huge = positive_weights(np.array([1.7e308, 1e308, 1.2e308]), 3)
+    assert len(repeated_by_weight(huge)[0]) == 24
     rows, copies = repeated_by_weight(torch.tensor([0.1, 0.3], dtype=torch.float64))
     assert (rows.tolist(), copies) == ([0, 1, 1, 1], 1)
 

@@ -10,6 +10,8 @@ from torch import nn
 
 from discrete_vae.kernels import adam, loops
 from discrete_vae.kernels.adam import Adam
+from discrete_vae.nets.mlp import MLP
+from discrete_vae.nets.modes import set_precision
 from discrete_vae.nets.weights import MixedPrecisionWeight
 
 SHAPES = [(130, 300), (), (1,), (31,), (33,), (64, 3), (0,), (16_500,)]
@@ -235,6 +237,14 @@ def test_a_copy_of_model_and_optimizer_goes_on_by_itself():
     assert take_both(one, other, 2, torch.bfloat16) == 0
     other.zero_grad()
     assert largest_difference(mine, before) > 0
+
+
+def test_a_copy_of_a_claimed_network_has_gradients_of_its_own():
+    network = MLP([6], 4, (5,))
+    Adam(network.parameters(), working=set_precision(network, torch.bfloat16))
+    copied = copy.deepcopy(network)
+    copied(torch.rand(3, 6)).sum().backward()
+    assert all(parameter.grad is not None for parameter in copied.parameters())
 
 
 def test_a_state_is_loaded_beside_copies():

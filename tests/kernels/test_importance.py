@@ -221,6 +221,7 @@ CHANGES = {
     "own smoothing": lambda model: setattr(model.posterior, "smoothing", own(SpikeSlab)()),
     "own posterior": lambda model: setattr(model.posterior, "__class__", own(HierarchicalPosterior)),
     "own network": own_network,
+    "a norm's forward": lambda model: setattr(model.posterior.norms[0], "forward", lambda x: x),
     "a hook": lambda model: model.posterior.networks[1].register_forward_hook(lambda *_: None),
     "float64": DiscreteVAE.double,
 }

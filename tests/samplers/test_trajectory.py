@@ -234,6 +234,12 @@ def test_a_machine_out_of_reach_is_an_error_that_leaves_the_chains(monkeypatch):
     assert refused_argument(chains.step, 1) == "energy"
 
 
+def test_memory_is_that_of_chains_and_reservoirs(monkeypatch):
+    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: 4 * 16 * 100 * 24)
+    BlockGibbs(RBM(12, 12), 100)
+    assert refused_argument(TrajectoryTempering, RBM(12, 12), 100) == "num_chains"
+
+
 @pytest.mark.parametrize("machine", [pair[0] for pair in MACHINES.values()], ids=MACHINES)
 def test_every_machine_has_a_log_z_with_its_error(machine):
     machine = machine.float()

@@ -240,13 +240,16 @@ def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
 def positive_weights(
     weights: np.ndarray | Tensor | None, num_examples: int, argument: str = "weights"
 ) -> Tensor | None:
-    """Weights of examples, (example,) float64, above 0, for a mean; None where there are none or all are equal."""
+    """Weights of examples, (example,) float64, above 0, for a mean; None where there are none or all are equal.
+
+    The largest is between 1 and 2, the ratios are those that are given.
+    """
     if weights is None:
         return None
     found = torch.from_numpy(check_weights(argument, weights, num_examples))
     if not bool(found.all()):
         raise InvalidInputError(argument, "must be above 0", "a weight of 0", "Leave those examples out.")
-    return None if bool((found == found[0]).all()) else found
+    return None if bool((found == found[0]).all()) else rescaled(found)
 
 
 # The ELBO.
@@ -437,11 +440,12 @@ def independent_features(
 
 
 def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> tuple[Tensor, float]:
-    """Indices of examples, ascending, each as often as its weight says, for what is fitted to examples alike.
+    """Indices of examples, ascending, each as often as its weight says, for fits that count all rows alike.
 
-    Where the weights are small whole multiples of the least, they are the counts. Else eight times as many indices as
-    examples, two times where all examples take many bytes, are drawn systematically: the share of an example is off by
-    less than one over their number. Beside them stands how many of those drawn stand for one example, 1 for counts.
+    Where the weights are small whole multiples of the least, they are the counts. Else up to eight times as many
+    indices as examples are drawn systematically, fewer where the repeated examples would take more than 2 GiB, twice as
+    many at least: the share of an example is off by less than one over their number. Beside them stands the number of
+    indices per example, on average; 1 where they are the counts.
 
     Examples:
         >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))

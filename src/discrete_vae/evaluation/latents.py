@@ -80,7 +80,7 @@ def latent_usage(
     found = []
     c = model.check_condition(condition, len(x))
     given = positive_weights(weights, len(x))
-    given = torch.ones(len(x), dtype=torch.float64) if given is None else given
+    given = torch.ones(len(x), dtype=torch.float64, device="cpu") if given is None else given
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             part = slice(first, first + _BATCH_SIZE)

@@ -231,16 +231,20 @@ class Adam(torch.optim.Adam):
     ) -> None:
         super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True)
         self._working = {each.master: each for each in working}
-        for each in self._working.values():
-            each.claimed = True
+        self._claim()
         self._pairs: list[tuple[Tensor, Tensor]] = []  # of all groups, in order
         self._tables: dict[int, PointerTable] = {}
+
+    def _claim(self) -> None:
+        for each in self._working.values():
+            each.claimed = True
 
     def __getstate__(self) -> dict[str, Any]:
         return super().__getstate__() | {"_working": self._working}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__({"_working": vars(self).get("_working", {})} | state)
+        self._claim()
         self._pairs, self._tables = [], {}
 
     def zero_grad(self, set_to_none: bool = True) -> None:

@@ -278,7 +278,8 @@ def compiled_draws(posterior: Posterior, hierarchy: Hierarchy, decoder: nn.Modul
     spike = spike_of(posterior.smoothing) if are_plain(parts.parameters(), torch.float32) else None
     groups = [_folded(network) for network in posterior.networks]
     others = {*map(type, posterior.norms)} - {L1BatchNorm}  # a subclass may compute otherwise
-    if spike is None or None in groups or others:
+    replaced = any("forward" in vars(norm) for norm in posterior.norms)
+    if spike is None or None in groups or others or replaced:
         return None
     layers: list[FoldedMLP | None] = []
     steps = None

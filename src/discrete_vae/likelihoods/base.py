@@ -1,4 +1,4 @@
-"""The base class of likelihoods p(x | latents), that of bits, and checks of what they are of."""
+"""The base class of likelihoods p(x | latents), the Bernoulli likelihood, and checks of data and statistics."""
 
 from __future__ import annotations
 

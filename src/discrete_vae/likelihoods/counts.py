@@ -247,7 +247,7 @@ class NegativeBinomialLikelihood(Likelihood):
             size = torch.where(moments.count > 0, size.clamp(_LEAST_START, _LARGEST_START), 1.0)
             self.log_size.copy_(size.log())
             return torch.zeros_like(self.log_start)
-        scale = torch.ones(len(x)) if scale is None else scale
+        scale = torch.ones(len(x), device="cpu") if scale is None else scale
         settings = {"zero_inflated": self.zero_inflated, "half_count": self._half_count}
         mean, size, zeros = count_moments(x, scale, **settings)
         self.log_start.copy_(mean.log())
@@ -352,8 +352,8 @@ def count_moments(
     Given which zeros are added ones, mu = sum x / sum e and mu^2 / r = sum((x - e mu)^2 - e mu) / sum e^2 over the
     other entries. A zero is an added one with probability pi / (pi + (1 - pi) NB(0; e mu, r)); that and the moments
     are taken in turn, 30 times, as in expectation and maximization. A feature of zeros has a mean as if they summed to
-    1/2, and no added zeros. Of x, (row, *event), NaN marks an unobserved entry; e is the scale, (row,). Where no zeros
-    are added pi counts for nothing. Of rows that are repeated the half count, 1/2, is a multiple.
+    the half count, and no added zeros. Of x, (row, *event), NaN marks an unobserved entry; e is the scale, (row,).
+    Where no zeros are added pi counts for nothing. The half count is 1/2 times the copies of a row (`set_copies`).
 
     Returns:
         mu, r, infinite where the data spread no more than Poisson's, and pi; (*event), float64, on the CPU; 1, 1 and

@@ -142,7 +142,7 @@ class CodesLikelihood(Likelihood):
 
     def _shares(self, x: Tensor, observed: Tensor | None) -> Tensor:
         """Frequencies of the codes, (largest K, *event) float64, with half a count added for each code."""
-        counts = torch.full(self.has_code.shape, self._half_count, dtype=torch.float64)
+        counts = torch.full(self.has_code.shape, self._half_count, dtype=torch.float64, device="cpu")
         for rows, seen in row_blocks(x, observed):
             counts.scatter_add_(0, rows.masked_fill(~seen, 0).long(), seen.double())
         counts = counts * self.has_code.cpu()

@@ -218,7 +218,7 @@ class Tails(nn.Module):
         best = _log_density(rows) + _GAIN
         center, width = torch.zeros_like(best), torch.ones_like(best)
         is_long = torch.zeros_like(best, dtype=torch.bool)
-        levels = torch.tensor([0.0, *_ENDS, 1.0], dtype=rows.dtype)
+        levels = rows.new_tensor([0.0, *_ENDS, 1.0])
         low, bottom, below, middle, above, top, high = rows.nanquantile(levels, 0)
         tail = torch.maximum((top - middle) / (above - middle), (middle - bottom) / (middle - below))
         count = (~rows.isnan()).sum(0).clamp(min=1)
@@ -227,7 +227,7 @@ class Tails(nn.Module):
         zero = torch.where((low >= 0) | (high <= 0), 0.0, middle)
         for around in (zero, middle, low, high):
             away = (rows - around).abs()
-            distances = away.nanquantile(torch.tensor(_WIDTHS, dtype=rows.dtype), 0)
+            distances = away.nanquantile(rows.new_tensor(_WIDTHS), 0)
             # beyond, the square of (x - center) / width overflows in float32
             least = _NARROWEST * away.nan_to_num(-torch.inf).amax(0)
             distances = distances.where(distances > least, torch.nan)
@@ -273,7 +273,8 @@ class Tails(nn.Module):
 
 def long_tails(x: Examples) -> Tensor:
     """Mask of the features whose tails `Tails` would shorten, bool, (*event); NaN marks unobserved entries of x."""
-    tails = Tails(x.shape[1:])
+    with torch.device("cpu"):
+        tails = Tails(x.shape[1:])
     tails.fit_(x)
     return tails.is_long
 

@@ -127,7 +127,12 @@ def estimate_log_partition(
     )
     anneal = partial(annealed_log_partition, energy, num_temperatures=num_temperatures, seed=seed)
     forward = anneal(num_chains=num_chains)
-    reverse = None if chains is None or len(chains) < 2 else anneal(start=chains[:num_chains])
+    reverse = None
+    if chains is not None and len(chains) > 1:
+        count = min(num_chains, len(chains))
+        # chains may come in any order, by energy too
+        spread = torch.arange(count, device=chains.device) * len(chains) // count
+        reverse = anneal(start=chains[spread])
     for check in (forward, reverse):
         if check is not None:
             _compare(best, check)

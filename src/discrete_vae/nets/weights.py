@@ -48,9 +48,9 @@ def _multiplies(dtype: torch.dtype) -> bool:
 class MixedPrecisionWeight:
     """A master weight and its low-precision copy, which products read, with memory for the copy's gradient.
 
-    The master is the parameter: float32, and the only one of the two in the state. The copy in bfloat16 is a leaf of
-    the graph in its place, so that its gradient arrives in bfloat16 and the optimizer, which keeps both, reads half. In
-    the master's own precision the copy is the master itself.
+    The master is the parameter: float32, and the only one of the two in the state. The copy in bfloat16, once an
+    optimizer has claimed it, is a leaf of the graph in its place, so that its gradient arrives in bfloat16 and the
+    optimizer, which keeps both, reads half. In the master's own precision the copy is the master itself.
 
     Whatever else changes the master is noticed when the copy is read next: by the master's version, by its place in
     memory, and, as writes through ``.data`` change neither, by its numbers at every stride-th place, which lie in
@@ -70,11 +70,15 @@ class MixedPrecisionWeight:
         self.memory: Tensor | None = None
         self._lent = False
 
-    def current(self) -> Tensor:
-        """The copy, a leaf, brought up to date if the master has changed.
+    def __getstate__(self) -> dict[str, object]:
+        # no optimizer has claimed a copy
+        return {name: value for name, value in vars(self).items() if name != "claimed"}
 
-        It is the master itself once that is in another precision, by ``model.double()`` for example. A gradient goes to
-        the copy where an optimizer has claimed it, else through a new one to the master.
+    def current(self) -> Tensor:
+        """What products read: the copy, brought up to date if the master has changed.
+
+        It is the master itself once that is in another precision, by ``model.double()`` for example. Where a gradient
+        is wanted and no optimizer has claimed the copy, it is a new one, through which the gradient reaches the master.
 
         A compiled graph or a recording cannot look at numbers: whoever runs one calls this before.
         """

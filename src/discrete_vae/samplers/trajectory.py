@@ -109,6 +109,7 @@ class TrajectoryTempering(MarkovChains):
             rule = "must be 0 where all parameters are 0"
             repair = "Write its energy as a sum of terms that its parameters multiply."
             raise InvalidInputError("energy", rule, "another energy", repair)
+        self._check_memory((1 + SETS) * num_chains)
         self.ladder = SnapshotLadder(energy, first, num_chains, seed)
         z = fair_coins((1 + SETS) * num_chains, energy.num_units, key=self._key, device=device)
         self._start(z[:num_chains], z[num_chains:], float(SETS * num_chains))

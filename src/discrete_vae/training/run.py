@@ -249,15 +249,16 @@ def check_experiment(config: ExperimentConfig, dataset: DataSplits) -> int:
         gradient=config.training.gradient,
     )
     _check_chains_memory(config)
-    if isinstance(sampler, UsesSolver):
-        prior = instantiate(config.model.prior)
-        chains = instantiate(config.training.sampler, energy=prior, seed=config.seed)
-        chains.connect(config.training.num_sweeps)
     _check_divisible(config)
     _check_classes(config)
     _warn_of_bounds(config)
     chosen = training_subset(dataset, config.training)
-    return config.training.num_epochs * batches_of(config, chosen).steps_per_epoch
+    num_steps = config.training.num_epochs * batches_of(config, chosen).steps_per_epoch
+    if isinstance(sampler, UsesSolver):  # the last check, which may cost a read
+        prior = instantiate(config.model.prior)
+        chains = instantiate(config.training.sampler, energy=prior, seed=config.seed)
+        chains.connect(config.training.num_sweeps)
+    return num_steps
 
 
 def _warn_of_bounds(config: ExperimentConfig) -> None:

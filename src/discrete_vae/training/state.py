@@ -312,9 +312,9 @@ class Replicas:
 def by_weight(
     likelihood: Likelihood, train: Examples, condition: Tensor | None, weights: np.ndarray | None
 ) -> tuple[Examples, Tensor | None]:
-    """Training examples and their conditions, each as often as its weight says, for what all are fitted to alike.
+    """Training examples and their conditions, each as often as its weight says, for fits that count all alike.
 
-    The likelihood is told how many stand for one.
+    Sets the likelihood's half counts accordingly (`set_copies`).
     """
     if (given := positive_weights(weights, len(train), "train_weights")) is None:
         return train, condition

@@ -118,7 +118,13 @@ def test_showing_it_estimates_nothing():
     assert "log_partition_" in dir(density)
 
 
-@pytest.mark.parametrize("estimator", [BoltzmannDensity(num_epochs=1), DiscreteVAETransformer(num_epochs=1)])
+LAWS = ("bernoulli", "categorical", "gaussian", "negative-binomial")
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [BoltzmannDensity(num_epochs=1), *(DiscreteVAETransformer(num_epochs=1, likelihood=law) for law in LAWS)],
+)
 def test_settings_of_torch_change_nothing(estimator):
     with torch.device("meta"), torch.no_grad():
         drawn = clone(estimator).set_params(random_state=0).fit(ROWS).sample(3, random_state=0)
