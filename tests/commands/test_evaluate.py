@@ -224,6 +224,7 @@ def test_of_few_examples_two_standard_errors_are_no_lead():
     assert "chance" not in worth(-10.0, -11.2, 0.55, 100, "test data")
 
 
+@pytest.mark.filterwarnings("default")
 def test_a_kept_model_of_independent_columns_is_not_compared_with_itself(done, data_file, tmp_path):
     run, rate = tmp_path / "run", ("--training.optimizer.learning-rate", 1e-9)
     kept = ("--training.independent-start", "true", *rate)
