@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import TypeVar
 
@@ -28,6 +29,7 @@ _SILENT = 3.0  # seconds of it after which a process says so
 _SLICE = timedelta(seconds=0.2)  # of waiting, between which signals act
 _LONGEST = timedelta(days=1)  # the first process may work for hours before it answers
 _LOST = "discrete_vae/lost"
+_divides = ContextVar("divides", default=False)  # whether this is inside `process_group`
 
 
 def rank() -> int:
@@ -52,18 +54,30 @@ def launched() -> tuple[int, int]:
 def process_group() -> Iterator[None]:
     """Join the other processes where torchrun has started some, and leave them at the end.
 
-    A group that is there already is used as it is. Tensors of the CPU go by gloo, those of CUDA devices by NCCL where
-    torch has it. While a process waits for others, for messages of the CPU too, Ctrl-C and SIGTERM get through.
+    Work is divided inside the block alone. A group that is there already is used as it is. Tensors of the CPU go by
+    gloo, those of CUDA devices by NCCL where torch has it. While a process waits for others, for messages of the CPU
+    too, Ctrl-C and SIGTERM get through.
     """
+    if dist.is_available() and dist.is_initialized():
+        if "cpu:" not in (backends := dist.get_backend_config()):
+            rule, repair = "must have a backend for tensors of the CPU", "Give cpu:gloo,cuda:nccl."
+            raise InvalidInputError("init_process_group's backend", rule, backends, repair)
+        before = _divides.set(True)
+        try:
+            yield
+        finally:
+            _divides.reset(before)
+        return
     own, number = launched()
-    if number == 1 or not dist.is_available() or dist.is_initialized():
+    if number == 1 or not dist.is_available():
         yield
         return
     _join_group(own, number)
     try:
-        yield
-        # the others meet in the first process, which must not leave before them
-        all_reduce_shards(torch.zeros(1, device="cpu"))
+        with process_group():  # which is there now
+            yield
+            # the others meet in the first process, which must not leave before them
+            all_reduce_shards(torch.zeros(1, device="cpu"))
     except BaseException:
         # leaving waits for a message that is under way, which may never arrive
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
@@ -229,4 +243,4 @@ def _exchange(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
 
 
 def _active() -> bool:
-    return dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1
+    return _divides.get() and dist.get_world_size() > 1

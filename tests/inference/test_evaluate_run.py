@@ -17,7 +17,7 @@ import torch
 from discrete_vae import LogPartition
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import EvaluationConfig
-from discrete_vae.distributed import compute_on_rank_zero, process_group, rank
+from discrete_vae.distributed import compute_on_rank_zero, process_group, rank, world_size
 from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
 from discrete_vae.inference.encode import encode_rows
@@ -222,14 +222,37 @@ def test_a_damaged_part_is_computed_anew_and_others_are_taken(tmp_path, spoil, t
 def main(folder):
     """What each of the two does."""
     torch.set_num_threads(1)
+    own = in_a_group_of_its_own(folder)
     with process_group():
         result = evaluate_tiny()
         try:
             compute_on_rank_zero(lambda: check_positive_int("num_samples", 0))
         except InvalidInputError as error:
             result["error"] = error.argument
+        result["own"] = own
         (folder / f"{rank()}.json").write_text(json.dumps(result))
     os._exit(0)  # threads of gloo that are still there would sometimes end the interpreter's own way out
+
+
+def in_a_group_of_its_own(folder):
+    """What a process does with rows that are its own while it shares something else with the other one."""
+    found, own = {}, int(os.environ["RANK"])
+    for backend in ("gloo", "cuda:gloo"):  # the latter takes no tensors of the CPU
+        store = torch.distributed.FileStore(str(folder / backend.replace(":", "-")), 2)
+        torch.distributed.init_process_group(backend, store=store, rank=own, world_size=2)
+        try:
+            found[f"outside, {backend}"] = codes_of(own)
+            with process_group():
+                found[f"inside, {backend}"] = world_size(), codes_of(0)
+            found[f"after, {backend}"] = codes_of(own)
+        except InvalidInputError as error:
+            found["refused"] = error.received
+        torch.distributed.destroy_process_group()
+    return found
+
+
+def codes_of(number):
+    return encode_rows(small_model(), some_bits(7, seed=number), batch_size=3).zeta.tolist()
 
 
 def evaluate_tiny():
@@ -255,6 +278,10 @@ def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
     for number in (0, 1):
         result = json.loads((tmp_path / f"{number}.json").read_text())
         assert result.pop("error") == "num_samples"
+        own = result.pop("own")
+        assert own.pop("refused") == "cuda:gloo"
+        assert own.pop("inside, gloo") == [2, codes_of(0)]
+        assert list(own.values()) == [codes_of(number)] * 3  # no row of the other's
         assert result == alone
 
 

@@ -64,7 +64,7 @@ def train(
     """Train a model as `dvae train` does, or go on with a run of the same config; `load_run` gives the model.
 
     The folder holds what the command writes, so that its verbs read it. The number of threads stays torch's. Within
-    `discrete_vae.distributed.process_group`, or any other process group, each step is divided among the processes.
+    `discrete_vae.distributed.process_group` each step is divided among the processes.
 
     Args:
         config: The experiment.
