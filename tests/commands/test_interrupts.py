@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+from discrete_vae import cli as cli_of_dvae
 from discrete_vae.cli import ended_by_interrupts, main, signals_first, stop_on_signals
 from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
@@ -113,6 +114,21 @@ def test_a_second_signal_ends_at_once(cli, done, tmp_path, data_file, unbroken, 
     assert f"Interrupted; {said}." in err
     done("train", "--resume", "--run-dir", run)
     assert files(run) == files(unbroken)
+
+
+def test_under_torchrun_two_signals_at_once_are_one_request(monkeypatch):
+    """A scheduler signals all processes, and torchrun, which is one of them, signals its own once more."""
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with stop_on_signals() as stop:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert (stop(), stop.status) == (True, 130)
+    monkeypatch.setattr(cli_of_dvae, "ONE_REQUEST", 0.05)
+    with stop_on_signals() as stop:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.1)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def test_an_interim_checkpoint_is_evaluated_once_there_is_a_best_one(cli, tmp_path, data_file, monkeypatch):

@@ -10,6 +10,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -285,11 +286,16 @@ def signals_first() -> Iterator[None]:
         raise
 
 
+ONE_REQUEST = 5.0
+"""Seconds in which signals to a process of torchrun are one request: a scheduler signals it, and torchrun once more."""
+
+
 class StopRequest:
     """A call that tells if a signal has asked to stop; `signal` is its number."""
 
     def __init__(self) -> None:
         self.signal: int | None = None
+        self._ends_at = 0.0  # when a further signal is another request
 
     def __call__(self) -> bool:
         return self.signal is not None
@@ -300,10 +306,14 @@ class StopRequest:
         return 128 + (self.signal or signal.SIGINT)
 
     def receive(self, number: int, frame: FrameType | None = None) -> None:
-        """Take note of a signal; a second one raises KeyboardInterrupt."""
-        repeated, self.signal = self.signal is not None, number
+        """Take note of a signal; a second one raises KeyboardInterrupt, among processes once `ONE_REQUEST` is over."""
+        now, repeated = time.monotonic(), self.signal is not None
+        if repeated and now < self._ends_at:
+            return
+        self.signal = number
         if repeated:
             raise KeyboardInterrupt
+        self._ends_at = now + (ONE_REQUEST if os.environ.get("WORLD_SIZE", "1") != "1" else 0.0)
         with suppress(OSError):  # not print: a handler may have interrupted another print
             os.write(2, _STOPPING)
 
