@@ -28,7 +28,6 @@ MEETING = 300.0  # seconds that the first process to come waits for the last
 _SILENT = 3.0  # seconds of it after which a process says so
 _SLICE = timedelta(seconds=0.2)  # of waiting, between which signals act
 _LONGEST = timedelta(days=1)  # the first process may work for hours before it answers
-_LOST = "discrete_vae/lost"
 _divides = ContextVar("divides", default=False)  # whether this is inside `process_group`
 
 
@@ -73,16 +72,21 @@ def process_group() -> Iterator[None]:
         yield
         return
     _join_group(own, number)
+    store = dist.distributed_c10d._get_default_store()
     try:
         with process_group():  # which is there now
             yield
             # the others meet in the first process, which must not leave before them
             all_reduce_shards(torch.zeros(1, device="cpu"))
-    except BaseException:
+    except BaseException as error:
         # leaving waits for a message that is under way, which may never arrive
         leaving = threading.Thread(target=dist.destroy_process_group, daemon=True)
         leaving.start()
         leaving.join(1.0)
+        if isinstance(error, DiscreteVAEError) and not error.is_said:
+            said = "lost" if isinstance(error, PeerLostError) else error  # the former differ in words
+            with suppress(Exception):  # the store may have gone with the process
+                error.is_said = store.add(f"discrete_vae/{said}", 1) > 1  # one process says it for all
         raise
     dist.destroy_process_group()
 
@@ -235,11 +239,7 @@ def _exchange(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
         message.wait()
     except RuntimeError as error:  # gloo has none of its own
         reason = re.sub(r"^\[[^]]*\] *", "", str(error).splitlines()[0]).partition(". ")[0]
-        lost = PeerLostError(rank(), world_size(), reason)
-        with suppress(Exception):  # the store may have gone with the process
-            store = dist.distributed_c10d._get_default_store()
-            lost.is_said = store.add(_LOST, 1) > 1  # one process says it for all
-        raise lost from error
+        raise PeerLostError(rank(), world_size(), reason) from error
 
 
 def _active() -> bool:

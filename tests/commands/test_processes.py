@@ -44,6 +44,19 @@ def carry_out(folder):
             (place := folder / verb / str(number)).mkdir(parents=True)
             ended = call_together(words_of(verb, stage, place), number)
             found[f"{verb} {number}"] = [vars(each) for each in ended]
+    for name in ("here", "elsewhere"):
+        (folder / name).mkdir()
+    (folder / "elsewhere" / "out").touch()  # of which the first process makes a folder
+    os.chdir(folder / "here")
+    found["places"] = []
+    for words in (
+        "evaluate {} --num-samples 10 --out out/e.json",
+        "encode {} --out out/c.npz --picture out/c.png",
+    ):
+        ended = call_together(
+            words.format(stage.run).split(), 2, first=(1, lambda: os.chdir(folder / "elsewhere"))
+        )
+        found["places"] += [vars(each) for each in ended]
     nowhere = NOWHERE | {"MASTER_PORT": free_port()}
     words = ["encode", "--pretrained", "digits", "--out", str(folder / "x.npz")]
     found["signals"] = [  # after it has said what it waits for; more than 5 seconds are none
@@ -75,6 +88,20 @@ def test_processes_give_the_result_of_one(carried_out, verb, number):
     assert found.keys() == expected.keys()
     for name, content in expected.items():
         assert found[name] == content, name
+
+
+def test_the_first_process_alone_looks_where_results_go(carried_out):
+    folder, ended = carried_out
+    assert [each["status"] for each in ended["places"]] == [0] * 4, ended["places"]
+    assert sorted(path.name for path in (folder / "here" / "out").iterdir()) == ["c.npz", "c.png", "e.json"]
+
+
+def test_a_mistake_in_the_command_line_is_said_once_on_each_machine(cli, monkeypatch):
+    for local, is_said in (("0", True), ("1", False)):
+        for name, value in {"WORLD_SIZE": "2", "RANK": local, "LOCAL_RANK": local}.items():
+            monkeypatch.setenv(name, value)
+        status, out, err = cli("encode", "--num-examples", "none")
+        assert (status, out, err != "") == (2, "", is_said)
 
 
 def test_an_environment_that_does_not_fit(refused, monkeypatch, tmp_path):

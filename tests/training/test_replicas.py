@@ -99,3 +99,6 @@ def test_torchrun_trains_and_reports_once(tmp_path):
     _, errors = process.communicate(timeout=400)
     assert errors.count("error: ") == 1
     assert "must be a new or empty folder" in errors
+    (process,) = start(torchrun, ["-m", "discrete_vae", "evaluate", str(tmp_path / "none")])
+    _, errors = process.communicate(timeout=400)
+    assert errors.count("error: ") == 1  # that both have found

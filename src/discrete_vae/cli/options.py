@@ -108,6 +108,16 @@ CONTEXT = {"help_option_names": ["-h", "--help"]}
 class _Command(click.Command):
     """A command whose mistakes in the command line are reported as `InvalidInputError`."""
 
+    def make_context(self, *args: Any, **more: Any) -> click.Context:
+        """Read the command line; of the processes of torchrun on a machine the first one says what is wrong."""
+        try:
+            return super().make_context(*args, **more)
+        except InvalidInputError as error:
+            error.is_said = (
+                os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("LOCAL_RANK", "0") != "0"
+            )
+            raise
+
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)  # click takes them out of the list
         try:

@@ -28,7 +28,7 @@ from discrete_vae.cli.options import (
     wrapped,
 )
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.runs.io import check_replaces_none, pretrained_names, shipped_folder
+from discrete_vae.runs.io import pretrained_names, shipped_folder
 from discrete_vae.system import computing_on, user_path
 
 if TYPE_CHECKING:
@@ -252,11 +252,11 @@ class TrainedRun:
         self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
     ) -> ResultStore | ResultFile:
         """The file that the user names, else the results that the run keeps."""
-        from discrete_vae.runs.results import ResultFile  # here, since it imports torch
+        from discrete_vae.distributed import compute_on_rank_zero  # here, since it imports torch
+        from discrete_vae.runs.results import ResultFile
 
         if out is not None:
-            check_replaces_none(user_path("--out", out), self.sources, argument="--out")
-            return ResultFile(out, argument="--out")
+            return compute_on_rank_zero(lambda: ResultFile(out, argument="--out", others=self.sources))
         if self.pretrained is not None:
             rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."
             raise InvalidInputError("--out", rule, "nothing", repair)
@@ -310,9 +310,13 @@ class TrainedRun:
 
     def picture_path(self) -> Path | None:
         """The file of --picture, which can be written; None for none."""
+        from discrete_vae.distributed import compute_on_rank_zero
         from discrete_vae.figures.style import picture_file
 
-        return None if self.picture is None else picture_file(self.picture, argument="--picture").path
+        place = self.picture
+        if place is None:
+            return None
+        return compute_on_rank_zero(lambda: picture_file(place, argument="--picture").path)
 
     def save_picture(self, figure: Figure, path: Path, what: str = "Picture:") -> None:
         """Write a picture and say where it is."""

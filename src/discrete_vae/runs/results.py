@@ -354,8 +354,8 @@ def _file_name(parts: Fields, rest: Fields) -> str:
 class ResultFile(OutputFile):
     """One .json file that the user named for a result; the run's folder is not touched."""
 
-    def __init__(self, path: str | Path, *, argument: str = "path") -> None:
-        super().__init__(path, argument=argument, endings=(".json",))
+    def __init__(self, path: str | Path, *, argument: str = "path", others: Sequence[Path] = ()) -> None:
+        super().__init__(path, argument=argument, endings=(".json",), others=others)
 
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds; returns the file."""
