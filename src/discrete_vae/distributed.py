@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import pickle
 import re
@@ -9,7 +10,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from datetime import timedelta
@@ -20,6 +21,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, PeerLostError
+from discrete_vae.sparse import SparseRows
 from discrete_vae.system import in_words
 
 T = TypeVar("T")
@@ -169,6 +171,33 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
     if failure is not None:
         raise failure
     return answer
+
+
+def digest(values: Iterable[object]) -> str:
+    """SHA-256 of the types, shapes and bits of tensors, and of the words for other values."""
+    total = hashlib.sha256()
+    for value in values:
+        if isinstance(value, SparseRows):
+            value = digest([value.values, torch.from_numpy(value.matrix.indices)])
+        if not isinstance(value, Tensor):
+            total.update(repr(value).encode())
+            continue
+        total.update(f"{value.dtype} {tuple(value.shape)}".encode())
+        total.update(value.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
+    return total.hexdigest()
+
+
+def check_same(**facts: Iterable[object]) -> None:
+    """Refuse arguments that differ between the processes, which meet here."""
+    if not _active():
+        return
+    for name, values in facts.items():
+        found = gather_shares(torch.frombuffer(bytearray(digest(values).encode()), dtype=torch.uint8)[None])
+        others = [str(number) for number, each in enumerate(found) if not torch.equal(each, found[0])]
+        if others:
+            received = f"another one in process {', '.join(others)} than in process 0"
+            repair = "Start all with the same settings and files, on devices of one kind."
+            raise InvalidInputError(name, "must be the same in all processes", received, repair)
 
 
 @contextmanager

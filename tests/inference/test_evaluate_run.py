@@ -14,14 +14,20 @@ import numpy as np
 import pytest
 import torch
 
-from discrete_vae import LogPartition
+from discrete_vae import LogPartition, load_dataset, load_pretrained
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.distributed import compute_on_rank_zero, process_group, rank, world_size
 from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.evaluation.evaluate import ExampleLogLikelihoods, MeanLogLikelihood
 from discrete_vae.inference.encode import encode_rows
-from discrete_vae.inference.evaluate_run import KeptParts, UnevenWeightsWarning, evaluate_model, num_modes
+from discrete_vae.inference.evaluate_run import (
+    KeptParts,
+    UnevenWeightsWarning,
+    evaluate_model,
+    evaluate_run,
+    num_modes,
+)
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from tests.campaigns import damage
@@ -229,9 +235,24 @@ def main(folder):
             compute_on_rank_zero(lambda: check_positive_int("num_samples", 0))
         except InvalidInputError as error:
             result["error"] = error.argument
-        result["own"] = own
+        result["own"], result["differing"] = own, [*differing()]
         (folder / f"{rank()}.json").write_text(json.dumps(result))
     os._exit(0)  # threads of gloo that are still there would sometimes end the interpreter's own way out
+
+
+def differing():
+    """What is refused where the second process has another config, other weights, other data."""
+    dataset, number = load_dataset("digits"), rank()
+    for seed, shift, first in ((number, 0.0, 0), (0, number, 0), (0, 0.0, number)):
+        loaded = load_pretrained("digits")
+        with torch.no_grad():
+            loaded.model.prior.bias.add_(shift)
+        refused = None
+        try:
+            evaluate_run(loaded, dataset, CONFIG.model_copy(update={"seed": seed}), np.array([first]))
+        except InvalidInputError as error:
+            refused = error.argument
+        yield refused
 
 
 def in_a_group_of_its_own(folder):
@@ -278,6 +299,7 @@ def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
     for number in (0, 1):
         result = json.loads((tmp_path / f"{number}.json").read_text())
         assert result.pop("error") == "num_samples"
+        assert result.pop("differing") == ["config", "checkpoint", "data"]
         own = result.pop("own")
         assert own.pop("refused") == "cuda:gloo"
         assert own.pop("inside, gloo") == [2, codes_of(0)]

@@ -4,6 +4,8 @@ import json
 import math
 import os
 import time
+from contextlib import chdir
+from dataclasses import replace
 
 import torch
 
@@ -22,7 +24,7 @@ from discrete_vae.errors import InvalidInputError, PeerLostError
 from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
 from discrete_vae.training.loop import run_steps
-from discrete_vae.training.run import check_experiment, train
+from discrete_vae.training.run import check_experiment, prepared_run, train
 from discrete_vae.training.state import TrainingState, noise_key
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
@@ -77,6 +79,32 @@ def refused(config):
     return None
 
 
+def differing(folder):
+    """What is refused where the second process has another config, other data, another device, no checkpoint."""
+    dataset, second, found = load_dataset("digits"), rank() == 1, []
+    places = folder, folder / "elsewhere"
+    if second:
+        places[1].mkdir()
+    for config, data, device, run in (
+        (CONFIG.model_copy(update={"seed": rank()}), dataset, "cpu", folder / "none"),
+        (
+            CONFIG,
+            replace(dataset, train=dataset.train.flip(0)) if second else dataset,
+            "cpu",
+            folder / "none",
+        ),
+        (CONFIG, dataset, "cuda" if second else "cpu", folder / "none"),
+        (CONFIG, dataset, "cpu", "unbroken"),
+    ):
+        with chdir(places[rank()]):
+            try:
+                with prepared_run(config, data, run, device=torch.device(device)):
+                    found.append(None)
+            except InvalidInputError as error:
+                found.append(error.argument)
+    return found
+
+
 def lose_a_peer(run):
     """What the first process says after the second one has gone, and how many seconds it took to notice."""
     left = math.inf
@@ -114,6 +142,7 @@ def main(folder):
 
         dataset = load_dataset("digits")
         train(CONFIG, dataset, folder / "unbroken", progress=QuietProgress())
+        result["differing"] = differing(folder)
         asked = {"count": 0}
 
         def stop():  # the second process alone is asked

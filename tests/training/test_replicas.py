@@ -50,6 +50,11 @@ def test_shares_must_be_equal(said):
     assert said["constant"]
 
 
+def test_processes_that_differ_are_refused_and_leave_nothing(folder, said):
+    assert said["differing"] == ["config", "data", "device", "checkpoint"]
+    assert not (folder / "none").exists()
+
+
 def test_all_stop_where_one_is_asked_and_a_resumed_run_equals_an_unbroken_one(folder, said):
     assert said["stopped"] == STOPPED_AT
     unbroken, resumed = (RunDirectory.open(folder / name) for name in ("unbroken", "stopped"))

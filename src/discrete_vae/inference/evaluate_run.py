@@ -8,7 +8,7 @@ import math
 import shutil
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache, partial
@@ -23,7 +23,7 @@ from torch import Tensor
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import EvaluationConfig
 from discrete_vae.data.splits import DataSplits, subset_indices, training_subset
-from discrete_vae.distributed import compute_on_rank_zero
+from discrete_vae.distributed import check_same, compute_on_rank_zero, digest
 from discrete_vae.errors import LogPartitionWarning
 from discrete_vae.evaluation.evaluate import (
     PART_SIZE,
@@ -366,20 +366,22 @@ def evaluate_run(
     config = loaded.config.evaluation if config is None else config
     if indices is None:
         indices = subset_indices(len(dataset.test), config.num_examples)
-    device = loaded.model.prior.bias.device
+    x, device = dataset.test[indices], loaded.model.prior.bias.device
+    condition = dataset.conditions.get("test")
+    given = () if condition is None else (condition[indices],)
+    weights = loaded.model.state_dict().values()
+    check_same(config=[config], checkpoint=weights, data=[x, *given], device=[device.type])
     precision = precision_for(loaded.model, config.precision, device, rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
-    x, chains = dataset.test[indices], loaded.chains.step(config.num_chain_sweeps)
+    chains = loaded.chains.step(config.num_chain_sweeps)
     trained_on = training_subset(dataset, loaded.config.training)
-    condition = dataset.conditions.get("test")
-    given = () if condition is None else (condition[indices],)
     parts = None
     if parts_folder is not None:
-        tensors = *loaded.model.state_dict().values(), chains, x, torch.from_numpy(indices), *given
+        tensors = *weights, chains, x, torch.from_numpy(indices), *given
         key = about | {
             "trained": loaded.config.model_dump(mode="json", exclude={"evaluation"}),
-            "tensors": _digest(tensors),
+            "tensors": digest(tensors),
             "device": device.type,
             "code": _code(),
             "torch": torch.__version__,
@@ -401,15 +403,6 @@ def evaluate_run(
     if parts is not None:
         result = replace(result, seconds=result.seconds + parts.seconds)
     return RunEvaluation(result, config, about | result.to_json(), parts)
-
-
-def _digest(tensors: Iterable[Tensor]) -> str:
-    """SHA-256 of the types, shapes and bits of tensors."""
-    total = hashlib.sha256()
-    for tensor in tensors:
-        total.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return total.hexdigest()
 
 
 @cache

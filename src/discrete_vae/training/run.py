@@ -34,7 +34,7 @@ from discrete_vae.data.splits import (
     describe_data,
     training_subset,
 )
-from discrete_vae.distributed import compute_on_rank_zero, held_by_rank_zero, world_size
+from discrete_vae.distributed import check_same, compute_on_rank_zero, held_by_rank_zero, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import IndependentFeatures, independent_features
 from discrete_vae.nets.mlp import MLP, ConcatLinear
@@ -125,10 +125,13 @@ def prepared_run(
     Yields:
         The run, and the number of its steps.
     """
+    data = dataset.train, dataset.valid, *dataset.conditions.values()
+    check_same(config=[config], data=data, device=[device.type])
     num_steps = check_experiment(config, dataset)
     run = compute_on_rank_zero(lambda: _folder(run_dir))
     with held_by_rank_zero(sole_writer(run.path)):
         compute_on_rank_zero(lambda: _prepare(run, config, dataset, device=device))
+        check_same(checkpoint=[run.checkpoints().newest()])
         yield run, num_steps
 
 
