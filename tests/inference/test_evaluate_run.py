@@ -7,7 +7,9 @@ import math
 import os
 import random
 import sys
+import threading
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -223,6 +225,31 @@ def test_a_damaged_part_is_computed_anew_and_others_are_taken(tmp_path, spoil, t
 
 
 # Two processes.
+
+
+def test_evaluations_in_bfloat16_by_two_threads_leave_the_model_as_it_was(model):
+    config = EvaluationConfig(num_samples=4, precision="bfloat16")
+    before = elbo_rows(model, BITS, log_partition=0.0).value
+    alone = plain(evaluate_model(model, BITS[:3], config))
+    second_is_in, first_is_done, others = threading.Event(), threading.Event(), []
+
+    def evaluate(report):
+        return plain(evaluate_model(model, BITS[:3], config, report=report))
+
+    def in_second(*_):
+        second_is_in.set()
+        first_is_done.wait(60)
+
+    def in_first(*_):
+        if not others:  # the second one begins while the first computes, and ends after it
+            others.append(threads.submit(evaluate, in_second))
+            second_is_in.wait(60)
+
+    with ThreadPoolExecutor(1) as threads:
+        assert evaluate(in_first) == alone
+        first_is_done.set()
+        assert others[0].result() == alone
+    assert np.array_equal(elbo_rows(model, BITS, log_partition=0.0).value, before)
 
 
 def main(folder):

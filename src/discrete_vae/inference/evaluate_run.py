@@ -43,7 +43,7 @@ from discrete_vae.log_partition.estimate import (
     estimate_log_partition,
 )
 from discrete_vae.model import DiscreteVAE
-from discrete_vae.nets.modes import DTYPES, precision_for, precision_of_products
+from discrete_vae.nets.modes import DTYPES, eval_mode, precision_for, precision_of_products
 from discrete_vae.records import ShowsTable
 from discrete_vae.runs.io import read_regular, sha256_bytes, to_json, write_bytes
 from discrete_vae.runs.load import LoadedRun
@@ -153,8 +153,8 @@ def evaluate_model(
     def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
         sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
         of_each = {"condition": None if c is None else c[rows], "indices": keys[rows]}
-        with precision_of_products(of_model, dtype):
-            return evaluate_log_likelihood(of_model, x[rows], report=report, **of_each, **sizes, **settings)
+        with eval_mode(of_model, copied=True) as twin, precision_of_products(twin, dtype):
+            return evaluate_log_likelihood(twin, x[rows], report=report, **of_each, **sizes, **settings)
 
     def likelihood(of_model: DiscreteVAE, name: str, report: Report | None) -> MeanLogLikelihood:
         if parts is None:
@@ -175,8 +175,8 @@ def evaluate_model(
     if num_modes(model, config) == 2:
         after = report and (lambda done, mean: report(len(x) + done, mean))
         limit = likelihood(model.discretized(), "limit", after)
-    with precision_of_products(model, dtype):
-        elbo = evaluate_elbo(model, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
+    with eval_mode(model, copied=True) as twin, precision_of_products(twin, dtype):
+        elbo = evaluate_elbo(twin, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
     of_both = {"train_weights": train_weights, "weights": given}
     baseline = None if train is None else independent_features(model.likelihood, train, x, **of_both)
     return Evaluation(trained, limit, elbo, log_partition, time.monotonic() - start, baseline)
