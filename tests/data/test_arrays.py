@@ -3,7 +3,10 @@
 import os
 import pickle
 import struct
+import sys
+import warnings
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -156,6 +159,18 @@ def test_a_directory_that_swallows_members_is_refused(tmp_path):
     path.write_bytes(content)
     assert zipfile.ZipFile(path).namelist() == ["train.npy"]
     assert read_or_refused(read_npz, path) is None
+
+
+def test_threads_that_read_leave_the_filters_of_warnings(tmp_path):
+    np.save(path := tmp_path / "x.npy", BITS)
+    before, interval = [*warnings.filters], sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert all(array.shape == BITS.shape for array in threads.map(read_npy, [path] * 3000))
+    finally:
+        sys.setswitchinterval(interval)
+    assert warnings.filters == before
 
 
 def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import stat
+import threading
 import warnings
 import zipfile
 from collections.abc import Collection, Iterator, Sequence
@@ -67,8 +68,7 @@ def _read_array(file: IO[bytes], size: int, name: str) -> np.ndarray:
     version = np.lib.format.read_magic(file)
     if version not in _HEADERS:  # the third is for records with names beyond latin1
         raise _unreadable(name, f"version {version[0]}.{version[1]} of the format")
-    with warnings.catch_warnings():  # Python's own, about the spelling of a damaged header
-        warnings.simplefilter("ignore")
+    with silenced():  # Python's own, about the spelling of a damaged header
         shape, fortran_order, dtype = _HEADERS[version](file)
     start = file.tell()
     if dtype.hasobject:
@@ -144,6 +144,17 @@ def reading_errors(name: str, what: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None:  # some decoders raise it without one
             received, repair = error.strerror or str(error), "Check its permissions and the disk."
         raise _unreadable(name, received, repair, what) from None
+
+
+_silencing = threading.Lock()
+
+
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Ignore warnings within the block, which one thread enters at a time: the filters are those of all threads."""
+    with _silencing, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
 
 
 def library(name: str, path: Path, install: str = "pip install 'discrete-vae[formats]'") -> ModuleType:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,14 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import check_is_file, library, reading_errors, shown_key, sparse_as_float32
+from discrete_vae.data.arrays import (
+    check_is_file,
+    library,
+    reading_errors,
+    shown_key,
+    silenced,
+    sparse_as_float32,
+)
 from discrete_vae.data.tables import ColumnRoles, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
@@ -93,8 +99,7 @@ def read_h5ad(
     """
     check_is_file(path)
     anndata = library("anndata", path)
-    with reading_errors(str(path), ".h5ad file"), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of names that repeat
+    with reading_errors(str(path), ".h5ad file"), silenced():  # of names that repeat
         data = anndata.read_h5ad(path)
         data.var_names_make_unique()
     if layer is not None and layer not in data.layers:
