@@ -178,7 +178,8 @@ def digest(values: Iterable[object]) -> str:
     total = hashlib.sha256()
     for value in values:
         if isinstance(value, SparseRows):
-            value = digest([value.values, torch.from_numpy(value.matrix.indices)])
+            places = map(torch.from_numpy, (value.matrix.indices, value.matrix.indptr))
+            value = digest([value.values, *places])
         if not isinstance(value, Tensor):
             total.update(repr(value).encode())
             continue

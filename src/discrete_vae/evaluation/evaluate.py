@@ -240,16 +240,13 @@ def standard_error(values: Tensor, weights: Tensor | None = None) -> Tensor:
 def positive_weights(
     weights: np.ndarray | Tensor | None, num_examples: int, argument: str = "weights"
 ) -> Tensor | None:
-    """Weights of examples, (example,) float64, above 0, for a mean; None where there are none or all are equal.
-
-    The largest is between 1 and 2, the ratios are those that are given.
-    """
+    """Weights of examples, (example,) float64, above 0, for a mean; None where there are none or all are equal."""
     if weights is None:
         return None
     found = torch.from_numpy(check_weights(argument, weights, num_examples))
     if not bool(found.all()):
         raise InvalidInputError(argument, "must be above 0", "a weight of 0", "Leave those examples out.")
-    return None if bool((found == found[0]).all()) else rescaled(found)
+    return None if bool((found == found[0]).all()) else found
 
 
 # The ELBO.
@@ -451,6 +448,7 @@ def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> tuple[Tensor, flo
         >>> repeated_by_weight(torch.tensor([0.5, 1.0, 0.5]))
         (tensor([0, 1, 1, 2]), 1.0)
     """
+    weights = rescaled(weights)
     multiples = weights / weights.min()
     counts, copies = multiples.round(), 1.0
     most = max(2, min(_REPEATS, _MOST_BYTES // num_bytes)) * len(weights)

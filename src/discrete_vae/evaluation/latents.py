@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_examples, check_tensor
+from discrete_vae.data.splits import rescaled
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import positive_weights, standard_error
 from discrete_vae.model import DiscreteVAE
@@ -80,7 +81,7 @@ def latent_usage(
     found = []
     c = model.check_condition(condition, len(x))
     given = positive_weights(weights, len(x))
-    given = torch.ones(len(x), dtype=torch.float64, device="cpu") if given is None else given
+    given = torch.ones(len(x), dtype=torch.float64, device="cpu") if given is None else rescaled(given)
     with eval_mode(model) as model:
         for first in range(0, len(x), _BATCH_SIZE):
             part = slice(first, first + _BATCH_SIZE)
