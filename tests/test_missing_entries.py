@@ -77,7 +77,7 @@ def test_the_log_likelihood_is_that_of_the_observed_entries(model):
 
 
 def started(model, x, observed):
-    """The decoder's output after a start from the data."""
+    """The bias of the decoder's output after a start from the data."""
     twin = copy.deepcopy(model)
     twin.initialize_(x, observed)
     return twin.decoder.network.output.bias

@@ -233,7 +233,7 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     turned.write_text(turned.read_text() + "ö", encoding="cp1252")
     error = refused("encode", run, "--data", turned, "--out", tmp_path / "x.npz")
     assert "in utf-8" in error
-    assert error.endswith("Write the file as that of the run's training is written.\n")
+    assert "--data." not in error  # settings that the verb would refuse
     file.write_text(file.read_text().replace("Brno", "Aachen"))  # is refused, and not coded otherwise
     assert "'Aachen'" in refused("evaluate", run)
 

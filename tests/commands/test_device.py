@@ -59,7 +59,6 @@ def test_the_device_of_each_word(machine, monkeypatch, count, text, local_rank, 
     ("part", "name", "before"),
     [
         ("platform", "processor", "Abacus"),
-        ("platform", "processes", 2),
         ("platform", "instruction_settings", {"MKL_CBWR": "COMPATIBLE"}),
         ("packages", "torch", "0.1"),
         ("device", "type", "cuda"),

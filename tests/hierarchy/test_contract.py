@@ -158,7 +158,7 @@ def test_the_log_std_is_bounded():
     assert float(free.layers(torch.ones(2, 5), torch.ones(2, 4, 3)).log_std.detach().abs().max()) > 2.0
 
 
-def test_the_path_gradient_of_wide_layers_is_that_of_their_densities():
+def test_the_path_gradient_of_many_draws_is_that_of_their_densities():
     hierarchy = scramble(GaussianHierarchy(6, NoSharing(3, 3, 2, (5,)), (7,)))
     x, zeta = torch.rand(4, 6).double(), torch.rand(4, 3).double().requires_grad_()
     drawn, weights = hierarchy.rsample_many(x, zeta, 5), torch.rand(5, 4).double()

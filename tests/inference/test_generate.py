@@ -1,6 +1,7 @@
 """States with units set, fields and classes have the law of enumeration; paths have the best order of all."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -147,6 +148,11 @@ def test_classes_are_fitted_to_latents():
         fitted = fit_class_model(latents[drawn], labels[drawn], weights=given)
         errors.append(np.abs(fitted.probabilities(torch.from_numpy(latents)).numpy() - law).mean())
     assert errors[1] < 0.05 < errors[0]
+    rare = np.arange(400) % 4 == 0  # a quarter of the sample and three quarters of the population
+    blind = fit_class_model(np.zeros((400, 1), np.float32), rare, weights=np.where(rare, 9.0, 1.0))
+    assert blind.accuracy == pytest.approx(0.75, abs=0.1)
+    # of a fifth, 80 examples, which count as 34
+    assert blind.accuracy_std_error == pytest.approx(math.sqrt(0.75 * 0.25 / 34), rel=0.25)
 
 
 def test_classes_of_a_model_are_fitted_by_the_weights_to_draws_of_codes():

@@ -241,10 +241,14 @@ def test_a_copy_of_model_and_optimizer_goes_on_by_itself():
 
 def test_a_copy_of_a_claimed_network_has_gradients_of_its_own():
     network = MLP([6], 4, (5,))
+    alone = copy.deepcopy(network)
+    set_precision(alone, torch.bfloat16)
     Adam(network.parameters(), working=set_precision(network, torch.bfloat16))
-    copied = copy.deepcopy(network)
-    copied(torch.rand(3, 6)).sum().backward()
-    assert all(parameter.grad is not None for parameter in copied.parameters())
+    copied, x = copy.deepcopy(network), torch.rand(3, 6)
+    for each in (alone, copied):
+        each(x).square().sum().backward()
+    for expected, found in zip(alone.parameters(), copied.parameters(), strict=True):
+        assert torch.equal(found.grad, expected.grad)
 
 
 def test_a_state_is_loaded_beside_copies():

@@ -216,10 +216,13 @@ has_names = any("stretch" in line and not line.strip().startswith(".") for line 
 for planted in (False, True):
     if planted:
         adam.named = lambda function, key: function
-    with tempfile.TemporaryDirectory() as config.CACHE_DIR:
-        adam.update = adam.ChunkLoop(adam._make, prepare=adam._prepare)
-        assert all_right(1, compiled_before=2)
-        assert all_right(2, 1) is not (planted and has_names), planted
+    right = []
+    for before in (1, 2, 3):  # by which numba numbers names: one of them makes the two forms' names alike
+        with tempfile.TemporaryDirectory() as config.CACHE_DIR:
+            adam.update = adam.ChunkLoop(adam._make, prepare=adam._prepare)
+            assert all_right(1, compiled_before=before)
+            right.append(all_right(2, 1))
+    assert all(right) is not (planted and has_names), planted
 """
 
 

@@ -94,8 +94,9 @@ def test_networks_with_hooks_and_in_training_are_left_alone():
 
 
 def test_a_model_with_a_compiled_part_is_evaluated():
+    decoder = {"kind": "mlp", "hidden": (7,)}  # with a norm, which training would see
     for in_place in (False, True):
-        model, zeta = small_model(), torch.ones(3, 4)
+        model, zeta = small_model(decoder=decoder), torch.ones(3, 4)
         expected = model.decode(zeta)
         if in_place:
             model.decoder.compile(backend="eager")

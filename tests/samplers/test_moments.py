@@ -117,6 +117,7 @@ def test_moments_of_a_small_machine_agree_with_enumeration():
 
 
 def test_the_error_of_chains_that_mix_slowly_is_the_spread_of_repeated_runs():
+    """Of 60 runs the logarithm of the ratio has a spread of 0.08: the band is left once in ten million."""
     rbm, found = with_parameters(RBM(1, 1), weight=8.0, bias=-4.0), []  # stays in a mode for some 50 sweeps
     for seed in range(60):
         moments = RunningMoments(rbm, 64)

@@ -90,7 +90,7 @@ def test_the_ladder_follows_weights_that_grow_while_memory_lasts(monkeypatch):
     with torch.no_grad():
         rbm.weight.normal_(0, 2.0, generator=torch.Generator().manual_seed(0))
     with monkeypatch.context() as little:
-        little.setattr("discrete_vae.system.available_memory", lambda: 16 * 5 * 100 * 24)
+        little.setattr("discrete_vae.system.available_memory", lambda: 16 * 5 * 100 * 24)  # five replicas
         assert refused_argument(chains.step, 200) == "num_chains"
     chains.step(200)
     assert chains.num_replicas > 5

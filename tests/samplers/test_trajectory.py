@@ -235,7 +235,9 @@ def test_a_machine_out_of_reach_is_an_error_that_leaves_the_chains(monkeypatch):
 
 
 def test_memory_is_that_of_chains_and_reservoirs(monkeypatch):
-    monkeypatch.setattr("discrete_vae.system.available_memory", lambda: 4 * 16 * 100 * 24)
+    monkeypatch.setattr(
+        "discrete_vae.system.available_memory", lambda: 16 * 4 * 100 * 24
+    )  # four states per chain
     BlockGibbs(RBM(12, 12), 100)
     assert refused_argument(TrajectoryTempering, RBM(12, 12), 100) == "num_chains"
 

@@ -23,9 +23,9 @@ from discrete_vae.distributed import (
 from discrete_vae.errors import InvalidInputError, PeerLostError
 from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
-from discrete_vae.training.loop import run_steps
+from discrete_vae.training.loop import run_steps, training_step
 from discrete_vae.training.run import check_experiment, prepared_run, train
-from discrete_vae.training.state import TrainingState, noise_key
+from discrete_vae.training.state import TrainingState
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
 BATCH = CONFIG.training.batch_size
@@ -62,13 +62,15 @@ def averaged_gradient():
     estimate.loss.backward()
     means = state.replicas.average(tuple(float(part.detach().mean()) for part in estimate.terms))
     gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
-    return {
+    found = {
         "means": torch.tensor(means),
-        "noise": torch.tensor(noise_key(3, 5)),
         "gradient": torch.cat([gradient.flatten() for gradient in gradients]),
         "chains": gather_shares(state.chains.z),
         "constants": torch.cat([b.flatten() for b in state.model.buffers() if b.is_floating_point()]),
     }
+    same = (dataset.train[: BATCH // 2] > 0.5).float()  # in each process
+    found["noise"] = training_step(state, CONFIG, same, 1.0, 0.5).reconstruction
+    return found
 
 
 def refused(config):

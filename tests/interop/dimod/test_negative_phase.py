@@ -58,11 +58,14 @@ class ExactDraws(dimod.Sampler):
         kept, counts = np.unique(drawn, return_counts=True)  # states that were read twice come back once
         order = np.random.default_rng(0).permutation(n)  # in an order of its own
         labels = [list(bqm.variables)[index] for index in order]
-        more = {} if self.breaks is None else {"chain_break_fraction": np.full(len(kept), self.breaks)}
+        more = {} if self.breaks is None else {"chain_break_fraction": self.breaks_of(kept)}
         found = dimod.SampleSet.from_samples_bqm(
             (states[kept][:, order], labels), bqm, num_occurrences=counts
         )
         return dimod.append_data_vectors(found, **more) if more else found
+
+    def breaks_of(self, states):
+        return np.full(len(states), self.breaks)
 
 
 class Seedless(ExactDraws):
@@ -140,10 +143,16 @@ class Discards(ExactDraws):
     def sample(self, bqm, *, num_reads, seed):
         return super().sample(bqm, num_reads=num_reads - int(self.share * num_reads), seed=seed)
 
+    def breaks_of(self, states):
+        return self.breaks * (1 + states % 2)  # twice as much where the first unit is on
+
 
 def test_reads_that_an_embedding_discards_are_asked_for_again():
-    solver = Discards(breaks=0.0)
-    assert DimodSampler(make_machine(), 100, solver=solver).step(1).shape == (100, 5)
+    solver = Discards(breaks=0.02)
+    chains = DimodSampler(make_machine(), 100, solver=solver)
+    z = chains.step(1)
+    assert z.shape == (100, 5)
+    assert chains.chain_break_fraction == pytest.approx(0.02 * (1 + float(z[:, 0].mean())))
     assert [reads for reads, _, _ in solver.calls] == [50, 25, 13, 6, 3, 2, 1]
     assert len({seed for _, seed, _ in solver.calls}) == 7
 

@@ -67,7 +67,7 @@ def test_the_loss_of_a_baseline_reaches_its_own_parameters_alone(kind):
     sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
     estimator = kind.of(model, baseline=ReadsWithoutGradient((5,), **sizes))
     loss = model.estimate_gradient(estimator, torch.ones(7, 6)).loss
-    assert any(each is not None for each in torch.autograd.grad(loss, model.encoder.parameters()))
+    torch.autograd.grad(loss, model.encoder.parameters())  # raises where the loss does not reach them
 
 
 class TestRunningMean:
