@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from datetime import timedelta
 from typing import TypeVar
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
@@ -55,12 +56,12 @@ def launched() -> tuple[int, int]:
 def process_group() -> Iterator[None]:
     """Join the other processes where torchrun has started some, and leave them at the end.
 
-    Work is divided inside the block alone. A group that is there already is used as it is. Tensors of the CPU go by
-    gloo, those of CUDA devices by NCCL where torch has it. While a process waits for others, for messages of the CPU
-    too, Ctrl-C and SIGTERM get through.
+    Work is divided inside the block alone, and by the thread that is in it. A group that is there already is used as
+    it is. Tensors of the CPU go by gloo, those of CUDA devices by NCCL where torch has it. While a process waits for
+    others, for messages of the CPU too, Ctrl-C and SIGTERM get through.
     """
     if dist.is_available() and dist.is_initialized():
-        if "cpu:" not in (backends := dist.get_backend_config()):
+        if dist.get_world_size() > 1 and "cpu:" not in (backends := dist.get_backend_config()):
             rule, repair = "must have a backend for tensors of the CPU", "Give cpu:gloo,cuda:nccl."
             raise InvalidInputError("init_process_group's backend", rule, backends, repair)
         before = _divides.set(True)
@@ -174,12 +175,14 @@ def compute_on_rank_zero(compute: Callable[[], T]) -> T:
 
 
 def digest(values: Iterable[object]) -> str:
-    """SHA-256 of the types, shapes and bits of tensors, and of the words for other values."""
+    """SHA-256 of the types, shapes and bits of tensors and arrays, and of the words for other values."""
     total = hashlib.sha256()
     for value in values:
         if isinstance(value, SparseRows):
             places = map(torch.from_numpy, (value.matrix.indices, value.matrix.indptr))
             value = digest([value.values, *places])
+        if isinstance(value, np.ndarray):
+            value = torch.from_numpy(value) if value.dtype.kind in "biuf" else value.tolist()
         if not isinstance(value, Tensor):
             total.update(repr(value).encode())
             continue
@@ -273,4 +276,4 @@ def _exchange(values: Tensor, start: Callable[[], dist.Work | None]) -> None:
 
 
 def _active() -> bool:
-    return _divides.get() and dist.get_world_size() > 1
+    return _divides.get() and dist.is_initialized() and dist.get_world_size() > 1

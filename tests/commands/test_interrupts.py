@@ -116,9 +116,10 @@ def test_a_second_signal_ends_at_once(cli, done, tmp_path, data_file, unbroken, 
     assert files(run) == files(unbroken)
 
 
-def test_under_torchrun_two_signals_at_once_are_one_request(monkeypatch):
+@pytest.mark.parametrize(("name", "value"), [("WORLD_SIZE", "2"), ("TORCHELASTIC_RUN_ID", "none")])
+def test_under_torchrun_two_signals_at_once_are_one_request(monkeypatch, name, value):
     """A scheduler signals all processes, and torchrun, which is one of them, signals its own once more."""
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv(name, value)
     with stop_on_signals() as stop:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGTERM):
             os.kill(os.getpid(), number)

@@ -225,7 +225,7 @@ def _safe_output() -> Iterator[None]:
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_STOPPING = b"\nStopping after the step in progress; once more ends at once.\n"
+_STOPPING = "\nStopping after the step in progress; once more{later} ends at once.\n"
 
 
 class Terminated(KeyboardInterrupt):
@@ -313,9 +313,11 @@ class StopRequest:
         self.signal = number
         if repeated:
             raise KeyboardInterrupt
-        self._ends_at = now + (ONE_REQUEST if os.environ.get("WORLD_SIZE", "1") != "1" else 0.0)
+        is_repeated = "TORCHELASTIC_RUN_ID" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
+        self._ends_at = now + (ONE_REQUEST if is_repeated else 0.0)
+        later = f" after {ONE_REQUEST:g} seconds" if is_repeated else ""
         with suppress(OSError):  # not print: a handler may have interrupted another print
-            os.write(2, _STOPPING)
+            os.write(2, _STOPPING.format(later=later).encode())
 
 
 @contextmanager

@@ -146,12 +146,15 @@ def reading_errors(name: str, what: str) -> Iterator[None]:
         raise _unreadable(name, received, repair, what) from None
 
 
-_silencing = threading.Lock()
+_silencing = threading.RLock()
 
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Ignore warnings within the block, which one thread enters at a time: the filters are those of all threads."""
+    """Ignore warnings within the block, which one thread enters at a time: the filters are those of all threads.
+
+    Warnings of other threads are lost meanwhile.
+    """
     with _silencing, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

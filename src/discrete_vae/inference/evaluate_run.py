@@ -153,7 +153,7 @@ def evaluate_model(
     def of_rows(of_model: DiscreteVAE, rows: slice, report: Report | None) -> MeanLogLikelihood:
         sizes = {"num_samples": config.num_samples, "max_memory": config.max_memory}
         of_each = {"condition": None if c is None else c[rows], "indices": keys[rows]}
-        with eval_mode(of_model, copied=True) as twin, precision_of_products(twin, dtype):
+        with eval_mode(of_model, copied=dtype != torch.float32) as twin, precision_of_products(twin, dtype):
             return evaluate_log_likelihood(twin, x[rows], report=report, **of_each, **sizes, **settings)
 
     def likelihood(of_model: DiscreteVAE, name: str, report: Report | None) -> MeanLogLikelihood:
@@ -175,7 +175,7 @@ def evaluate_model(
     if num_modes(model, config) == 2:
         after = report and (lambda done, mean: report(len(x) + done, mean))
         limit = likelihood(model.discretized(), "limit", after)
-    with eval_mode(model, copied=True) as twin, precision_of_products(twin, dtype):
+    with eval_mode(model, copied=dtype != torch.float32) as twin, precision_of_products(twin, dtype):
         elbo = evaluate_elbo(twin, x, condition=c, num_samples=_ELBO_DRAWS, weights=given, **settings)
     of_both = {"train_weights": train_weights, "weights": given}
     baseline = None if train is None else independent_features(model.likelihood, train, x, **of_both)
@@ -369,10 +369,11 @@ def evaluate_run(
     x, device = dataset.test[indices], loaded.model.prior.bias.device
     condition = dataset.conditions.get("test")
     given = () if condition is None else (condition[indices],)
-    weights = loaded.model.state_dict().values()
-    check_same(config=[config], checkpoint=weights, data=[x, *given], device=[device.type])
+    weights = [value for value in loaded.model.state_dict().values() if isinstance(value, Tensor)]
     precision = precision_for(loaded.model, config.precision, device, rows=config.num_samples)
     config = config.model_copy(update={"precision": precision})
+    data = [x, indices, *given, *dataset.weights.values()]
+    check_same(config=[config], checkpoint=weights, data=data, device=[device.type])
     about = {"data": dataset.name, "data_sha256": dataset.description.sha256, "config": config.model_dump()}
     chains = loaded.chains.step(config.num_chain_sweeps)
     trained_on = training_subset(dataset, loaded.config.training)

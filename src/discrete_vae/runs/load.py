@@ -26,6 +26,8 @@ from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import (
     CHECKPOINT_SUM,
     MODEL_PREFIX,
+    Checkpoint,
+    CheckpointStore,
     check_sum,
     damage_in,
     read_summed,
@@ -131,11 +133,7 @@ def load_run(
     run = run if isinstance(run, RunDirectory) else RunDirectory.open(run)
     config, store = run.read_experiment(), run.checkpoints()
     change = check_config(run, store.newest(), accept=accept_changed_config)
-    saved = store.load(checkpoint)
-    if checkpoint == "best" and saved.step == 0 and (last := store.steps()[-1]) > 0:
-        what = "a model of independent columns, whose codes say nothing about a row"
-        text = f"{run.path}: the best checkpoint is that of step 0, {what}; the last one, of step {last}, is trained."
-        warnings.warn(text, stacklevel=2)
+    saved = _best(run, store) if checkpoint == "best" else store.load(checkpoint)
     model = initial_model(config)
     with naming(str(saved.folder)):
         load_weights(model, saved.tensors, prefix=MODEL_PREFIX)
@@ -150,6 +148,16 @@ def load_run(
     if isinstance(chains, UsesSolver):  # which need not be there
         chains = chains.local_chains()
     return LoadedRun(config, model.eval(), chains, saved.step, change, saved.record.sums)
+
+
+def _best(run: RunDirectory, store: CheckpointStore) -> Checkpoint:
+    """The best checkpoint of a run, with a warning if that is the model of independent columns."""
+    saved = store.load("best")
+    if saved.step == 0 and (last := store.steps()[-1]) > 0:
+        what = "a model of independent columns, whose codes say nothing about a row"
+        text = f"{run.path}: the best checkpoint is that of step 0, {what}; the last one, of step {last}, is trained."
+        warnings.warn(text, stacklevel=3)
+    return saved
 
 
 def load_pretrained(name: str, *, device: torch.device | str = "cpu") -> LoadedRun:
@@ -277,7 +285,7 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
 def _of_run(run: RunDirectory) -> SavedModel:
     config, store = run.read_experiment().model, run.checkpoints()
     check_config(run, store.newest(), accept=False)
-    saved = store.load("best")
+    saved = _best(run, store)
     weights = without_prefix(saved.tensors, MODEL_PREFIX)
     return SavedModel(config, torch.get_default_dtype(), (), weights, str(saved.folder))
 

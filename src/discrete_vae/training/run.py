@@ -125,7 +125,8 @@ def prepared_run(
     Yields:
         The run, and the number of its steps.
     """
-    data = dataset.train, dataset.valid, *dataset.conditions.values()
+    data = [dataset.train, dataset.valid]
+    data += [each for part in (dataset.conditions, dataset.weights, dataset.labels) for each in part.values()]
     check_same(config=[config], data=data, device=[device.type])
     num_steps = check_experiment(config, dataset)
     run = compute_on_rank_zero(lambda: _folder(run_dir))
