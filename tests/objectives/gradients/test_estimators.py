@@ -54,20 +54,27 @@ def test_the_reparameterized_estimate_is_the_gradient_of_the_elbo():
     torch.testing.assert_close(*found)
 
 
-class ReadsWithoutGradient(LearnedBaseline):
+class TellsGradients(LearnedBaseline):
     def forward(self, features, zeta, signals):
-        assert not any(each.requires_grad for each in (features, zeta, signals))
+        self.takes_gradients = [each.requires_grad for each in (features, zeta, signals)]
         return super().forward(features, zeta, signals)
 
 
 @pytest.mark.parametrize("kind", [Reinforce, NaiveKL])
 def test_the_loss_of_a_baseline_reaches_its_own_parameters_alone(kind):
     model = DiscreteVAE.from_config(small_config(6, groups=2), encoder=torch.nn.Linear(6, 6))
+    with torch.no_grad():
+        model.prior.weight.fill_(1.0)  # without couplings the naive estimate has no signal
     posterior = model.posterior
     sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
-    estimator = kind.of(model, baseline=ReadsWithoutGradient((5,), **sizes))
-    loss = model.estimate_gradient(estimator, torch.ones(7, 6)).loss
-    torch.autograd.grad(loss, model.encoder.parameters())  # raises where the loss does not reach them
+    baseline = TellsGradients((5,), **sizes)
+    estimator, x = kind.of(model, baseline=baseline), torch.eye(6)
+    for _ in range(2):  # from the first batch networks learn nothing
+        loss = model.estimate_gradient(estimator, x).loss
+    assert baseline.takes_gradients == [False, False, False]
+    for part in (model.encoder, baseline):
+        found = torch.autograd.grad(loss, part.parameters(), retain_graph=True)
+        assert any(bool(each.any()) for each in found), part
 
 
 class TestRunningMean:
