@@ -207,7 +207,7 @@ def as_float32(
     step = max(1, _BLOCK // len(error))
     for first in range(0, len(rows), step):
         block = rows[first : first + step]
-        result[first : first + step] = narrow = _narrowed(name, block, np.arange(len(error)), columns)
+        result[first : first + step] = narrow = narrowed(name, block, np.arange(len(error)), columns)
         if not fitted:
             wide = block.astype(np.float64)
             with np.errstate(invalid="ignore"):  # infinity less itself
@@ -224,20 +224,10 @@ def as_float32(
     return result
 
 
-def sparse_as_float32(
-    name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str] = ()
-) -> np.ndarray:
-    """Stored values of a sparse matrix, (value,), as float32; their features, (value,), are for messages.
-
-    Rounding is not judged: the range of most features holds a 0, beside which no difference is lost.
-    """
+def narrowed(name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str]) -> np.ndarray:
+    """Values, (..., value), as float32, unless they are too large; their features, (value,), are for messages."""
     if values.dtype == np.float32:
         return values
-    return _narrowed(name, values, features, columns)
-
-
-def _narrowed(name: str, values: np.ndarray, features: np.ndarray, columns: Sequence[str]) -> np.ndarray:
-    """Values, (..., value), as float32."""
     with np.errstate(over="ignore", invalid="ignore"):
         narrow = values.astype(np.float32)
     if (lost := np.isinf(narrow) & np.isfinite(values)).any():

@@ -13,14 +13,7 @@ from scipy.io import mmread
 from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
-from discrete_vae.data.arrays import (
-    check_is_file,
-    library,
-    reading_errors,
-    shown_key,
-    silenced,
-    sparse_as_float32,
-)
+from discrete_vae.data.arrays import check_is_file, library, narrowed, reading_errors, shown_key, silenced
 from discrete_vae.data.tables import ColumnRoles, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
@@ -59,7 +52,8 @@ def sparse_rows(name: str, matrix: Any, columns: Sequence[str] = ()) -> SparseRo
     if not rows.has_canonical_format:
         rows = rows.astype(np.float64)  # sums of small integers may need more digits
         rows.sum_duplicates()
-    values = sparse_as_float32(name, rows.data, rows.indices, columns)
+    # rounding is not judged: the range of most features holds a 0, beside which no difference is lost
+    values = narrowed(name, rows.data, rows.indices, columns)
     return SparseRows(csr_array((values, rows.indices, rows.indptr), shape=rows.shape))
 
 
@@ -130,7 +124,7 @@ def read_h5ad(
 
 
 def with_annotations(
-    path: Path, *, obsm: Mapping[str, np.ndarray] | None = None, obs: Mapping[str, np.ndarray] | None = None
+    path: Path, *, obsm: Mapping[str, np.ndarray] | None, obs: Mapping[str, np.ndarray]
 ) -> bytes:
     """The bytes of an annotated matrix in a file with more arrays (row, ...) in obsm, and columns (row,) in obs.
 
@@ -141,8 +135,8 @@ def with_annotations(
     with reading_errors(str(path), ".h5ad file"), h5py.File(content, "r+") as file:
         for key, values in (obsm or {}).items():
             write_elem(file.require_group("obsm"), key, values)
-        for key, values in (obs or {}).items():
+        for key, values in obs.items():
             write_elem(file["obs"], key, values)
-        order = [name for name in file["obs"].attrs["column-order"] if name not in (obs or {})]
-        file["obs"].attrs["column-order"] = np.array([*order, *(obs or {})], dtype=h5py.string_dtype())
+        order = [name for name in file["obs"].attrs["column-order"] if name not in obs]
+        file["obs"].attrs["column-order"] = np.array([*order, *obs], dtype=h5py.string_dtype())
     return content.getvalue()
