@@ -13,6 +13,7 @@ import torch
 
 from discrete_vae.checks import COUNTS
 from discrete_vae.config import ExperimentConfig, FileDataConfig, LikelihoodConfig, TableLikelihoodConfig
+from discrete_vae.config.columns import in_order, is_number
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
 from discrete_vae.data.files import OwnArrays, TableReading, read_own_arrays
 from discrete_vae.data.rows import binarized, splits_of
@@ -22,7 +23,7 @@ from discrete_vae.data.tables import Table, read_table, table_ending
 from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.likelihoods.scaling import long_tails
 from discrete_vae.presets import SIZES, own_data
-from discrete_vae.system import allocating, check_data_dir, unicode_path, user_path
+from discrete_vae.system import allocating, check_data_dir, unicode_path
 
 _COUNTED = (".h5ad", ".mtx", ".mtx.gz")  # files of cells, whose values are counts if they can be
 _FEWEST_COUNTED = 20  # rows below which a feature may count them by chance
@@ -55,9 +56,6 @@ def own_experiment(
         reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
             on.
 
-    Raises:
-        InvalidInputError: If the file cannot be read, or its values not by this likelihood.
-
     Examples:
         >>> import tempfile
         >>> import numpy as np
@@ -69,7 +67,7 @@ def own_experiment(
     """
     if size not in SIZES:
         raise not_one_of("size", SIZES, size, "Leave it out for short.")
-    file = FileDataConfig(path=Path(unicode_path("path", path)), **reading)
+    file = FileDataConfig(path=unicode_path("path", path), **reading)
     return _read(file, overrides_of(settings), likelihood, size, data_dir)[0]
 
 
@@ -93,11 +91,12 @@ def _read(
 ) -> tuple[ExperimentConfig, DataSplits]:
     check_data_dir(data_dir)
     fields = {"data": file.model_dump()}
-    override_fields(fields, [entry for entry in overrides if entry[0].startswith("data.")])
+    of_data = [entry for entry in overrides if entry[0].startswith("data.")]
+    override_fields(fields, of_data)
     kinds = [values[0] for name, values in overrides if name == "model.likelihood" and len(values) == 1]
     named = {name for name, _ in overrides}
     file, likelihood = FileDataConfig(**fields["data"]), kinds[-1] if kinds else likelihood
-    path = user_path("path", file.path)
+    path = file.path
     if likelihood is not None and file.kinds is not None and table_ending(path) is not None:
         rule = "must be left out beside --model.likelihood, which holds for all columns"
         raise InvalidInputError("data.kinds", rule, repr(file.kinds)[:80], "Leave one out.")
@@ -109,7 +108,7 @@ def _read(
                 file = file.model_copy(update={"kinds": "auto"})
                 reading = TableReading.of(file)
         found = read_own_arrays(path, reading, table)
-        dataset = splits_of(found, file.model_copy(update={"path": path}))
+        dataset = splits_of(found, file)
     _warn_of_index(dataset)
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
@@ -124,20 +123,17 @@ def _read(
         model = config.model.model_copy(update={"condition": found.condition_schema.columns})
         config = config.model_copy(update={"model": model})
     assert isinstance(config.data, FileDataConfig)
-    data = file.model_copy(update={"binarize": file.binarize or config.data.binarize})
-    before = config.training
-    config = apply_overrides(config.model_copy(update={"data": data}), overrides)
+    if config.data.binarize and not file.binarize and "data.binarize" not in named:
+        # that values are probabilities of bits only they have told, after they were read
+        file = file.model_copy(update={"binarize": True})
+        dataset = binarized(dataset, seed=file.binarization_seed)
+    before, of_others = config.training, [entry for entry in overrides if entry not in of_data]
+    config = apply_overrides(config.model_copy(update={"data": file}), of_others)
     if "training.num-epochs" in named:  # validations and patience keep their share of the run
         every = max(1, before.validate_every * config.training.num_epochs // before.num_epochs)
         kept = {"training.validate-every": "validate_every", "training.log-every": "log_every"}
         update = dict.fromkeys((field for name, field in kept.items() if name not in named), every)
         config = config.model_copy(update={"training": config.training.model_copy(update=update)})
-    if dataset.schema is not None:  # what the values have told stands above what is typed, which they rest on
-        config = config.model_copy(update={"data": data})
-    assert isinstance(config.data, FileDataConfig)
-    # whether values are probabilities of bits only they have told, after they were read
-    if config.data.binarize and not file.binarize:
-        dataset = binarized(dataset, seed=file.binarization_seed)
     return config, dataset
 
 
@@ -164,22 +160,18 @@ def class_names(found: OwnArrays, name: str) -> tuple[str, ...]:
         raise InvalidInputError("label_units", "must name labels of the file", repr(name)[:80], repair)
     labels = np.concatenate(list(found.labels.values()))
     words, counts = np.unique(labels[labels != ""], return_counts=True)
-    try:
-        numbers = words.astype(np.float64)
-    except ValueError:
-        numbers = None
     repair = f"Keep it as labels that are not learned from, --data.label-column {shlex.quote(name)}, or as a feature."
     received = f"{len(words)} in {counts.sum()} rows of {name!r}"
     if len(words) < 2:
         raise InvalidInputError("label_units", "must name at least 2 different labels", received, repair)
-    if numbers is not None and ((numbers % 1 != 0).any() or len(numbers) > _MOST_NUMBERS):
+    are_numbers = all(map(is_number, words))
+    if are_numbers and (len(words) > _MOST_NUMBERS or any(float(word) % 1 for word in words)):
         rule = f"must name classes, words or at most {_MOST_NUMBERS} whole numbers"
         raise InvalidInputError("label_units", rule, received, repair)
     if len(words) > min(_MOST_CLASSES, counts.sum() / _FEWEST_PER_CLASS):
         rule = f"must name at most {_MOST_CLASSES} classes, of {_FEWEST_PER_CLASS} rows or more on average"
         raise InvalidInputError("label_units", rule, received, repair)
-    order = np.arange(len(words)) if numbers is None else np.argsort(numbers, kind="stable")
-    return tuple(words[order].tolist())
+    return in_order(words.tolist())
 
 
 def with_classes(config: ExperimentConfig, names: tuple[str, ...]) -> ExperimentConfig:

@@ -253,7 +253,7 @@ class RealColumnConfig(_NumberColumnConfig):
 
 def _integers(values: np.ndarray) -> np.ndarray:
     """Values as integers, where all are whole."""
-    are_whole = bool((np.abs(values) < 2**53).all() and (values % 1 == 0).all())
+    are_whole = bool((np.abs(values) < _LARGEST).all() and (values % 1 == 0).all())
     return values.astype(np.int64) if are_whole else values
 
 
@@ -384,7 +384,7 @@ class _ValuesColumnConfig(BaseColumnConfig):
         if words:
             values = tuple(word.strip() for word in words.split("<"))
         else:
-            values = column.words if column.declared else _in_order(column.values())
+            values = column.words if column.declared else in_order(column.values())
         largest = float(np.nanmax(np.abs(column.numbers), initial=0.0))
         if largest >= _LARGEST:
             rule = f"must hold numbers below {_LARGEST:,} to be read as words"
@@ -444,11 +444,10 @@ class _ValuesColumnConfig(BaseColumnConfig):
             return np.array(self.values, object)
         if self.holds == "booleans":
             return np.array([value == "True" for value in self.values])
-        numbers = np.array([float(value) for value in self.values])
-        return numbers.astype(np.int64) if (numbers % 1 == 0).all() else numbers
+        return _integers(np.array([float(value) for value in self.values]))
 
 
-def _in_order(words: Sequence[str]) -> tuple[str, ...]:
+def in_order(words: Sequence[str]) -> tuple[str, ...]:
     """Words that are all numbers in the order of these, else in alphabetical order."""
     return tuple(sorted(words, key=float if all(map(is_number, words)) else None))
 
