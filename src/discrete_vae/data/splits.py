@@ -266,8 +266,7 @@ def _words(seed: int, *key: int) -> np.random.Philox:
 # Fixed random choices of examples.
 
 
-_SEED, _STREAM = 0, 0x63686F73656E
-_TEST_KEY = 0
+_TRAINING_STREAM = 0x63686F73656E
 
 
 def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits:
@@ -295,21 +294,20 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
         >>> subset_indices(100, 3).tolist()
         [30, 33, 45]
     """
-    _check_at_most(argument, number, length)
-    return np.sort(fixed_permutation(length, _TEST_KEY)[:number])
+    return _choice(argument, length, number)
 
 
 def _chosen(part: Any, count: int | None, name: str) -> Any:
-    _check_at_most(name, count, len(part))
     if count is None or count == len(part):
         return part
-    return select(part, sorted(fixed_permutation(len(part), _SEED, _STREAM)[:count].tolist()))
+    return select(part, _choice(name, len(part), count, _TRAINING_STREAM))
 
 
-def _check_at_most(name: str, count: int | None, length: int) -> None:
-    if count is not None and count > length:
+def _choice(argument: str, length: int, number: int | None, *key: int) -> np.ndarray:
+    if number is not None and number > length:
         rule = f"must be at most the {length} examples that there are"
-        raise InvalidInputError(name, rule, count, "Leave it out for all of them.")
+        raise InvalidInputError(argument, rule, number, "Leave it out for all of them.")
+    return np.sort(fixed_permutation(length, 0, *key)[:number])
 
 
 @dataclass(frozen=True)
