@@ -302,7 +302,7 @@ def _read_text(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
                 labels += columns[label]
             report()
     words = np.array([text_of_cell(cell.strip()) for cell in labels], np.str_)
-    found = None if label is None else read_labels(label_words(words, form).tolist())
+    found = None if label is None else _labels(words, form)
     numbers = np.array(lines, np.int64)
     return Table.of([column.column(numbers) for column in read], roles, found, len(lines))
 
@@ -322,7 +322,7 @@ def _read_parquet(path: Path, roles: ColumnRoles, form: TextFormat) -> Table:
     names = _check_names(path, [name for name, _ in found], roles)
     label, places = roles.places(path, names)
     columns = [_without_gap_words(raw_column(names[place], found[place][1]), form) for place in places]
-    labels = None if label is None else _array_labels(found[label][1], form)
+    labels = None if label is None else _labels(np.asarray(found[label][1]), form)
     return Table.of(columns, roles, labels, table.num_rows)
 
 
@@ -470,10 +470,9 @@ def read_table(path: Path, roles: ColumnRoles | None = None, form: TextFormat | 
     return READERS[table_ending(path) or ".csv"](path, roles or ColumnRoles(), form or TextFormat())
 
 
-def _array_labels(values: Any, form: TextFormat) -> np.ndarray:
-    """Labels from the column of a Parquet file."""
-    array = np.asarray(values)
-    return array if array.dtype.kind in "bui" else read_labels(label_words(array, form).tolist())
+def _labels(column: np.ndarray, form: TextFormat) -> np.ndarray:
+    """Labels from the column of a file."""
+    return column if column.dtype.kind in "bui" else read_labels(label_words(column, form).tolist())
 
 
 def read_label_column(path: Path, argument: str) -> np.ndarray:
