@@ -163,9 +163,6 @@ class Record(BaseModel):
         Args:
             text: The JSON text.
             source: What messages call the text, a file's path say; None means the record's name.
-
-        Raises:
-            InvalidInputError: If the text is not a JSON object, or a field breaks its rule.
         """
         name, repair = source or cls.__name__, "Restore the file from a copy."
         token = _is_from_file.set(True)

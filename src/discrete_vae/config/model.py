@@ -539,9 +539,6 @@ class ModelConfig(Record):
             labels: (row,): with `class_names` words, "" for one that is not known, else integers from 0, or -1. None
                 knows none.
             num_rows: Rows.
-
-        Raises:
-            InvalidInputError: If a label is no class.
         """
         if not self.num_classes:
             return None

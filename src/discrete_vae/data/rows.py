@@ -13,13 +13,7 @@ import torch
 from torch import Tensor
 
 from discrete_vae.checks import BINARY, UNIT_INTERVAL
-from discrete_vae.config import (
-    ColumnConfig,
-    DataConfig,
-    FileDataConfig,
-    ModelConfig,
-    TableLikelihoodConfig,
-)
+from discrete_vae.config import ColumnConfig, DataConfig, FileDataConfig, ModelConfig, TableLikelihoodConfig
 from discrete_vae.data.arrays import as_float32, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
 from discrete_vae.data.schema import TableSchema
@@ -86,9 +80,6 @@ def load_file(
 
     Returns:
         A data set named after the file.
-
-    Raises:
-        InvalidInputError: If the file cannot be read, breaks a rule, or has too few examples.
 
     Examples:
         >>> import tempfile
@@ -345,9 +336,6 @@ def read_rows(
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
 
-    Raises:
-        InvalidInputError: If the file cannot be read, has no such part, or holds examples that the model cannot read.
-
     Examples:
         >>> import tempfile
         >>> from discrete_vae.config import RBMConfig
@@ -362,9 +350,8 @@ def read_rows(
     if isinstance(likelihood, TableLikelihoodConfig):
         reading = replace(reading, columns=likelihood.columns)
     if model.condition:
-        names = {column.name for column in model.condition}
-        besides = (*names, *(name for name in reading.roles.besides if name not in names))
-        roles = replace(reading.roles, besides=besides, optional=reading.roles.optional - names)
+        names, roles = {column.name for column in model.condition}, reading.roles
+        roles = replace(roles, besides=(*names, *roles.besides), optional=roles.optional - names)
         reading = replace(reading, condition=model.condition, roles=roles)
     with allocating(str(file), _REPAIR):
         found = read_own_arrays(file, reading)
