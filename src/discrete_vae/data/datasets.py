@@ -158,9 +158,6 @@ def _cut_valid(rows: np.ndarray, num_valid: int) -> dict[str, np.ndarray]:
     return {"train": rows[: len(rows) - num_valid], "valid": rows[len(rows) - num_valid :]}
 
 
-# What the data folder keeps of a published data set.
-
-
 @dataclass(frozen=True)
 class RemoteFile:
     """A public file."""
@@ -212,9 +209,6 @@ caltech101_silhouettes_28_split1.mat sha256:eb6735e8d84b1850fabc5590124aab1755e9
 def _files(*names: str) -> tuple[RemoteFile, ...]:
     known = {line.split()[0]: line.split()[1:] for line in _ORIGINALS.splitlines()[1:]}
     return tuple(RemoteFile(name, known[name][0], int(known[name][1])) for name in names)
-
-
-# MNIST, binarized afresh in each training step.
 
 
 def _convert_mnist(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -285,9 +279,6 @@ def load_mnist_dynamic(
     )
 
 
-# MNIST in the one published binarization.
-
-
 def _convert_mnist_static(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:
     """Bits packed by row, and the shapes, of text files with a row per line and a space between two digits."""
     arrays = {}
@@ -336,9 +327,6 @@ def load_mnist_static(*, data_dir: str | Path | None = None, archive: Archive = 
         split=", as published",
         sha256=sha256,
     )
-
-
-# Omniglot in 28x28, binarized afresh in each training step.
 
 
 def _convert_omniglot(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:
@@ -398,9 +386,6 @@ def load_omniglot(
         sha256=sha256,
         binarization_seed=binarization_seed,
     )
-
-
-# Caltech-101 Silhouettes in 28x28.
 
 
 def _convert_caltech101(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:

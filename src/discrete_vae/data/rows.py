@@ -282,10 +282,9 @@ class Rows(ShowsShapes):
 
     def subset(self, places: np.ndarray) -> Rows:
         """Some of the rows, by their places, (row,) int64."""
-        c = None if self.condition is None else self.condition[torch.from_numpy(places)]
-        given = {"labels": self.labels, "weights": self.weights, "index": self.index}
-        own = {name: None if each is None else each[places] for name, each in given.items()}
-        return replace(self, x=select(self.x, places), condition=c, **own)
+        given = {name: getattr(self, name) for name in ("index", "labels", "condition", "weights")}
+        own = {name: each[places] for name, each in given.items() if each is not None}
+        return replace(self, x=select(self.x, places), **own)
 
 
 def rows_of_part(dataset: DataSplits, part: str = "test") -> Rows:

@@ -120,7 +120,7 @@ class DataSplits(ShowsShapes):
             fields["weights"][part] = found
             if not found.all():
                 kept = np.flatnonzero(found)
-                fields[part] = select(getattr(self, part), torch.from_numpy(kept))
+                fields[part] = select(getattr(self, part), kept)
                 for name in of_examples:
                     fields[name] |= {part: fields[name][part][kept]} if part in fields[name] else {}
         for name, value in fields.items():
