@@ -129,6 +129,8 @@ def _read(
         dataset = binarized(dataset, seed=file.binarization_seed)
     before, of_others = config.training, [entry for entry in overrides if entry not in of_data]
     config = apply_overrides(config.model_copy(update={"data": file}), of_others)
+    if not isinstance(config.data, FileDataConfig):
+        raise InvalidInputError("data", "must be the file itself", config.data.kind, "Leave the setting out.")
     if "training.num-epochs" in named:  # validations and patience keep their share of the run
         every = max(1, before.validate_every * config.training.num_epochs // before.num_epochs)
         kept = {"training.validate-every": "validate_every", "training.log-every": "log_every"}
