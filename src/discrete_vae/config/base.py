@@ -158,12 +158,7 @@ class Record(BaseModel):
 
     @classmethod
     def from_json(cls, text: str, *, source: str | None = None) -> Self:
-        """Read a record that `model_dump_json` wrote, by this version or an earlier one.
-
-        Args:
-            text: The JSON text.
-            source: What messages call the text, a file's path say; None means the record's name.
-        """
+        """Read a record that `model_dump_json` wrote, by this version or an earlier one; messages name its source."""
         name, repair = source or cls.__name__, "Restore the file from a copy."
         token = _is_from_file.set(True)
         try:
@@ -198,10 +193,7 @@ class ComponentConfig(Record):
 
 
 def members(union: object) -> tuple[type[ComponentConfig], ...]:
-    """The config classes of one kind of component.
-
-    Args:
-        union: One of the unions of this package, for example `SmoothingConfig`.
+    """The config classes of one kind of component, of which a union such as `SmoothingConfig` consists.
 
     Examples:
         >>> from discrete_vae.config import PriorConfig

@@ -144,11 +144,7 @@ class BaseColumnConfig(ComponentConfig):
     @classmethod
     @abstractmethod
     def of(cls, column: RawColumn, words: str = "") -> Self:
-        """The config for a column of a file.
-
-        Args:
-            column: The column, with at least one value.
-            words: What the user adds to the kind, such as a scale.
+        """The config for a column with at least one value, and for what the user adds to the kind, such as a scale.
 
         Raises:
             InvalidInputError: If the column's values are not of this kind; names it.

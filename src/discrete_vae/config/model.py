@@ -535,10 +535,8 @@ class ModelConfig(Record):
     def label_numbers(self, labels: np.ndarray | None, num_rows: int) -> np.ndarray | None:
         """Numbers of the classes of labels, (row,) int64, -1 for one that is not known; None without classes.
 
-        Args:
-            labels: (row,): with `class_names` words, "" for one that is not known, else integers from 0, or -1. None
-                knows none.
-            num_rows: Rows.
+        Labels, (row,), are with `class_names` words, "" for one that is not known, else integers from 0, or -1. None
+        knows none.
         """
         if not self.num_classes:
             return None

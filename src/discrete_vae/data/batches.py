@@ -73,12 +73,9 @@ def binarize(
 
 
 def move_images(images: Tensor, uniforms: np.ndarray, augmentation: AugmentationConfig) -> Tensor:
-    """Shift each image by whole pixels, all shifts as likely, and mirror half of them if asked to.
+    """Shift each image, (image, channel, row, column), by whole pixels, and mirror half of them if asked to.
 
-    Args:
-        images: (image, channel, row, column).
-        uniforms: Random numbers in [0, 1), (3, image): of the shift of rows, of that of columns, of the mirror.
-        augmentation: What to do.
+    All shifts are as likely: the uniforms, (3, image), are of that of rows, of that of columns, and of the mirror.
 
     Examples:
         >>> image = torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]])

@@ -135,8 +135,7 @@ class TableSchema:
     def decode(self, x: Tensor | np.ndarray) -> dict[str, np.ndarray]:
         """Columns as the table has them, (row,) each: numbers or words; where x is NaN it is NaN or None.
 
-        Args:
-            x: (row, column), as `encode` gives it or a likelihood's `sample` or `mode`.
+        x is (row, column), as `encode` gives it or a likelihood's `sample` or `mode`.
         """
         values = x.detach().cpu().numpy() if isinstance(x, Tensor) else x
         if values.ndim != 2 or values.shape[1] != len(self.columns):

@@ -448,15 +448,7 @@ def read_table(path: Path, roles: ColumnRoles | None = None, form: TextFormat | 
 
     In text the first line names the columns. Empty cells, None, and the words na, n/a, #n/a, <na>, nan and null, in
     any case, are missing values. Blank lines are skipped. The apostrophe that the verbs put before a name or a word
-    that a spreadsheet would compute, see `discrete_vae.errors`, is taken away.
-
-    Args:
-        path: The file.
-        roles: Columns that are no features; None means all are features.
-        form: How its text is written; None means `TextFormat`'s defaults.
-
-    Raises:
-        InvalidInputError: If the file is missing or no such table, or has no such column; names the line.
+    that a spreadsheet would compute, see `discrete_vae.errors`, is taken away. An error names the line.
 
     Examples:
         >>> import tempfile
@@ -592,12 +584,9 @@ def _records(text: str, separator: str) -> Iterator[list[tuple[str, str]]]:
 
 
 def filled_parquet(path: Path, columns: Mapping[str, np.ndarray], replaced: np.ndarray) -> bytes:
-    """A Parquet file with new values in some cells; other columns stay, and so do types that have room for the values.
+    """A Parquet file with new values of columns, (row,) by name, in the cells that are `replaced`, (row, column) bool.
 
-    Args:
-        path: The file.
-        columns: New values, (row,) each, by name of the column.
-        replaced: (row, column) bool, which of them replace those of the file.
+    Other columns stay, and so do types that have room for the values.
     """
     pyarrow, _, parquet = (library(f"pyarrow{part}", path) for part in ("", ".compute", ".parquet"))
     table = parquet.read_table(path, use_threads=False)
