@@ -110,21 +110,24 @@ class DataSplits(ShowsShapes):
             raise InvalidInputError("event_shape", rule, self.event_shape, "For a table: (feature,).")
 
     def _leave_out_weightless(self) -> None:
-        of_examples = ("weights", "labels", "conditions")
-        fields: dict[str, Any] = {name: dict(getattr(self, name)) for name in of_examples}
+        weights: dict[str, np.ndarray] = {}
         for part, given in self.weights.items():
             if part not in PARTS:
                 rule = f"must be of {', '.join(PARTS)}"
                 raise InvalidInputError("weights", rule, repr(part)[:80], "Rename it.")
-            found = check_weights(f"weights of the part {part!r}", given, len(getattr(self, part)))
-            fields["weights"][part] = found
-            if not found.all():
-                kept = np.flatnonzero(found)
-                fields[part] = select(getattr(self, part), kept)
-                for name in of_examples:
-                    fields[name] |= {part: fields[name][part][kept]} if part in fields[name] else {}
-        for name, value in fields.items():
-            object.__setattr__(self, name, value)  # of a frozen record
+            weights[part] = check_weights(f"weights of the part {part!r}", given, len(getattr(self, part)))
+        object.__setattr__(self, "weights", weights)  # of a frozen record
+        kept = {part: np.flatnonzero(own) for part, own in weights.items() if not own.all()}
+        for name, value in self._some_of(kept).items():
+            object.__setattr__(self, name, value)
+
+    def _some_of(self, kept: Mapping[str, np.ndarray]) -> dict[str, Any]:
+        """Fields with some examples of parts, in `kept` by their places, (example,), and what goes with them."""
+        fields: dict[str, Any] = {part: select(getattr(self, part), rows) for part, rows in kept.items()}
+        for name in ("weights", "labels", "conditions"):
+            of_parts = getattr(self, name).items()
+            fields[name] = {part: own[kept[part]] if part in kept else own for part, own in of_parts}
+        return fields
 
     @property
     def num_features(self) -> int:
@@ -275,14 +278,12 @@ def training_subset(dataset: DataSplits, training: TrainingConfig) -> DataSplits
     The choice depends on the numbers alone, so a resumed run sees the same examples; their order is kept, choosing
     again changes nothing, and the test part stays.
     """
-    counts = {"train": training.num_examples, "valid": training.num_validation_examples}
-    names = {"train": "training.num_examples", "valid": "training.num_validation_examples"}
-    parts = {part: _chosen(getattr(dataset, part), count, names[part]) for part, count in counts.items()}
-    weights, conditions, labels = (
-        {part: _chosen(each, counts.get(part), names.get(part, part)) for part, each in of_parts.items()}
-        for of_parts in (dataset.weights, dataset.conditions, dataset.labels)
-    )
-    return replace(dataset, **parts, weights=weights, conditions=conditions, labels=labels)
+    kept: dict[str, np.ndarray] = {}
+    for part, setting in (("train", "num_examples"), ("valid", "num_validation_examples")):
+        length, count = len(getattr(dataset, part)), getattr(training, setting)
+        if count not in (None, length):
+            kept[part] = _choice(f"training.{setting}", length, count, _TRAINING_STREAM)
+    return replace(dataset, **dataset._some_of(kept))
 
 
 def subset_indices(length: int, number: int | None, *, argument: str = "num_examples") -> np.ndarray:
@@ -295,12 +296,6 @@ def subset_indices(length: int, number: int | None, *, argument: str = "num_exam
         [30, 33, 45]
     """
     return _choice(argument, length, number)
-
-
-def _chosen(part: Any, count: int | None, name: str) -> Any:
-    if count is None or count == len(part):
-        return part
-    return select(part, _choice(name, len(part), count, _TRAINING_STREAM))
 
 
 def _choice(argument: str, length: int, number: int | None, *key: int) -> np.ndarray:
