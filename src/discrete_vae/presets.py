@@ -367,14 +367,13 @@ def own_data(
     num_steps, width, units = _OWN_DATA[size]
     num_features = prod(event_shape)
     batch_size = min(max(_BATCH_SIZE, min(_LARGEST_BATCH, num_train // _BATCHES)), num_train)
-    chosen = tested = None
-    validated = _MOST_VALIDATED if num_valid > _MOST_VALIDATED else None
+    most = num_train, _MOST_VALIDATED, num_test
     if size == "smoke":
         batch_size = min(_BATCH_SIZE, num_train)
         num_steps = min(num_steps, max(_MIN_SMOKE_STEPS, _SMOKE_WORK // num_features))
         most = num_steps * batch_size, _MAX_SMOKE_EXAMPLES, _MAX_SMOKE_EXAMPLES
-        counts = zip((num_train, num_valid, num_test), most, strict=True)
-        chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
+    counts = zip((num_train, num_valid, num_test), most, strict=True)
+    chosen, validated, tested = (limit if count > limit else None for count, limit in counts)
     if num_train < _FEW_ROWS:
         units = min(units, _UNITS_OF_FEW)
     is_linear = num_train < max(_FEWEST_ROWS, num_features)

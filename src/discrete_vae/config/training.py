@@ -137,7 +137,7 @@ class StepRateConfig(ComponentConfig):
     @field_validator("at")
     @classmethod
     def _check_rising(cls, at: tuple[float, ...]) -> tuple[float, ...]:
-        if not all(0.0 < share < 1.0 for share in at) or not all(a < b for a, b in pairwise(at)):
+        if not all(a < b for a, b in pairwise((0.0, *at, 1.0))):
             raise InvalidInputError("at", "must rise, each between 0 and 1", at, "For example 0.6 0.75 0.95.")
         return at
 

@@ -207,8 +207,8 @@ caltech101_silhouettes_28_split1.mat sha256:eb6735e8d84b1850fabc5590124aab1755e9
 
 
 def _files(*names: str) -> tuple[RemoteFile, ...]:
-    known = {line.split()[0]: line.split()[1:] for line in _ORIGINALS.splitlines()[1:]}
-    return tuple(RemoteFile(name, known[name][0], int(known[name][1])) for name in names)
+    rows = map(str.split, _ORIGINALS.strip().splitlines())
+    return tuple(RemoteFile(name, checksum, int(size)) for name, checksum, size in rows if name in names)
 
 
 def _convert_mnist(originals: Mapping[str, Path]) -> dict[str, np.ndarray]:
