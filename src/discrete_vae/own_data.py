@@ -56,6 +56,9 @@ def own_experiment(
         reading: Fields of `discrete_vae.config.FileDataConfig` that say how a table is read: label_column, kinds and so
             on.
 
+    Raises:
+        InvalidInputError: If the file cannot be read, or its values not by this likelihood.
+
     Examples:
         >>> import tempfile
         >>> import numpy as np

@@ -278,6 +278,9 @@ def load_experiment(
             or "paper".
         settings: Values that differ, by the names that ``dvae train --settings`` lists.
 
+    Raises:
+        InvalidInputError: If the name, the size or a setting is not known, or a value breaks its rule.
+
     Examples:
         >>> load_experiment("digits").model.prior.num_units
         32

@@ -53,6 +53,9 @@ def load_dataset(name: str, *, data_dir: str | Path | None = None, **settings: A
     Returns:
         Train, validation and test parts, (example, feature) float32 in [0, 1], and what is known about them.
 
+    Raises:
+        InvalidInputError: If the name, a setting or the folder is wrong, or the data set damaged or out of reach.
+
     Examples:
         >>> digits = load_dataset("digits", num_valid=100)
         >>> digits.valid.shape, digits.image_shape, digits.dynamic

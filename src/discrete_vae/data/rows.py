@@ -81,6 +81,9 @@ def load_file(
     Returns:
         A data set named after the file.
 
+    Raises:
+        InvalidInputError: If the file cannot be read, breaks a rule, or has too few examples.
+
     Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -334,6 +337,9 @@ def read_rows(
         binarization_seed: Seed of the bits.
         missing: Whether values may be missing; None is what the model says.
         argument: What messages call the path.
+
+    Raises:
+        InvalidInputError: If the file cannot be read, has no such part, or holds examples that the model cannot read.
 
     Examples:
         >>> import tempfile
