@@ -12,15 +12,13 @@ import pytest
 import torch
 from scipy import stats
 
-from discrete_vae import annealed_log_partition, exact_log_partition
+from discrete_vae import exact_log_partition
 from discrete_vae.boltzmann.base import LogPartition
 from discrete_vae.config import GaussianHierarchyConfig, GraphBoltzmannConfig, RBMConfig
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError
 from discrete_vae.evaluation.evaluate import MeanElbo, evaluate_elbo, independent_features
 from discrete_vae.likelihoods.base import BernoulliLikelihood
-from discrete_vae.log_partition.bridge import sample_bridge
-from discrete_vae.log_partition.estimate import comparable_log_partition
 from discrete_vae.objectives import elbo
 from discrete_vae.runs.checkpoints import CheckpointWriteError
 from discrete_vae.runs.load import load_run
@@ -28,7 +26,6 @@ from discrete_vae.training import loop
 from discrete_vae.training.loop import run_steps, validation_score
 from discrete_vae.training.run import validation_baseline
 from discrete_vae.training.state import PARTS, ElboSums, TrainingState
-from tests.log_partition.machines import random_rbm, wide_and_deep_mode
 from tests.training.test_tempering import TEMPERED
 from tests.training.tiny import (
     CONFIG,
@@ -578,28 +575,6 @@ def test_a_run_with_weights_resumes_and_validates_by_them(tmp_path):
     elbos = [run.metrics().read()[-1]["validation_elbo"] for run in (unbroken, plain)]
     assert elbos[0] != elbos[1]
     assert elbos[0] == pytest.approx(elbos[1], abs=3)
-
-
-def test_log_z_for_comparison_finds_a_mode_that_annealing_misses():
-    rbm = wide_and_deep_mode(10, 16, 2.0, 14.0)
-    exact = exact_log_partition(rbm).value
-    annealed = annealed_log_partition(rbm, num_chains=200, num_temperatures=300, seed=2)
-    assert exact - annealed.value > max(1.0, 8 * annealed.std_error)
-    found = comparable_log_partition(rbm, chains=torch.ones(1, 36), max_enumerated=0)
-    assert abs(found.value - exact) < 4 * found.std_error
-    assert found.std_error < 0.05
-
-
-def test_what_does_not_converge_has_the_distance_of_two_methods_in_its_error():
-    rbm = random_rbm(10, 10, 2.0)
-    found = comparable_log_partition(rbm, chains=torch.zeros(1, 20), max_enumerated=0, max_sweeps=30, seed=3)
-    annealed = annealed_log_partition(rbm, num_chains=200, num_temperatures=300, seed=3)
-    assert not found.converged
-    asked = {"std_error": 0.02, "num_chains": 100, "max_sweeps": 30, "seed": 3}
-    bridged = sample_bridge(rbm, start=torch.zeros(1, 20), **asked).estimate
-    distance = annealed.value - bridged.value
-    assert found.std_error == math.hypot(bridged.std_error, annealed.std_error, distance)
-    assert comparable_log_partition(rbm, chains=torch.zeros(1, 20)).std_error == 0
 
 
 def test_the_graph_of_an_rbm_learns_what_the_rbm_learns(unbroken, tmp_path):

@@ -28,7 +28,7 @@ from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import all_states
-from tests.exact_paths import log_prior, randomize_norms
+from tests.exact_paths import flat, log_prior, randomize_norms
 from tests.test_model_exact import exact_elbo, log_likelihood_of
 
 NUM_FEATURES = 5
@@ -69,9 +69,7 @@ def build(name):
 
 def flat_gradient(value, model):
     """All gradients in a row; zero where there is none."""
-    found = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
-    pairs = zip(model.parameters(), found, strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
+    return flat(torch.autograd.grad(value, [*model.parameters()], allow_unused=True, materialize_grads=True))
 
 
 def exact_gradient(model, num_nodes=10):
