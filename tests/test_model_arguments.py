@@ -256,13 +256,9 @@ def test_every_method_works_in_every_dtype(prior, dtype):
     assert bool(model.elbo(X).value.isfinite().all())
 
 
-def test_a_default_dtype_of_float64():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
-    finally:
-        torch.set_default_dtype(before)
+def test_a_default_dtype_of_float64(default_dtype):
+    default_dtype(torch.float64)
+    assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

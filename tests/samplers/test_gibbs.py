@@ -14,16 +14,11 @@ from discrete_vae.samplers import gibbs
 from discrete_vae.samplers.gibbs import RunningMoments, pack_bits, unpack_bits
 from discrete_vae.testing import all_states, enumerate_machine
 from discrete_vae.testing.reference import ALPHA
-from tests.boltzmann.graphs import randomize, small_graph, with_parameters
+from tests.boltzmann.graphs import FIVE_UNITS, small_graph, with_parameters
 from tests.log_partition.machines import random_rbm
 from tests.oracles.transitions import check_transitions, invariance_error, sweep_matrix
 from tests.refusals import refused_argument
 
-MACHINES = {
-    "rbm": lambda: random_rbm(3, 2, 0.5),
-    "graph": lambda: randomize(GraphBoltzmann(5, "complete")),
-    "factorial": lambda: randomize(FactorialBernoulli(5)),
-}
 CLAMPED = torch.tensor([True, False, False, True, False])
 
 
@@ -41,11 +36,11 @@ def test_independent_units_end_where_all_sweeps_would(clamped):
     assert whole.sweep == single.sweep == 30
 
 
-@pytest.mark.parametrize("machine", MACHINES)
+@pytest.mark.parametrize("machine", FIVE_UNITS)
 @pytest.mark.parametrize(("scale", "clamped"), [(1.0, None), (0.4, None), (2.0, CLAMPED)])
 def test_a_sweep_from_given_states_has_the_exact_matrix(machine, scale, clamped):
     """Which leaves the machine's law at this temperature invariant, given the clamped units."""
-    machine = MACHINES[machine]()
+    machine = FIVE_UNITS[machine]()
 
     def step(z):
         options = {"start": z, "clamped": clamped, "inverse_temperature": scale}
@@ -63,7 +58,7 @@ def test_a_sweep_from_given_states_has_the_exact_matrix(machine, scale, clamped)
 
 
 def test_each_chain_has_its_own_mask_and_temperature():
-    rbm, start = MACHINES["rbm"](), torch.tensor([[1.0, 0, 1, 0, 1]]).repeat(3, 1)
+    rbm, start = FIVE_UNITS["rbm"](), torch.tensor([[1.0, 0, 1, 0, 1]]).repeat(3, 1)
     masks = torch.stack([CLAMPED, torch.ones(5, dtype=torch.bool), ~CLAMPED])
     scale = torch.tensor([0.0, 1.0, 2.0])
     chains = BlockGibbs(rbm, 3, seed=1, start=start, clamped=masks, inverse_temperature=scale)
@@ -76,7 +71,7 @@ def test_each_chain_has_its_own_mask_and_temperature():
 
 
 def test_start_is_copied_and_a_resumed_run_goes_on():
-    rbm, start = MACHINES["rbm"](), torch.ones(4, 5)
+    rbm, start = FIVE_UNITS["rbm"](), torch.ones(4, 5)
     chains = BlockGibbs(rbm, 4, seed=1, start=start, clamped=CLAMPED)
     start.zero_()
     assert bool((chains.step(3)[:, CLAMPED] == 1).all())

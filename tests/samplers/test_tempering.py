@@ -240,7 +240,7 @@ def test_replicas_cross_between_far_modes_at_once():
     rbm = two_far_modes()
     chains = ParallelTempering(rbm, 2000, [1.0], seed=0)
     chains.jumps = ModeJumps(rbm, local_minima(rbm, 4), seed=0)
-    share = (chains.step(400).mean(1) > 0.5).double().mean()
+    share = (chains.step(50).mean(1) > 0.5).double().mean()
     expected = torch.sigmoid(torch.tensor(4.0))
     assert abs(float(share) - float(expected)) < 5 * float((expected * (1 - expected) / 2000).sqrt())
     assert chains.jumped > 1000

@@ -54,18 +54,16 @@ def test_a_killed_and_resumed_run_equals_an_unbroken_one(unbroken, tmp_path):
     assert_same_run(run, unbroken[0])
 
 
-def test_the_seed_decides_the_weights_and_the_number_of_threads_does_not(unbroken, tmp_path):
-    before = torch.get_num_threads()
-    torch.set_num_threads(3 - min(before, 2))
-    try:
-        for seed in (0, 1):
-            config = CONFIG.model_copy(update={"seed": seed})
-            run = start_run(tmp_path / str(seed), config)
-            train_quietly(run, config)
-            if seed == 0:
-                assert_same_run(run, unbroken[0])
-    finally:
-        torch.set_num_threads(before)
+def test_the_seed_decides_the_weights_and_the_number_of_threads_does_not(
+    unbroken, tmp_path, threads_of_torch
+):
+    threads_of_torch(3 - min(torch.get_num_threads(), 2))
+    for seed in (0, 1):
+        config = CONFIG.model_copy(update={"seed": seed})
+        run = start_run(tmp_path / str(seed), config)
+        train_quietly(run, config)
+        if seed == 0:
+            assert_same_run(run, unbroken[0])
     other, expected = (last_tensors(each)["model/prior.weight"] for each in (run, unbroken[0]))
     assert not torch.equal(other, expected)
 
@@ -470,24 +468,9 @@ def estimate(elbo, error):
     return MeanElbo(elbo, 0.3, elbo + 10, 6.0, 4.0, 100, 1, log_partition_std_error=error)
 
 
-def mean_regret(rule):
-    """What the choice costs on average (nats), over runs whose errors of log Z differ."""
-    generator, costs = torch.Generator().manual_seed(0), []
-    for _ in range(500):
-        truth = -90 + 0.05 * torch.randn(12, generator=generator).double()
-        errors = torch.where(torch.rand(12, generator=generator) < 0.3, 0.5, 0.02).double()
-        noise = errors * torch.randn(12, generator=generator).double()
-        found = [estimate(float(t + e), float(s)) for t, e, s in zip(truth, noise, errors, strict=True)]
-        chosen = max(range(12), key=lambda k: rule(found[k]))
-        costs.append(truth.max() - truth[chosen])
-    return float(torch.stack(costs).mean())
-
-
 def test_a_checkpoint_does_not_win_by_a_log_z_that_is_known_badly():
     """With equal errors the maximum wins."""
     assert validation_score(estimate(-89.7, 0.4)) < validation_score(estimate(-90.0, 0.02))
-    plain = mean_regret(lambda found: found.elbo)  # which falls for a lucky log Z
-    assert mean_regret(validation_score) < 0.02 < 0.05 < plain
     values = (-90.0, -89.99, -91.0, -89.98)
     for error in (0.0, 0.02):
         assert max(values, key=lambda v: validation_score(estimate(v, error))) == -89.98

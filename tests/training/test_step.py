@@ -26,12 +26,10 @@ from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import RecordedStep, choose_precision
 from tests.models import small_model
-from tests.training.tiny import CONFIG, changed
+from tests.training.tiny import CONFIG, LAYERS, changed
 from tests.transformations import SMOOTHINGS
 
 STEPS = 5
-SIZES = {"num-layers": "2", "num-units": "3", "posterior-hidden": "7", "prior-hidden": "5"}
-LAYERS = {"model.hierarchy": "gaussian"} | {f"model.hierarchy.{name}": value for name, value in SIZES.items()}
 IMPORTANCE = {"training.num-importance-samples": "3", "training.importance-start": "0.5"}
 GRAPH = {"model.prior": "graph", "model.prior.num-units": "32"}
 BFLOAT16 = {"training.precision": "bfloat16"}
