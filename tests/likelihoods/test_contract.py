@@ -169,9 +169,7 @@ PLANTED = {
         lambda self, right, p, **more: self.mean(p) + self._scale() * torch.empty_like(p).normal_(**more),
     ),
     "draws are 1 - x": (
-        "bernoulli",
-        "sample_law",
-        "sample",
+        *("bernoulli", "sample_law", "sample"),
         lambda self, right, p, **more: right(-p, **more),
     ),
     "draws have variance mu + r mu^2": (
@@ -179,9 +177,7 @@ PLANTED = {
         variance_of_another_convention,
     ),
     "the generator is forgotten": (
-        "bernoulli",
-        "sample_law",
-        "sample",
+        *("bernoulli", "sample_law", "sample"),
         lambda self, right, p, **more: right(p),
     ),
     "the density of standardized x is taken for that of x": (
