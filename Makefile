@@ -88,9 +88,9 @@ pytest: $(STAMP)
 # chains, evaluation, the digits of some runs; a run from training to its evaluation, and the command.
 FAST := tests/boltzmann tests/smoothing tests/hierarchy tests/likelihoods tests/nets tests/config \
     tests/test_numerics.py tests/test_rng.py tests/test_posterior.py tests/test_model_exact.py \
-    tests/log_partition/test_exact.py tests/log_partition/test_annealed.py \
-    tests/objectives/test_terms.py tests/objectives/test_relaxed_bound.py tests/objectives/gradients \
-    tests/kernels/test_gibbs_law.py tests/samplers/test_moments.py \
+    tests/log_partition/test_estimate.py \
+    tests/objectives/test_terms.py tests/objectives/test_importance.py tests/objectives/gradients \
+    tests/kernels/test_gibbs_law.py tests/samplers/test_gibbs.py \
     tests/evaluation/test_diagnostics.py tests/training/test_run.py tests/training/test_schedules.py \
     tests/commands/test_options.py \
     'tests/test_golden.py::test_digits[spike-exponential]' \

@@ -16,3 +16,12 @@ def threads_of_torch(monkeypatch):
     monkeypatch.setattr(loops, "SMALLEST_SHARED", 0)
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def default_dtype():
+    """Set torch's default dtype for this test."""
+    import torch
+
+    yield torch.set_default_dtype
+    torch.set_default_dtype(torch.float32)

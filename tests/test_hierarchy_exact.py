@@ -15,10 +15,11 @@ from discrete_vae import (
     SpikeExponential,
     exact_log_partition,
 )
+from discrete_vae.hierarchy.base import Gaussian, HierarchySample
 from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.testing import check_mean, enumerate_machine
 from tests.exact_paths import EXACT, STEPS, by_path, flat_gradient, log_prior, randomize_norms
-from tests.hierarchy.test_contract import Exchanged, OwnSample, Reversed
+from tests.hierarchy.test_contract import OwnSample
 from tests.oracles.quadrature import joint_nodes, normal_nodes, posterior_quadrature
 
 NUM_FEATURES = 4
@@ -207,6 +208,28 @@ def test_generated_samples_have_the_exact_mean(name):
             states = machine.states[torch.multinomial(machine.prob, 500, True, generator=generator)]
             batches.append(model.sample(500, z=states, generator=generator).mean.mean(0))
     check_mean(torch.stack(batches), exact, resolution=0.01)
+
+
+class Reversed(GaussianHierarchy):
+    """A fault: the posterior samples the last layer first."""
+
+    def rsample(self, x, zeta, *, generator=None):
+        sample = super().rsample(x, zeta, generator=generator)
+        h = sample.h.flip(-2)
+        posterior = Gaussian(sample.posterior.mean.flip(-2), sample.posterior.log_std.flip(-2))
+        return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
+
+
+class Exchanged(GaussianHierarchy):
+    """A fault: the closed-form KL runs from prior to posterior."""
+
+    class Sample(HierarchySample):
+        def kl(self):
+            return self.prior.kl_to(self.posterior).sum((-2, -1))
+
+    def rsample(self, x, zeta, *, generator=None):
+        right = super().rsample(x, zeta, generator=generator)
+        return self.Sample(right.h, right.posterior, right.prior, right.decoder_input)
 
 
 @pytest.mark.parametrize(

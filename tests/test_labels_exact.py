@@ -12,7 +12,6 @@ from discrete_vae import (
     DiscreteVAE,
     GraphBoltzmann,
     HierarchicalPosterior,
-    SpikeExponential,
     SpikeGaussian,
     exact_log_partition,
 )
@@ -55,6 +54,7 @@ from tests.models import small_config, small_model
 from tests.oracles.quadrature import joint_nodes, normal_nodes
 from tests.refusals import refused_argument
 from tests.training.tiny import QuietProgress
+from tests.transformations import spike
 
 NUM_FEATURES = 4
 X = torch.tensor([[1, 0, 1, 1], [0, 0, 1, 0], [1, 1, 0, 0]], dtype=torch.float64)
@@ -62,16 +62,9 @@ LABELS = torch.tensor([1, -1, 0])
 
 # name -> (prior, classes, groups of the other units, hidden layers, smoothing, nodes per unit and z)
 CASES = {
-    "two groups": (lambda: RBM(3, 1), 2, [[2], [3]], (), lambda: SpikeExponential(beta=2.0), 12),
-    "two groups, networks": (lambda: RBM(2, 2), 2, [[3], [2]], (3,), lambda: SpikeExponential(beta=1.5), 20),
-    "three classes on a graph": (
-        lambda: GraphBoltzmann(5, "complete"),
-        3,
-        [[4, 3]],
-        (),
-        lambda: SpikeExponential(beta=2.0),
-        10,
-    ),
+    "two groups": (lambda: RBM(3, 1), 2, [[2], [3]], (), spike(2.0), 12),
+    "two groups, networks": (lambda: RBM(2, 2), 2, [[3], [2]], (3,), spike(1.5), 20),
+    "three classes on a graph": (lambda: GraphBoltzmann(5, "complete"), 3, [[4, 3]], (), spike(2.0), 10),
     "no spike": (lambda: RBM(2, 2), 2, 1, (), lambda: OverlappingExponential(beta=3.0, trainable=True), 9),
     "depends on x": (lambda: RBM(2, 1), 2, [[2]], (), lambda: SpikeGaussian(prior_loc=0.5), 24),
 }

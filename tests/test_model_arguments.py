@@ -60,6 +60,9 @@ PARTS = {
     "likelihood": dv.BernoulliLikelihood((5,)),
 }
 NAN, MASK = torch.tensor([[0.0, torch.nan, 1.0]]), torch.tensor([[True, False, True]])
+NO_UNITS = torch.arange(3, device="meta"), torch.arange(3).to_sparse()
+NO_MASK = MASK[0].to("meta"), MASK[0].to_sparse()
+NO_FEATURES = (None, [[0.5] * 12], *(torch.zeros(shape) for shape in ((2, 12, 1), (2, 11))), X.to("meta"))
 ELBO = Elbo(torch.zeros(2), torch.ones(2), torch.ones(2), 1.0, True)
 LAYERS_ALONE = dv.NoSharing(4, 2, 3, (5,))
 HIERARCHY = dv.GaussianHierarchy(5, dv.NoSharing(4, 2, 3, (5,)), (5,))
@@ -73,15 +76,20 @@ def gappy():
     return build(num_features=3, missing=True)
 
 
+def each(argument, call, values):
+    """Rows of the table below: a call of a model and each of some values."""
+    return [(argument, lambda model, value=value: call(model, value)) for value in values]
+
+
 # (the argument that the error names, a call of a model)
 REFUSED = [
-    *(("log_partition", lambda m, v=v: m.elbo(X, log_partition=v)) for v in (*NO_LOG_Z, *NO_SCALARS)),
+    *each("log_partition", lambda m, v: m.elbo(X, log_partition=v), (*NO_LOG_Z, *NO_SCALARS)),
     ("log_partition", lambda m: m.log_likelihood(X, 10, log_partition=torch.zeros(10))),
     ("log_partition", lambda m: kl_to_boltzmann(m.prior, m.posterior.rsample(X).groups, math.nan)),
     ("log_partition", lambda _: build(prior=LARGE).log_likelihood(X, 5)),
     ("negative_phase", lambda _: build(prior=LARGE).elbo(X).loss),
     ("negative_phase", lambda m: m.elbo(X, negative_phase=torch.zeros(0, 7))),
-    *(("x", lambda m, x=x: m.elbo(x)) for x in NO_X),
+    *each("x", lambda m, x: m.elbo(x), NO_X),
     ("x", lambda m: m.encode(NO_X[0])),
     ("x", lambda m: m.reconstruct(NO_X[3])),
     ("x", lambda m: m.log_likelihood(torch.full((2, 12), 0.5), 10)),
@@ -92,12 +100,12 @@ REFUSED = [
     ("x", lambda m: flip_effects(m, X[:0])),
     ("num_samples", lambda m: m.log_likelihood(X, 0)),
     ("chunk_size", lambda m: m.log_likelihood(X, 10, chunk_size=0)),
-    *(("zeta", lambda m, zeta=zeta: m.decode(zeta)) for zeta in NO_ZETA),
+    *each("zeta", lambda m, zeta: m.decode(zeta), NO_ZETA),
     ("zeta", lambda m: m.sample(2, z=torch.ones(2, 7), zeta=NO_ZETA[1])),
     ("zeta", lambda m: m.decode(torch.zeros(2, 6))),
     ("zeta", lambda m: m.decode(torch.zeros(7))),
     ("h", lambda m: m.decode(torch.zeros(3, 7), torch.zeros(3, 5, 5))),
-    *(("statistic", lambda m, s=s: m.decode(torch.ones(2, 7), statistic=s)) for s in (1, "x" * 500)),
+    *each("statistic", lambda m, s: m.decode(torch.ones(2, 7), statistic=s), (1, "x" * 500)),
     ("statistic", lambda m: m.reconstruct(X, statistic="median")),
     ("n", lambda m: m.sample(0)),
     ("n", lambda m: m.sample()),
@@ -117,19 +125,15 @@ REFUSED = [
     ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(3, 5), **PARTS)),
     ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(2, 4), **PARTS)),
     ("mask", lambda _: DiscreteVAE(prior=RBM(1, 1), missing=True, mask="holes", **PARTS)),
-    *(
-        ("observed", lambda _, v=v: gappy().elbo(NAN, observed=v))
-        for v in ([[True] * 3], 1.0, MASK.to_sparse())
-    ),
+    *each("observed", lambda _, v: gappy().elbo(NAN, observed=v), ([[True] * 3], 1.0, MASK.to_sparse())),
     # doors of other packages, which calls with odd arguments once crashed
     ("energy", lambda _: dv.RunningMoments([], 5)),
     ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=[None])),
     ("inverse_temperature", lambda _: RBM(2, 2).free_energy(torch.ones(3, 4), inverse_temperature=1j)),
     ("name", lambda _: dv.load_dataset(["digits"])),
     ("experiment", lambda _: dv.load_experiment(["digits"])),
-    *(
-        ("start", lambda _, start=start: dv.bennett_log_partition(RBM(2, 2), start=start))
-        for start in ([[1.0] * 4], torch.tensor(1.0))
+    *each(
+        "start", lambda _, z: dv.bennett_log_partition(RBM(2, 2), start=z), ([[1.0] * 4], torch.tensor(1.0))
     ),
     ("max_beta", lambda _: dv.SpikeExponential(max_beta=torch.ones(2))),
     ("num_chains", lambda _: dv.annealed_log_partition(RBM(2, 2), num_chains=1.5, start=torch.ones(3, 4))),
@@ -152,35 +156,20 @@ REFUSED = [
     ("discrete", lambda _: ELBO.weighted_loss(discrete=math.nan)),
     ("continuous", lambda _: ELBO.weighted_loss(continuous="1")),
     ("zeta", lambda _: LAYERS_ALONE.sample(torch.zeros(2, 3))),
-    *(
-        ("units", lambda _, units=units: LatentGroup(logits=NAN, zeta=NAN, bits=NAN, units=units))
-        for units in (torch.arange(3, device="meta"), torch.arange(3).to_sparse())
+    *each("units", lambda _, units: LatentGroup(logits=NAN, zeta=NAN, bits=NAN, units=units), NO_UNITS),
+    *each(
+        "clamped", lambda _, mask: dv.BlockGibbs(RBM(2, 1), 2, start=torch.zeros(2, 3), clamped=mask), NO_MASK
     ),
-    *(
-        ("clamped", lambda _, mask=mask: dv.BlockGibbs(RBM(2, 1), 2, start=torch.zeros(2, 3), clamped=mask))
-        for mask in (MASK[0].to("meta"), MASK[0].to_sparse())
-    ),
-    *(
-        ("features", lambda model, x=x: model.posterior.rsample(x))
-        for x in (
-            None,
-            [[0.5] * 12],
-            torch.zeros(2, 12, 1),
-            torch.zeros(2, 11),
-            torch.zeros(2, 12, device="meta"),
-        )
-    ),
-    *(
-        ("num_units", lambda _, n=n: dv.HierarchicalPosterior(2, 1, [3], dv.SpikeSlab(), num_units=n))
-        for n in ("3", b"1", 2.0, object)
+    *each("features", lambda m, x: m.posterior.rsample(x), NO_FEATURES),
+    *each(
+        "num_units",
+        lambda _, n: dv.HierarchicalPosterior(2, 1, [3], dv.SpikeSlab(), num_units=n),
+        ("3", b"1", 2.0, object),
     ),
     ("features", lambda _: HIERARCHY.rsample(torch.zeros(2, 5).cfloat(), torch.zeros(2, 4))),
     ("features", lambda _: HIERARCHY.rsample(None, torch.zeros(2, 4))),
     ("zeta", lambda _: HIERARCHY.rsample(torch.zeros(2, 5), torch.zeros(2, 4, 1))),
-    *(
-        ("num_categories", lambda _, n=n: dv.CategoricalLikelihood((2,), n))
-        for n in (1.5, b"12", [], [3], None)
-    ),
+    *each("num_categories", lambda _, n: dv.CategoricalLikelihood((2,), n), (1.5, b"12", [], [3], None)),
     ("parameters", lambda _: dv.NegativeBinomialLikelihood((3,)).sample([0.0])),
     ("start", lambda _: dv.BlockGibbs(RBM(2, 1), 2, start=torch.zeros(2, 3).to_sparse())),
 ]
@@ -256,13 +245,9 @@ def test_every_method_works_in_every_dtype(prior, dtype):
     assert bool(model.elbo(X).value.isfinite().all())
 
 
-def test_a_default_dtype_of_float64():
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
-    finally:
-        torch.set_default_dtype(before)
+def test_a_default_dtype_of_float64(default_dtype):
+    default_dtype(torch.float64)
+    assert build().sample(3, num_sweeps=5).mean.dtype == torch.float64
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])

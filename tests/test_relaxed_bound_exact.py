@@ -22,22 +22,10 @@ from tests.test_model_exact import (
     log_likelihood_of,
     quadrature_of,
 )
-from tests.transformations import OVERLAPPING
+from tests.transformations import OVERLAPPING, log_densities
 
 NODES = 6
 CONVERGED = 80
-
-
-def densities(smoothing, zeta):
-    """log r(zeta|0) and log r(zeta|1), as published."""
-    if hasattr(smoothing, "beta"):
-        beta = smoothing.beta
-        of_zero = torch.log(-beta / torch.expm1(-beta)) - beta * zeta
-        return of_zero, torch.log(-beta / torch.expm1(-beta)) - beta * (1 - zeta)
-    if hasattr(smoothing, "b"):
-        power = 1 / smoothing.b - 1
-        return power * zeta.log() - math.log(smoothing.b), power * (1 - zeta).log() - math.log(smoothing.b)
-    return math.log(2) + (1 - zeta).log(), math.log(2) + zeta.log()
 
 
 def exact_sum(energy, fields, start=None, *, num_sweeps=None):
@@ -53,7 +41,7 @@ def converged(energy, fields, start, *, num_sweeps=None):
 def log_ratio(model, q, of_log_z):
     """log p(zeta) - log q(zeta | x) on the nodes; the first with a bound of the log Z in it, if one is given."""
     zeta = q.nodes.zeta
-    off, on = densities(model.smoothing, zeta)
+    off, on = log_densities(model.smoothing, zeta)
     log_one, log_zero = (torch.nn.functional.logsigmoid(sign * q.logits) for sign in (1, -1))
     of_q = torch.logaddexp(log_zero + off, log_one + on).sum(-1)
     machine = enumerate_machine(model.prior)

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from discrete_vae import load_dataset, load_experiment
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.training.run import check_experiment
 from reproduction import budget
 from reproduction.budget import Costs, time_parts, with_epochs, with_length, with_minutes
+from tests.training.tiny import changed
 
 IMPORTANCE_SAMPLES = {
     "model.hierarchy": "gaussian",
@@ -30,8 +30,8 @@ def quick(monkeypatch):
 
 def test_the_bound_of_beta_ends_where_it_did_and_nothing_else_changes(digits):
     base = load_experiment("digits", size="short")
-    changed = apply_overrides(base, [("training.batch-size", ["50"])])
-    settings = with_length(changed, digits, 250, validations=12).training
+    smaller = changed(base, {"training.batch-size": "50"})
+    settings = with_length(smaller, digits, 250, validations=12).training
     assert (settings.num_epochs, settings.batch_size) == (10, 50)
     assert settings.beta_bound.slope * 10 == pytest.approx(base.training.beta_bound.slope * 200)
     assert (settings.validate_every, settings.log_every) == (21, 21)  # twelve of 250 steps
@@ -49,8 +49,7 @@ def test_a_warm_up_takes_a_quarter_of_a_shorter_run_at_most(epochs):
     assert found.epochs == min(whole.epochs, epochs / 4)
     assert found.prior_epochs / found.epochs == pytest.approx(whole.prior_epochs / whole.epochs)
     assert found.strength == whole.strength
-    start = [("training.importance-start", ["0.1"])]
-    early = apply_overrides(load_experiment("mnist-dynamic", size="cpu"), start)
+    early = changed(load_experiment("mnist-dynamic", size="cpu"), {"training.importance-start": "0.1"})
     with pytest.raises(InvalidInputError, match=r"importance_start must be at least 0.25"):
         with_epochs(early, 10, 100, 100)
 
@@ -76,8 +75,7 @@ def seconds(monkeypatch):
     ids=["two minutes", "lines of the log", "importance samples"],
 )
 def test_all_parts_take_their_share_of_the_minutes(digits, seconds, parts, changes, minutes, wanted):
-    overrides = [(path, [value]) for path, value in changes.items()]
-    config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
+    config = changed(load_experiment("digits", size="smoke"), changes)
     seconds(0.01, **parts)
     found = with_minutes(config, digits, minutes, validations=1)
     wanted = wanted or 60 / (0.01 + 0.5 / config.training.log_every)
@@ -105,8 +103,7 @@ def test_minutes_without_room_for_an_epoch_are_refused(digits, seconds, step, va
 
 @pytest.mark.parametrize("changes", [{}, IMPORTANCE_SAMPLES], ids=["elbo", "importance samples"])
 def test_the_parts_of_a_run_are_timed(digits, quick, changes):
-    overrides = [(path, [value]) for path, value in changes.items()]
-    config = apply_overrides(load_experiment("digits", size="smoke"), overrides)
+    config = changed(load_experiment("digits", size="smoke"), changes)
     costs = time_parts(config, digits)
     assert all(0 < each < 10 for each in costs)
     assert (costs.late_step == costs.step) == (not changes)
@@ -122,8 +119,6 @@ def test_a_line_is_timed_with_couplings_to_anneal(digits, quick, monkeypatch):
         estimate(self, **options)
 
     monkeypatch.setattr(budget.TrainingState, "estimate_log_partition", note)
-    rise = [("training.optimizer.rise", ["0.03"])]
-    config = apply_overrides(load_experiment("digits", size="smoke"), rise)
-    time_parts(config, digits)
+    time_parts(changed(load_experiment("digits", size="smoke"), {"training.optimizer.rise": "0.03"}), digits)
     assert found[0] == 0.0
     assert min(found[1:]) > 0.0

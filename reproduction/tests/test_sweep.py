@@ -23,6 +23,7 @@ from reproduction.budget import with_length
 from reproduction.records import Scale, as_changes, plan_run
 from reproduction.sweep import FailedRunError, StoppedError, seconds_left
 from reproduction.tests.made_up import NUM_STEPS, TINY, completed, make_up, record_fields, sweep, tiny
+from tests.training.tiny import stop_after
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling of the importance samples")
 KEYS = """experiment size config seed commit log_likelihood log_likelihood_limit log_partition elbo num_samples
@@ -32,12 +33,6 @@ num_examples epochs seconds device"""
 @pytest.fixture
 def done(done_once, tmp_path):
     return shutil.copytree(done_once, tmp_path / "done")
-
-
-def stop_after(steps):
-    """Says stop after it was asked so often."""
-    asked = iter(range(steps))
-    return lambda: next(asked, None) is None
 
 
 def test_a_record_has_what_the_run_has(done):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from discrete_vae import RBM
 from discrete_vae.testing import all_states
 from tests.benchmarks.conftest import BENCHMARKS
+from tests.boltzmann.graphs import with_parameters
 
 
 @pytest.mark.slow  # each contender starts a process and imports its libraries
@@ -53,10 +53,7 @@ def test_spins_have_the_law_of_the_machine():
     from worker import machine
 
     weight, bias = machine(3, 2)
-    rbm = RBM(3, 2)
-    with torch.no_grad():
-        rbm.weight.copy_(torch.from_numpy(weight))
-        rbm.bias.copy_(torch.from_numpy(bias))
+    rbm = with_parameters(RBM(3, 2), weight=weight, bias=bias)
     coupling, field = to_spins(weight, bias)
     states = all_states(5)
     spins = (2 * states - 1).numpy()

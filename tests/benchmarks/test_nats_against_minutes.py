@@ -5,8 +5,8 @@ import json
 import pytest
 
 from discrete_vae import load_experiment
-from discrete_vae.config.overrides import apply_overrides
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.training.tiny import changed
 
 
 def evaluation(step, value):
@@ -16,8 +16,8 @@ def evaluation(step, value):
 
 @pytest.fixture
 def run(tmp_path):
-    changes = [("training.num-importance-samples", ["5"]), ("training.warm-up.epochs", ["0"])]
-    config = apply_overrides(load_experiment("mnist-static", size="smoke"), changes)
+    changes = {"training.num-importance-samples": "5", "training.warm-up.epochs": "0"}
+    config = changed(load_experiment("mnist-static", size="smoke"), changes)
     made = RunDirectory.create(tmp_path / "run")
     made.write_config(config.model_dump_json())
     log = made.metrics()
@@ -51,8 +51,7 @@ def test_runs_that_differ_in_length_and_seed_are_timed_once(monkeypatch):
     monkeypatch.setattr(
         nats_against_minutes, "step_seconds", lambda config, *_, **late: asked.append((config, late)) or 1.0
     )
-    changes = [("training.num-importance-samples", ["5"])]
-    base = apply_overrides(load_experiment("mnist-static", size="short"), changes)
+    base = changed(load_experiment("mnist-static", size="short"), {"training.num-importance-samples": "5"})
     training = base.training.model_copy(update={"num_epochs": 99})
     longer = base.model_copy(update={"seed": 3, "training": training})
     nats_against_minutes.pace(base, None)

@@ -1,8 +1,8 @@
-"""Graphs that the tests of several parts share, with odd cycles and of RBMs; exact samples, and their counts."""
+"""Machines that the tests of several parts share, graphs with odd cycles and of RBMs; exact samples, their counts."""
 
 import torch
 
-from discrete_vae import RBM, GraphBoltzmann
+from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
 from discrete_vae.testing import enumerate_machine
 
 ODD_CYCLE = [[0, 1], [2, 1], [2, 3], [4, 3], [0, 4]]
@@ -30,7 +30,8 @@ def randomize(energy, *, scale=1.0, seed=0):
 def with_parameters(energy, **values):
     """The machine itself, whose parameters of these names now have these numbers."""
     for name, value in values.items():
-        energy.get_parameter(name).copy_(torch.as_tensor(value))
+        parameter = energy.get_parameter(name)
+        parameter.copy_(torch.as_tensor(value, dtype=parameter.dtype))
     return energy
 
 
@@ -53,6 +54,13 @@ def random_graph(num_units, num_edges, *, seed=0, scale=0.4):
     pairs = pairs[torch.randperm(len(pairs), generator=generator)[:num_edges]]
     assert len(pairs) == num_edges
     return randomize(GraphBoltzmann(num_units, pairs), seed=seed, scale=scale)
+
+
+FIVE_UNITS = {
+    "rbm": lambda: randomize(RBM(3, 2)),
+    "graph": lambda: randomize(GraphBoltzmann(5, "complete")),
+    "factorial": lambda: randomize(FactorialBernoulli(5)),
+}
 
 
 def exact_draws(machine, number, *, t=1.0, seed=0):

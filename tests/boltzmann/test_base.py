@@ -52,6 +52,14 @@ def test_a_machine_that_was_checked_stays_as_it_was():
     assert not machine.bias.requires_grad
 
 
+def test_blocks_are_buffers_outside_the_state():
+    for machine in (RBM(2, 3), randomize(GraphBoltzmann(5, "complete"))):
+        assert len([name for name, _ in machine.named_buffers() if "block" in name]) == len(machine.blocks)
+        assert set(machine.state_dict()) == {"weight", "bias"}
+        twin = deepcopy(machine)
+        assert all(torch.equal(a, b) for a, b in zip(machine.blocks, twin.blocks, strict=True))
+
+
 class TransposedRBM(RBM):
     def compute_block_logits(self, z, block):
         logits = super().compute_block_logits(z, block)

@@ -26,17 +26,14 @@ IMAGES = {
     "encoder": ConvolutionalEncoderConfig(num_features=20, widths=(8, 16)),
     "decoder": ConvolutionalDecoderConfig(widths=(8, 16)),
 }
+ACROSS = {
+    "prior": RBMConfig(num_left=2, num_right=2),
+    "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
+}
 CHANGES = {
     "four groups": {},
-    "a group across both sides": {
-        "prior": RBMConfig(num_left=2, num_right=2),
-        "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
-    },
-    "a smoothing that depends on x": {
-        "smoothing": SpikeGaussianConfig(prior_loc=0.5),
-        "prior": RBMConfig(num_left=2, num_right=2),
-        "posterior": HierarchicalPosteriorConfig(groups=((0, 2), (3, 1)), hidden=(5,)),
-    },
+    "a group across both sides": ACROSS,
+    "a smoothing that depends on x": ACROSS | {"smoothing": SpikeGaussianConfig(prior_loc=0.5)},
     "Gaussian layers": {"hierarchy": LAYERS},
     "trained overlap": {"smoothing": OverlappingExponentialConfig(trainable=True)},
     "power functions": {"smoothing": OverlappingPowerConfig()},

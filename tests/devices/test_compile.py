@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from tests.devices.models import CHANGES, build, data
+from tests.models import LAYERS, small_model
 
 
 def run(model, x, chains, compiled):
@@ -39,7 +40,7 @@ def test_loss_and_backward_compile_without_a_break_and_compute_the_same(name, fi
 
 
 def test_batches_of_two_sizes_and_two_values_of_log_z_compile():
-    model = build("Gaussian layers")
+    model = small_model(groups=2, hierarchy=LAYERS)
     x, chains = data(model)
     torch._dynamo.reset()
     bound = torch.compile(model.elbo, fullgraph=True, backend="aot_eager")

@@ -19,9 +19,8 @@ from discrete_vae import (
 from discrete_vae.kernels.gibbs import run_sweeps
 from discrete_vae.numerics import full_precision
 from discrete_vae.testing import check_mean, enumerate_machine
-from tests.boltzmann.graphs import randomize
+from tests.boltzmann.graphs import FIVE_UNITS, randomize
 from tests.devices.models import CHANGES, build, data
-from tests.kernels.test_gibbs_words import MACHINES
 from tests.oracles.transitions import check_sweeps
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
@@ -88,9 +87,9 @@ def test_evaluation_and_drawing(name):
     assert model.sample(z=states, seed=1).mean.shape == (len(states), *model.event_shape)
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", FIVE_UNITS)
 def test_energies_are_those_of_the_cpu_under_autocast_and_tf32(name):
-    machine = MACHINES[name]()
+    machine = FIVE_UNITS[name]()
     twin = copy.deepcopy(machine).cuda()
     z = torch.bernoulli(torch.full((100, 5), 0.5), generator=torch.Generator().manual_seed(0))
     before = torch.backends.cuda.matmul.fp32_precision
@@ -124,9 +123,9 @@ def test_products_are_exact_inside_and_rounded_outside():
     assert float((kept - exact).abs().max()) < 1e-3 < float((rounded - exact).abs().max())
 
 
-@pytest.mark.parametrize("name", MACHINES)
+@pytest.mark.parametrize("name", FIVE_UNITS)
 def test_sweeps_keep_the_law(name):
-    machine = MACHINES[name]()
+    machine = FIVE_UNITS[name]()
     twin = copy.deepcopy(machine).cuda()
     check_sweeps(machine, lambda z: run_sweeps(twin, z.cuda(), 1, key=7, first_sweep=1).cpu(), repeats=3000)
 

@@ -14,6 +14,7 @@ from discrete_vae.evaluation.diagnostics import (
     find_prior_modes,
     repeat_log_partition,
 )
+from tests.boltzmann.graphs import with_parameters
 from tests.log_partition.machines import random_rbm, two_far_modes
 from tests.refusals import refused_argument
 
@@ -97,9 +98,7 @@ def test_two_wells_are_two_modes_with_the_shares_of_their_chains():
 
 
 def test_a_prior_without_couplings_has_one_mode_and_one_chain_no_error():
-    prior = FactorialBernoulli(5)
-    with torch.no_grad():
-        prior.bias.copy_(torch.tensor([1.0, -1.0, 0.5, -0.5, 2.0]))
+    prior = with_parameters(FactorialBernoulli(5), bias=[1.0, -1.0, 0.5, -0.5, 2.0])
     modes = find_prior_modes(prior, torch.bernoulli(torch.full((50, 5), 0.5)), num_sweeps=5)
     assert (len(modes), modes.maxima.tolist()) == (1, [[1.0, 0.0, 1.0, 0.0, 1.0]])
     assert modes.share.tolist() == [1.0]
@@ -111,10 +110,7 @@ def test_a_prior_without_couplings_has_one_mode_and_one_chain_no_error():
 
 def test_more_maxima_than_are_grouped_belong_to_the_nearest():
     """Units in pairs that are alike: every pattern of pairs is a local maximum, 1024 in all."""
-    machine = RBM(10, 10)
-    with torch.no_grad():
-        machine.weight.copy_(8 * torch.eye(10))
-        machine.bias.fill_(-4.0)
+    machine = with_parameters(RBM(10, 10), weight=8 * torch.eye(10), bias=-4.0)
     start = torch.bernoulli(torch.full((1000, 10), 0.5), generator=torch.Generator().manual_seed(0))
     modes = find_prior_modes(machine, torch.cat([start, start], 1), num_sweeps=1)
     assert len(modes.maxima) == 400 < modes.num_visited

@@ -1,4 +1,4 @@
-"""Estimates over a data set: sums, errors, keyed noise, the digits of parts, a baseline; log Z of a prior."""
+"""Estimates over a data set: sums, errors, keyed noise, the digits of parts, a baseline."""
 
 import copy
 import math
@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 import torch
 
-from discrete_vae import RBM, BlockGibbs, exact_log_partition
+from discrete_vae import exact_log_partition
 from discrete_vae.config import BinaryColumnConfig, CountColumnConfig
 from discrete_vae.evaluation.evaluate import (
     PART_SIZE,
@@ -30,13 +30,7 @@ from discrete_vae.likelihoods import (
     NegativeBinomialLikelihood,
     TableLikelihood,
 )
-from discrete_vae.log_partition.estimate import (
-    AnnealingDisagreementWarning,
-    estimate_log_partition,
-    quick_log_partition,
-)
 from tests.inference.models import small_model, some_bits
-from tests.log_partition.machines import two_far_modes
 from tests.refusals import refused_argument
 
 
@@ -126,49 +120,6 @@ def test_wrong_arguments_are_named(model, evaluate, argument, value):
     assert refused_argument(evaluate, model, X, **given) == argument
     likelihood, train = BernoulliLikelihood((2,)), torch.zeros(9, 2)
     assert refused_argument(independent_features, likelihood, train, torch.zeros(9, 3)) == "x"
-
-
-def test_bridge_sampling_where_enumeration_is_out_of_reach():
-    rbm = RBM(6, 6)
-    with torch.no_grad():
-        rbm.weight.normal_(generator=torch.Generator().manual_seed(0))
-    chains = BlockGibbs(rbm, 300, seed=1).step(200)
-    sizes = {"num_chains": 300, "num_temperatures": 100, "max_enumerated": 4}
-    estimate = estimate_log_partition(rbm, chains=chains, std_error=0.03, **sizes)
-    exact = exact_log_partition(rbm).value
-    assert estimate.best.method == "bridge sampling"
-    assert estimate.best.converged
-    assert abs(estimate.best.value - exact) < 4 * estimate.best.std_error
-    for check in (estimate.forward, estimate.reverse):
-        assert check.num_samples == 300
-        assert abs(check.value - exact) < 4 * check.std_error
-    assert estimate.gap == estimate.reverse.value - estimate.forward.value
-    few = {"num_chains": 10, "num_temperatures": 5}
-    assert quick_log_partition(rbm, max_enumerated=6, **few).method == "enumeration"
-    assert quick_log_partition(rbm, max_enumerated=2, **few).method == "annealed forward"
-    without_weights = quick_log_partition(RBM(64, 64), max_enumerated=2, **few)
-    assert (without_weights.value, without_weights.std_error) == (pytest.approx(128 * math.log(2)), 0)
-
-
-def test_annealing_that_disagrees_is_reported():
-    rbm = two_far_modes(6, 4.0, excess=0.5)  # the chains know all-off alone
-    settings = {"std_error": 0.05, "num_temperatures": 50, "max_enumerated": 4}
-    with pytest.warns(AnnealingDisagreementWarning):
-        estimate = estimate_log_partition(rbm, chains=torch.zeros(50, 12), **settings)
-    assert estimate.best.value == pytest.approx(exact_log_partition(rbm).value, abs=0.2)
-
-
-def test_annealing_starts_at_chains_of_all_energies_in_whatever_order_they_come():
-    rbm = two_far_modes(8, 4.0, excess=0.05)
-    # of the mode that has exp(0.8) times the weight
-    number = round(1000 * torch.sigmoid(torch.tensor(0.8)).item())
-    by_energy = torch.cat([torch.ones(number, 16), torch.zeros(1000 - number, 16)])
-    settings = {"std_error": 0.1, "num_chains": 300, "num_temperatures": 300, "max_enumerated": 4}
-    found = estimate_log_partition(rbm, chains=by_energy, **settings)
-    exact = exact_log_partition(rbm).value
-    assert found.reverse is not None
-    # beyond it once in two million runs
-    assert abs(found.reverse.value - exact) < 5 * found.reverse.std_error
 
 
 def test_constant_features_stay_finite_and_a_real_one_brings_nothing():

@@ -1,4 +1,4 @@
-"""Every hierarchy and every kind of sharing, and the faults that the laws must reject."""
+"""Every hierarchy and every kind of sharing; `test_hierarchy_exact` has their KL, densities and gradients."""
 
 import pytest
 import torch
@@ -12,13 +12,11 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
-from discrete_vae.hierarchy.base import Gaussian, HierarchySample
 from discrete_vae.nets.mlp import L1BatchNorm
-from discrete_vae.testing import check_gaussian_prior, check_mean
+from discrete_vae.testing import check_gaussian_prior
 from tests.refusals import refused_argument
 
 SIZES = {"num_latents": 5, "num_layers": 4, "num_units": 3}
-X = torch.tensor([1.0, 0.0, 1.0, 1.0, 0.0, 0.0], dtype=torch.float64)
 ZETA = torch.tensor([0.0, 0.9, 0.3, 0.0, 1.0], dtype=torch.float64)
 
 sharings = pytest.mark.parametrize(
@@ -47,41 +45,9 @@ def scramble(module, scale=0.4, seed=0):
     return module
 
 
-@torch.no_grad()
-def draws(hierarchy, x, zeta, num_batches=40):
-    """Samples of q(h | zeta, x), 1000 in each batch."""
-    generator = torch.Generator().manual_seed(0)
-    rows = zeta.expand(1000, 1, -1)
-    return [hierarchy.rsample(x[None], rows, generator=generator) for _ in range(num_batches)]
-
-
-def check_closed_form_kl(hierarchy, x, zeta):
-    """E_q[sum of closed-form KLs] = E_q[log q(h) - log p(h)], for given x and zeta; false alarms at rate 1e-6.
-
-    The two sides share no formula. A prior that sees a layer's own sample, a posterior in another order than the
-    prior's, and a KL from p to q break the law.
-    """
-    samples = draws(hierarchy, x, zeta)
-    assert all(float(sample.kl().min()) >= 0 for sample in samples), "a closed-form KL is negative"
-    differences = [(sample.kl() + sample.log_ratio()).mean()[None] for sample in samples]
-    check_mean(torch.stack(differences), torch.zeros(1))
-
-
-def check_normalized(hierarchy, x, zeta):
-    """E_q[p(h) / q(h)] = 1, for given x and zeta; the posterior is near its prior: else rare draws carry the mean."""
-    weights = [sample.log_ratio().exp().mean()[None] for sample in draws(hierarchy, x, zeta)]
-    check_mean(torch.stack(weights), torch.ones(1), resolution=0.02)
-
-
 @sharings
 def test_prior_is_autoregressive(sharing):
     check_gaussian_prior(scramble(build(sharing)).prior)
-
-
-@sharings
-def test_kl_agrees_with_the_densities(sharing):
-    check_closed_form_kl(scramble(build(sharing)), X, ZETA)
-    check_normalized(scramble(build(sharing), scale=0.1), X, ZETA)
 
 
 @pytest.mark.parametrize("config", [member() for member in members(HierarchyConfig)], ids=lambda c: c.kind)
@@ -179,42 +145,9 @@ class OwnSample(CompleteSharing):
         return self.networks[0](self.zeta_map(zeta).unsqueeze(-2) + h.cumsum(-2))
 
 
-class Reversed(GaussianHierarchy):
-    """A fault: the posterior samples the last layer first."""
-
-    def rsample(self, x, zeta, *, generator=None):
-        sample = super().rsample(x, zeta, generator=generator)
-        h = sample.h.flip(-2)
-        posterior = Gaussian(sample.posterior.mean.flip(-2), sample.posterior.log_std.flip(-2))
-        return HierarchySample(h, posterior, self.prior.layers(zeta, h), self.decoder_input(zeta, h))
-
-
-class Exchanged(GaussianHierarchy):
-    """A fault: the closed-form KL runs from prior to posterior."""
-
-    class Sample(HierarchySample):
-        def kl(self):
-            return self.prior.kl_to(self.posterior).sum((-2, -1))
-
-    def rsample(self, x, zeta, *, generator=None):
-        right = super().rsample(x, zeta, generator=generator)
-        return self.Sample(right.h, right.posterior, right.prior, right.decoder_input)
-
-
-class TestPlantedFaults:
-    def test_a_prior_that_sees_its_own_sample(self):
-        prior = scramble(OwnSample(**SIZES, hidden=(7,)))
-        with pytest.raises(AssertionError, match="layer 0"):
-            check_gaussian_prior(prior)
-        with pytest.raises(AssertionError, match="standard errors apart"):
-            check_closed_form_kl(scramble(GaussianHierarchy(6, prior, (7,))), X, ZETA)
-
-    @pytest.mark.parametrize("faulty", [Reversed, Exchanged])
-    def test_a_reversed_posterior_and_an_exchanged_kl(self, faulty):
-        prior = CompleteSharing(**SIZES, hidden=(7,))
-        with pytest.raises(AssertionError, match="standard errors apart"):
-            # of these parameters the difference is some 20 standard errors whatever the noise
-            check_closed_form_kl(scramble(faulty(6, prior, (7,)), seed=1), X, ZETA)
+def test_a_prior_that_sees_its_own_sample_is_rejected():
+    with pytest.raises(AssertionError, match="layer 0"):
+        check_gaussian_prior(scramble(OwnSample(**SIZES, hidden=(7,))))
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from discrete_vae import RBM, GraphBoltzmann
 from discrete_vae.config import PriorConfig, instantiate, members
 from discrete_vae.kernels import gibbs, gibbs_graph, gibbs_rbm
 from discrete_vae.kernels.gibbs import fair_coins, kernel_for, run_sweeps
-from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph
+from tests.boltzmann.graphs import random_graph, randomize, rbm_and_its_graph, small_graph, with_parameters
 from tests.boltzmann.test_base import SMALL
 from tests.kernels.test_gibbs_law import make_rbm
 from tests.oracles.transitions import check_sweeps
@@ -95,8 +95,7 @@ def test_kernels_agree_across_the_32_bit_boundary_and_far_chains(name):
 def test_saturated_units_never_flip(make):
     energy = make()
     expected = torch.tensor([1.0, 0.0]).repeat(energy.num_units // 2)
-    with torch.no_grad():
-        energy.bias.copy_(400 * expected - 200)
+    with_parameters(energy, bias=400 * expected - 200)
     for z in both(energy, torch.zeros(2000, energy.num_units), 50, key=0):
         assert torch.equal(z, expected.expand_as(z))
 

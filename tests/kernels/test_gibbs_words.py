@@ -5,11 +5,11 @@ import pytest
 import torch
 from numba import njit
 
-from discrete_vae import RBM, FactorialBernoulli, GraphBoltzmann
+from discrete_vae import RBM, FactorialBernoulli
 from discrete_vae.kernels import gibbs, gibbs_rbm
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms, unit_words
 from discrete_vae.kernels.gibbs_rbm import GROUP, LANES, PART, ROWS, TILE, decide, draw_words, start_lanes
-from tests.boltzmann.graphs import randomize, with_parameters
+from tests.boltzmann.graphs import FIVE_UNITS, with_parameters
 from tests.boltzmann.products import operations_of
 from tests.oracles.transitions import check_transitions, sweep_matrix
 
@@ -118,33 +118,26 @@ def test_coins_are_fair_and_differ_between_neighboring_keys(seed):
         assert abs(each.float().mean() - 0.5) < 5 / (2 * 32_000**0.5)  # five standard errors
 
 
-MACHINES = {
-    "rbm": lambda: randomize(RBM(3, 2)),
-    "graph": lambda: randomize(GraphBoltzmann(5, [[0, 1], [1, 2], [2, 0], [3, 4]])),
-    "factorial": lambda: randomize(FactorialBernoulli(5)),
-}
-
-
 def sweep(energy, **options):
     return lambda z: run_sweeps(energy, z, 1, key=7, first_sweep=1, kernel=gibbs.run_on_device, **options)
 
 
 def test_clamped_and_tempered_sweeps_have_their_matrix():
-    rbm, clamped = MACHINES["rbm"](), torch.tensor([True, False, False, True, False])
+    rbm, clamped = FIVE_UNITS["rbm"](), torch.tensor([True, False, False, True, False])
     step = sweep(rbm, clamped=clamped, inverse_temperature=torch.full((32 * 3000,), 0.5))
     check_transitions(step, sweep_matrix(rbm, inverse_temperature=0.5, clamped=clamped), 5, repeats=3000)
 
 
 def test_sweeps_of_one_call_are_independent_draws():
     """Two sweeps in one call follow the square of the matrix; the noise of the first sweep used twice would not."""
-    rbm = MACHINES["rbm"]()
+    rbm = FIVE_UNITS["rbm"]()
     matrix = sweep_matrix(rbm)
     step = lambda z: run_sweeps(rbm, z, 2, key=7, first_sweep=1, kernel=gibbs.run_on_device)  # noqa: E731
     check_transitions(step, matrix @ matrix, 5, repeats=3000)
 
 
 def test_the_noise_is_keyed():
-    rbm, z = MACHINES["rbm"](), torch.zeros(200, 5)
+    rbm, z = FIVE_UNITS["rbm"](), torch.zeros(200, 5)
 
     def run(**key):
         key = {"key": 7, "first_sweep": 1, "first_chain": 0} | key

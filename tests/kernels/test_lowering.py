@@ -249,3 +249,26 @@ def test_a_function_of_hidden_numbers_is_found_out():
     assert second[0].tolist() == [3.0, 3.0]  # the function's own
     assert functions("scaled", function, torch.ones(2))[0].tolist() == [4.0, 4.0]
     assert functions.reason is not None
+
+
+def test_what_changes_all_the_time_is_not_recorded():
+    functions = ReplayedFunctions(lambda: [])
+
+    def call():
+        (found,) = functions("double", lambda x: [x + x], torch.tensor(2.0))
+        functions.restart()
+        return float(found)
+
+    with pytest.warns(KernelWarning, match="changes"):
+        found = [call() for _ in range(20)]
+    assert found == [4.0] * 20
+    assert functions.reason is not None
+
+
+def test_a_shape_too_many_is_said():
+    functions = ReplayedFunctions(lambda: [])
+    with pytest.warns(KernelWarning, match="shapes") as caught:
+        found = [functions(size, lambda x: [x + x], torch.ones(size))[0] for size in range(20)]
+    assert [float(each.sum()) for each in found] == [2.0 * size for size in range(20)]
+    assert len(caught) == 1
+    assert functions.reason is None

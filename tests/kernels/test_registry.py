@@ -33,14 +33,11 @@ def kernel_of(compiled, cases=(), **more):
 @pytest.mark.parametrize(
     ("dtype", "inference"), [(torch.float32, False), (torch.float64, False), (torch.float32, True)]
 )
-def test_every_kernel_passes_its_self_test_whatever_is_torchs_default(dtype, inference):
-    torch.set_default_dtype(dtype)
-    try:
-        with torch.inference_mode(inference):
-            for kernel in (*map(load, PATHS), *OWN):
-                assert replace(kernel).is_usable(), kernel.name  # a copy, which is tested anew
-    finally:
-        torch.set_default_dtype(torch.float32)
+def test_every_kernel_passes_its_self_test_whatever_is_torchs_default(dtype, inference, default_dtype):
+    default_dtype(dtype)
+    with torch.inference_mode(inference):
+        for kernel in (*map(load, PATHS), *OWN):
+            assert replace(kernel).is_usable(), kernel.name  # a copy, which is tested anew
 
 
 @pytest.mark.parametrize("kernel", [*map(load, PATHS), *OWN], ids=lambda kernel: kernel.name)
@@ -191,19 +188,17 @@ def test_a_kernel_that_fails_on_several_threads_runs_on_one(energy, module, monk
     assert torch.equal(parallel(energy, start, call), expected)
 
 
-def test_values_do_not_depend_on_torchs_default_dtype():
+def test_values_do_not_depend_on_torchs_default_dtype(default_dtype):
     def values(dtype):
         config = config_of("layers")
         state = TrainingState.initial(config, torch.full((30, 64), 0.3))
-        torch.set_default_dtype(dtype)
-        try:
-            for _ in range(3):
-                found = training_step(state, config, torch.ones(20, 64), 1.0, 0.5).value
-                state.step += 1
-            x, options = torch.ones(5, 64), {"log_partition": 1 / 3, "generator": keyed_generator(0)}
-            likelihood = state.model.log_likelihood(x, num_samples=10, **options).value
-        finally:
-            torch.set_default_dtype(torch.float32)
+        default_dtype(dtype)
+        for _ in range(3):
+            found = training_step(state, config, torch.ones(20, 64), 1.0, 0.5).value
+            state.step += 1
+        x, options = torch.ones(5, 64), {"log_partition": 1 / 3, "generator": keyed_generator(0)}
+        likelihood = state.model.log_likelihood(x, num_samples=10, **options).value
+        default_dtype(torch.float32)
         return torch.cat([found, likelihood]).double()
 
     assert torch.equal(values(torch.float64), values(torch.float32))

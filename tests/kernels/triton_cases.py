@@ -1,4 +1,4 @@
-"""The CUDA kernel in Triton's interpreter, which `test_triton` runs in a process of its own."""
+"""The CUDA kernel in Triton's interpreter, which `test_gibbs_triton` runs in a process of its own."""
 
 import pytest
 import torch

@@ -16,19 +16,6 @@ def made(shape):
     return ConvolutionalEncoder(shape, 7, WIDTHS), ConvolutionalDecoder(7, shape, WIDTHS)
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14), (2, 5, 4)], ids=str)
-def test_shapes_and_gradients(shape):
-    encoder, decoder = made(shape)
-    features = encoder(torch.rand(5, *shape))
-    assert features.shape == (5, 7)
-    out = decoder(features)
-    assert out.shape == (5, *shape)
-    out.square().sum().backward()
-    for network in (encoder, decoder):
-        for name, parameter in network.named_parameters():
-            assert bool((parameter.grad != 0).any()), f"{name} gets no gradient"
-
-
 @pytest.mark.parametrize("shape", [(1, 28, 28), (3, 32, 32)], ids=str)
 def test_defaults_are_small(shape):
     encoder, decoder = ConvolutionalEncoder(shape, 256), ConvolutionalDecoder(256, shape)
@@ -129,18 +116,15 @@ def test_the_norm_and_its_gradients_are_those_in_float64(width, dtype, layout):
         assert error < TOLERANCE[dtype], error
 
 
-def test_the_norm_does_not_depend_on_threads_and_keeps_what_is_not_a_number():
+def test_the_norm_does_not_depend_on_threads_and_keeps_what_is_not_a_number(threads_of_torch):
     torch.manual_seed(0)
     norm, x = convolutional._Norm(32), torch.randn(64, 32, 8, 8)
-    before, found = torch.get_num_threads(), []
-    try:
-        for threads in (1, 2):
-            torch.set_num_threads(threads)
-            given = x.clone().requires_grad_()
-            out = norm(given)
-            found.append((out.detach(), *torch.autograd.grad(out.square().sum(), (given, norm.weight))))
-    finally:
-        torch.set_num_threads(before)
+    found = []
+    for threads in (1, 2):
+        threads_of_torch(threads)
+        given = x.clone().requires_grad_()
+        out = norm(given)
+        found.append((out.detach(), *torch.autograd.grad(out.square().sum(), (given, norm.weight))))
     for one, two in zip(*found, strict=True):
         assert torch.equal(one, two)
     x[5, 9, 2, 3] = torch.nan

@@ -8,29 +8,11 @@ import torch
 from discrete_vae import MixtureOfRamps, OverlappingExponential, OverlappingPower, SpikeExponential
 from discrete_vae.rng import DrawnNoise
 from tests.refusals import refused_argument
-from tests.transformations import OVERLAPPING, SMOOTHINGS, of_prior
-
-
-def noise_and_logits(rows=2000, scale=3.0):
-    generator = torch.Generator().manual_seed(0)
-    rho = torch.rand(rows, generator=generator, dtype=torch.float64)
-    return rho, scale * torch.randn(rows, generator=generator, dtype=torch.float64)
-
-
-def densities(kind, smoothing, zeta):
-    """r(zeta|0) and r(zeta|1) as published, float64."""
-    if kind == "ramps":
-        return 2 * (1 - zeta), 2 * zeta
-    if kind == "overlapping-exponential":
-        beta = float(smoothing.beta.detach())
-        s = lambda at: beta * torch.exp(-beta * at) / -math.expm1(-beta)  # noqa: E731
-    else:
-        s = lambda at: at ** (1 / smoothing.b - 1) / smoothing.b  # noqa: E731
-    return s(zeta), s(1 - zeta)
+from tests.transformations import OVERLAPPING, SMOOTHINGS, log_densities, noise_and_logits, of_prior
 
 
 def test_the_roots_are_the_published_ones():
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(2000)
     q = torch.sigmoid(logits)
     # eq. probabilistic-encoder-two-sided
     printed = (q - 1 + ((q - 1) ** 2 + (2 * q - 1) * rho).sqrt()) / (2 * q - 1)
@@ -61,7 +43,7 @@ def test_newton_steps_reach_the_root(b):
 
 def test_the_limits_are_rho_and_z():
     """Where r(zeta|z) is flat zeta is rho, where it is sharp zeta is z."""
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(2000)
     for flat in (OverlappingExponential(0.01).double(), OverlappingPower(1.001)):
         torch.testing.assert_close(flat.icdf(rho, logits), rho, rtol=0, atol=3e-3)
     z = (rho > torch.sigmoid(-logits)).double()
@@ -77,7 +59,7 @@ def test_the_limits_are_rho_and_z():
 def test_the_mirror_image(kind):
     """F^-1 of (1 - rho, -l) is 1 - zeta, and the other value of z lies behind it."""
     smoothing = SMOOTHINGS[kind]().double()
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(2000)
     zeta, mirrored = smoothing.icdf(rho, logits), smoothing.icdf(1 - rho, -logits)
     torch.testing.assert_close(zeta, 1 - mirrored, rtol=0, atol=1e-14)
     inside = (zeta > 0.01) & (zeta < 0.99)
@@ -88,12 +70,12 @@ def test_the_mirror_image(kind):
 @pytest.mark.parametrize("kind", OVERLAPPING)
 def test_bits_are_bayes_rule_with_all_of_its_gradient(kind):
     smoothing = SMOOTHINGS[kind]().double()
-    rho, logits = noise_and_logits()
+    rho, logits = noise_and_logits(2000)
     logits.requires_grad_()
     drawn = smoothing.draw(rho, logits, generator=torch.Generator().manual_seed(1))
     q, zeta = torch.sigmoid(logits), smoothing.icdf(rho, logits)
     keep = (zeta > 1e-9) & (zeta < 1 - 1e-9)
-    off, on = densities(kind, smoothing, torch.where(keep, zeta, 0.5))
+    off, on = (part.exp() for part in log_densities(smoothing, torch.where(keep, zeta, 0.5)))
     bits = q * on / (q * on + (1 - q) * off)
     torch.testing.assert_close(drawn.bits[keep], bits[keep], rtol=1e-9, atol=1e-9)
     assert torch.equal(drawn.zeta, zeta)

@@ -12,7 +12,7 @@ from discrete_vae.nets.mlp import MLP
 from discrete_vae.testing import check_decoder, check_encoder, check_network
 
 
-@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 10)], ids=str)
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 9, 14)], ids=str)
 def test_ours(shape):
     for kind in members(EncoderConfig):
         check_encoder(instantiate(kind(), input_shape=shape), shape)

@@ -13,15 +13,13 @@ from discrete_vae.testing import (
     check_mean,
     enumerate_machine,
 )
+from tests.boltzmann.graphs import with_parameters
 from tests.oracles.quadrature import joint_nodes, posterior_quadrature, unit_nodes
 from tests.refusals import refused_argument
 
 
 def test_one_pair_by_hand():
-    rbm = RBM(1, 1).double()
-    with torch.no_grad():
-        rbm.weight.fill_(0.7)
-        rbm.bias.copy_(torch.tensor([0.2, -0.5], dtype=torch.float64))
+    rbm = with_parameters(RBM(1, 1).double(), weight=0.7, bias=[0.2, -0.5])
     machine = enumerate_machine(rbm)
     total = 1 + math.exp(0.2) + math.exp(-0.5) + math.exp(0.7 + 0.2 - 0.5)
     assert machine.log_partition.item() == pytest.approx(math.log(total), abs=1e-12)

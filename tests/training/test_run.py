@@ -123,13 +123,10 @@ def _steady(environment):
 
 
 @pytest.fixture
-def two_threads(monkeypatch):
+def two_threads(monkeypatch, threads_of_torch):
     """A machine of two cores, whose user has not chosen."""
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    yield
-    torch.set_num_threads(before)
+    threads_of_torch(2)
 
 
 def number_of_threads(config, begun=None):

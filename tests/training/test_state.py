@@ -23,6 +23,7 @@ from discrete_vae.training.state import (
     decay_weights,
     parameter_groups,
 )
+from tests.training import tiny
 from tests.training.tiny import (
     CONFIG,
     NUM_STEPS,
@@ -186,9 +187,7 @@ def test_the_model_of_a_checkpoint_is_the_average_and_was_validated_with_its_own
     assert logged == exact_log_partition(loaded.model.prior).value
 
 
-SIZES = {"num-layers": "2", "num-units": "3", "posterior-hidden": "6", "prior-hidden": "6"}
-SIZES = {f"model.hierarchy.{name}": value for name, value in SIZES.items()}
-LAYERS = changed(CONFIG, {"model.hierarchy": "gaussian", "training.warm-up.epochs": "0"} | SIZES)
+LAYERS = changed(CONFIG, {"training.warm-up.epochs": "0"} | tiny.LAYERS)
 MEASURES = {
     "optimizer.prior-learning-rate-factor": "0.25",
     "optimizer.layers-weight-decay": "0.1",

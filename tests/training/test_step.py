@@ -13,7 +13,6 @@ from torch import nn
 from discrete_vae import load_dataset, train
 from discrete_vae.errors import InvalidInputError, KernelWarning
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.kernels.lowering import ReplayedFunctions
 from discrete_vae.nets.mlp import MLP, ConcatLinear, L1BatchNorm
 from discrete_vae.nets.modes import gains_by_bfloat16
 from discrete_vae.objectives.elbo import Batch, loss_gradients, loss_terms, weighted_sum
@@ -26,12 +25,10 @@ from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
 from discrete_vae.training.step import RecordedStep, choose_precision
 from tests.models import small_model
-from tests.training.tiny import CONFIG, changed
+from tests.training.tiny import CONFIG, LAYERS, changed
 from tests.transformations import SMOOTHINGS
 
 STEPS = 5
-SIZES = {"num-layers": "2", "num-units": "3", "posterior-hidden": "7", "prior-hidden": "5"}
-LAYERS = {"model.hierarchy": "gaussian"} | {f"model.hierarchy.{name}": value for name, value in SIZES.items()}
 IMPORTANCE = {"training.num-importance-samples": "3", "training.importance-start": "0.5"}
 GRAPH = {"model.prior": "graph", "model.prior.num-units": "32"}
 BFLOAT16 = {"training.precision": "bfloat16"}
@@ -239,29 +236,6 @@ def test_a_recording_comes_back_after_a_step_with_everything_frozen(monkeypatch)
     monkeypatch.setattr(torch.autograd, "grad", None)  # a repeated recording asks it for nothing
     training_step(state, config, torch.ones(20, 64), 1.0, 0.5)
     assert state.recorded.functions.reason is None
-
-
-def test_what_changes_all_the_time_is_not_recorded():
-    functions = ReplayedFunctions(lambda: [])
-
-    def call():
-        (found,) = functions("double", lambda x: [x + x], torch.tensor(2.0))
-        functions.restart()
-        return float(found)
-
-    with pytest.warns(KernelWarning, match="changes"):
-        found = [call() for _ in range(20)]
-    assert found == [4.0] * 20
-    assert functions.reason is not None
-
-
-def test_a_shape_too_many_is_said():
-    functions = ReplayedFunctions(lambda: [])
-    with pytest.warns(KernelWarning, match="shapes") as caught:
-        found = [functions(size, lambda x: [x + x], torch.ones(size))[0] for size in range(20)]
-    assert [float(each.sum()) for each in found] == [2.0 * size for size in range(20)]
-    assert len(caught) == 1
-    assert functions.reason is None
 
 
 @pytest.mark.parametrize("block", [torch.no_grad, torch.inference_mode])

@@ -33,6 +33,10 @@ CONFIG = ExperimentConfig(
     ),
     evaluation=EvaluationConfig(num_samples=50, num_annealed_chains=20, num_temperatures=20),
 )
+LAYERS = {"num-layers": "2", "num-units": "3", "posterior-hidden": "6", "prior-hidden": "6"}
+LAYERS = {"model.hierarchy": "gaussian"} | {
+    f"model.hierarchy.{name}": value for name, value in LAYERS.items()
+}
 NUM_STEPS = 36  # three epochs of twelve batches
 
 

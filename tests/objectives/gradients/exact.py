@@ -19,7 +19,6 @@ from discrete_vae import (
     HierarchicalPosterior,
     LeaveOneOut,
     OverlappingExponential,
-    SpikeExponential,
     SpikeSlab,
 )
 from discrete_vae.boltzmann.base import enumerate_log_partition
@@ -28,8 +27,9 @@ from discrete_vae.objectives.elbo import Batch, loss_gradients
 from discrete_vae.rng import DrawnNoise
 from discrete_vae.smoothing.spike import SharpLimit
 from discrete_vae.testing import all_states
-from tests.exact_paths import log_prior, randomize_norms
+from tests.exact_paths import flat, log_prior, randomize_norms
 from tests.test_model_exact import exact_elbo, log_likelihood_of
+from tests.transformations import spike
 
 NUM_FEATURES = 5
 X = torch.tensor([[1, 0, 1, 1, 0]], dtype=torch.float64)
@@ -37,8 +37,8 @@ WEIGHTS = (0.7, 1.3)  # of the two KLs, as warm-up has them
 
 # name -> (prior, groups, smoothing)
 CASES = {
-    "RBM": (lambda: RBM(2, 2), [[0, 1], [2, 3]], lambda: SpikeExponential(beta=0.6)),
-    "factorial prior": (lambda: FactorialBernoulli(4), [[0, 1], [2, 3]], lambda: SpikeExponential(beta=0.6)),
+    "RBM": (lambda: RBM(2, 2), [[0, 1], [2, 3]], spike(0.6)),
+    "factorial prior": (lambda: FactorialBernoulli(4), [[0, 1], [2, 3]], spike(0.6)),
     "interleaved groups": (lambda: RBM(2, 2), [[3, 0], [1, 2]], SpikeSlab),
     "graph, three groups": (lambda: GraphBoltzmann(4, "complete"), [[2], [0, 3], [1]], SharpLimit),
     "without a spike": (
@@ -46,7 +46,7 @@ CASES = {
         [[0, 1], [2, 3]],
         lambda: OverlappingExponential(beta=0.6, trainable=True),
     ),
-    "one group": (lambda: RBM(2, 2), [[0, 1, 2, 3]], lambda: SpikeExponential(beta=0.6)),
+    "one group": (lambda: RBM(2, 2), [[0, 1, 2, 3]], spike(0.6)),
 }
 
 
@@ -69,9 +69,7 @@ def build(name):
 
 def flat_gradient(value, model):
     """All gradients in a row; zero where there is none."""
-    found = torch.autograd.grad(value, list(model.parameters()), allow_unused=True)
-    pairs = zip(model.parameters(), found, strict=True)
-    return torch.cat([(torch.zeros_like(p) if g is None else g).flatten() for p, g in pairs])
+    return flat(torch.autograd.grad(value, [*model.parameters()], allow_unused=True, materialize_grads=True))
 
 
 def exact_gradient(model, num_nodes=10):

@@ -14,6 +14,7 @@ from discrete_vae import (
     RunningMean,
 )
 from discrete_vae.config import RunningMeanConfig
+from tests.boltzmann.graphs import with_parameters
 from tests.models import small_config, small_model
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
@@ -63,8 +64,7 @@ class TellsGradients(LearnedBaseline):
 @pytest.mark.parametrize("kind", [Reinforce, NaiveKL])
 def test_the_loss_of_a_baseline_reaches_its_own_parameters_alone(kind):
     model = DiscreteVAE.from_config(small_config(6, groups=2), encoder=torch.nn.Linear(6, 6))
-    with torch.no_grad():
-        model.prior.weight.fill_(1.0)  # without couplings the naive estimate has no signal
+    with_parameters(model.prior, weight=1.0)  # without couplings the naive estimate has no signal
     posterior = model.posterior
     sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
     baseline = TellsGradients((5,), **sizes)
