@@ -25,6 +25,7 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError, SolverErr
 from discrete_vae.evaluation.evaluate import (
     ExampleValues,
     MeanElbo,
+    by_weight,
     elbo_parts,
     evaluate_log_likelihood,
     mean_elbo,
@@ -55,7 +56,6 @@ from discrete_vae.training.logging import (
 from discrete_vae.training.state import (
     ElboSums,
     TrainingState,
-    by_weight,
     decay_weights,
     noise_key,
     set_rates,

@@ -28,9 +28,8 @@ from discrete_vae.distributed import (
     world_size,
 )
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.evaluation.evaluate import positive_weights, repeated_by_weight
+from discrete_vae.evaluation.evaluate import by_weight
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.likelihoods.base import Likelihood, set_copies
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import set_precision
@@ -41,7 +40,7 @@ from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.runs.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
 from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.sparse import Examples, select
+from discrete_vae.sparse import Examples
 from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
@@ -307,20 +306,6 @@ class Replicas:
 
 
 # The state itself.
-
-
-def by_weight(
-    likelihood: Likelihood, train: Examples, condition: Tensor | None, weights: np.ndarray | None
-) -> tuple[Examples, Tensor | None]:
-    """Training examples and their conditions, each as often as its weight says, for fits that count all alike.
-
-    Sets the likelihood's half counts accordingly (`set_copies`).
-    """
-    if (given := positive_weights(weights, len(train), "train_weights")) is None:
-        return train, condition
-    rows, copies = repeated_by_weight(given, train.nbytes)
-    set_copies(likelihood, copies)
-    return select(train, rows.numpy()), None if condition is None else condition[rows]
 
 
 GRADIENT_PREFIX = "gradient/"  # in front of the names of the gradient estimator's state, in a checkpoint
