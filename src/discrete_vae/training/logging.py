@@ -62,11 +62,6 @@ def written(
         yield append
 
 
-def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """True after steps at which a line of training metrics is due."""
-    return step % settings.log_every == 0 or validates(settings, step, num_steps)
-
-
 def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
     """True after steps at which a validation, with a checkpoint, is due."""
     return step == num_steps or step % settings.validate_every == 0
