@@ -19,7 +19,7 @@ from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, effective_number, training_subset
-from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
+from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank, world_size
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, SolverError, naming
 from discrete_vae.evaluation.evaluate import (
     ExampleValues,
@@ -53,9 +53,10 @@ from discrete_vae.training.logging import (
 from discrete_vae.training.state import (
     ElboSums,
     TrainingState,
+    average_step,
     decay_weights,
-    noise_key,
     set_rates,
+    take_weights_of_rank_zero,
 )
 from discrete_vae.training.step import choose_precision
 
@@ -123,8 +124,8 @@ def run_steps(
     precision = choose_precision(config, device=device, begun=begun).dtype
     of_train = {"condition": dataset.conditions.get("train"), "weights": dataset.weights.get("train")}
     state = TrainingState.initial(config, dataset.train, **of_train, device=device, precision=precision)
-    conditions = {part: c.to(device if part == "valid" else "cpu") for part, c in dataset.conditions.items()}
-    dataset = replace(dataset, valid=dataset.valid.to(device), conditions=conditions)
+    moved = {part: c.to(device) for part, c in dataset.conditions.items() if part == "valid"}
+    dataset = replace(dataset, valid=dataset.valid.to(device), conditions={**dataset.conditions, **moved})
     checkpoints = RunCheckpoints(
         run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
     )
@@ -136,7 +137,7 @@ def run_steps(
         if goes_on and (others := other_rounding(begun)):
             text = "sums round differently, so its last weights are not those of an unbroken run"
             warnings.warn(f"the run {others}: {text}.", stacklevel=2)
-    state.replicas.start()
+    take_weights_of_rank_zero(state.model, state.gradient)
     start, before = time.monotonic(), max(seconds_in(metrics.read()), checkpoints.seconds)
     state.times.restart()
     times: dict[str, float] = {}
@@ -269,18 +270,19 @@ def training_step(
     state.times.begin("networks")
     discrete, continuous = schedules.kl_weights(settings.warm_up, time)
     num_samples = schedules.num_importance_samples(settings, progress)
+    key = config.seed, _POSTERIOR_STREAM, state.step
     terms, means = state.recorded.take_gradients(
         x,
         negative_phase,
         discrete=discrete,
         continuous=continuous,
         num_importance_samples=num_samples,
-        noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
+        noise_key=key if world_size() == 1 else (*key, rank()),  # of this process's rows
         condition=condition,
         labels=labels,
         label_weight=settings.label_weight * examples_per_label,
     )
-    means = state.replicas.average(means)
+    means = average_step(state.optimizer, (model, state.gradient), means)
     _check_finite(dict(zip(_TERMS, means, strict=True)), state.step, store)
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
