@@ -335,6 +335,11 @@ def elbo_parts(
     return all_reduce_shards(parts)
 
 
+def bounds(parts: Tensor) -> Tensor:
+    """The ELBO of each example, (example,), of what `elbo_parts` gives."""
+    return parts[:, 0] - parts[:, 1] - parts[:, 2]
+
+
 def mean_elbo(
     parts: Tensor,
     *,
@@ -344,10 +349,9 @@ def mean_elbo(
 ) -> MeanElbo:
     """The mean over examples of what `elbo_parts` gives, weighted where there are weights."""
     given = positive_weights(weights, len(parts))
-    terms: dict[str, Tensor] = dict(
-        zip(("reconstruction", "kl_discrete", "kl_continuous"), parts.unbind(1), strict=True)
-    )
-    terms["elbo"] = parts[:, 0] - parts[:, 1] - parts[:, 2]
+    reconstruction, discrete, continuous = parts.unbind(1)
+    terms = {"reconstruction": reconstruction, "kl_discrete": discrete, "kl_continuous": continuous}
+    terms["elbo"] = bounds(parts)
     means = {name: float(weighted_mean(values, given)) for name, values in terms.items()}
     errors = {f"{name}_std_error": float(standard_error(values, given)) for name, values in terms.items()}
     return MeanElbo(

@@ -24,6 +24,7 @@ from discrete_vae.errors import InvalidInputError, NonFiniteLossError, SolverErr
 from discrete_vae.evaluation.evaluate import (
     ExampleValues,
     MeanElbo,
+    bounds,
     by_weight,
     elbo_parts,
     evaluate_log_likelihood,
@@ -149,7 +150,6 @@ def run_steps(
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
 
     def line(values: Mapping[str, float]) -> dict[str, float]:
-        """A line of the log."""
         epoch, seconds = state.step / batches.steps_per_epoch, before + time.monotonic() - start
         return {"step": state.step, "epoch": epoch, "seconds": seconds, **values}
 
@@ -333,11 +333,7 @@ def _validate(
     )
     elbo = mean_elbo(parts, log_partition_std_error=std_error, weights=dataset.weights.get("valid"))
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
-    return elbo, _bounds(parts)
-
-
-def _bounds(parts: Tensor) -> Tensor:
-    return parts[:, 0] - parts[:, 1] - parts[:, 2]
+    return elbo, bounds(parts)
 
 
 def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore | None) -> None:
@@ -480,7 +476,7 @@ class RunCheckpoints:
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
         parts = elbo_parts(model, valid, condition=conditions.get("valid"), log_partition=log_partition)
-        elbo, self._independent = mean_elbo(parts, weights=of_valid), _bounds(parts)
+        elbo, self._independent = mean_elbo(parts, weights=of_valid), bounds(parts)
         self._weights, self._dataset = positive_weights(of_valid, len(valid)), dataset
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
