@@ -347,9 +347,6 @@ def evaluate_run(
             None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
 
-    Raises:
-        InvalidInputError: If the config asks for more examples than there are.
-
     Warns:
         UserWarning: As `evaluate_model`.
 
@@ -405,7 +402,6 @@ def evaluate_run(
 
 @cache
 def _code() -> str:
-    """SHA-256 of this library's sources."""
     total = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         total.update(path.read_bytes())
