@@ -48,7 +48,6 @@ from discrete_vae.training.logging import (
     StepTrace,
     seconds_in,
     state_metrics,
-    validates,
     written,
 )
 from discrete_vae.training.state import (
@@ -180,7 +179,7 @@ def run_steps(
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
                 shown.note(trace.write())
-            validating = validates(settings, state.step, num_steps)
+            validating = state.step == num_steps or state.step % settings.validate_every == 0
             if not validating and state.step % settings.log_every:
                 continue
             times = state.times.metrics(settings.batch_size, x.device)
