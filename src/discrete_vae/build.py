@@ -126,25 +126,7 @@ def count_weights(config: ModelConfig) -> int:
 
 
 def _sizes(config: ModelConfig, gradient: ComponentConfig | None = None) -> dict[str, int]:
-    """Trained numbers of each part of a model, and of a gradient's estimator."""
-    try:
-        modules = _modules_on_meta(config)
-        parts = {f"model.{name}": module for name, module in modules.items()}
-        if gradient is not None:
-            posterior = modules["posterior"]
-            assert isinstance(posterior, Posterior)
-            sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
-            with torch.device("meta"):
-                parts["training.gradient"] = instantiate(gradient, **sizes)
-    except RuntimeError as error:
-        if not is_allocation_failure(error):
-            raise
-        return {"model": _UNCOUNTABLE}
-    return {name: sum(each.numel() for each in part.parameters()) for name, part in parts.items()}
-
-
-def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
-    """The networks and tensors of a model without their numbers, once what is made of units and groups fits."""
+    """Trained numbers of each part of a model, and of a gradient's estimator, once units and groups fit the memory."""
     prior, groups = config.prior, config.posterior.groups
     networks = groups if isinstance(groups, int) else 1 if groups == "colors" else len(groups)
     networks += getattr(config.hierarchy, "num_layers", 0)
@@ -152,9 +134,19 @@ def _modules_on_meta(config: ModelConfig) -> dict[str, nn.Module]:
     edges = prior.num_units * (prior.num_units - 1) // 2 if is_complete else 0
     check_memory("model.prior", _PER_UNIT * prior.num_units + _PER_EDGE * edges, "Use fewer units.")
     check_memory("model", _PER_NETWORK * networks, "Use fewer groups of the posterior, or fewer layers.")
-    with torch.device("meta"):
-        parts = build_parts(config)
-    return {name: part for name, part in parts.items() if isinstance(part, nn.Module)}
+    try:
+        with torch.device("meta"):
+            built = build_parts(config)
+            parts = {f"model.{name}": part for name, part in built.items() if isinstance(part, nn.Module)}
+            if gradient is not None:
+                posterior: Posterior = built["posterior"]
+                sizes = {"group_of_unit": posterior.group_of_unit, "num_features": posterior.num_features}
+                parts["training.gradient"] = instantiate(gradient, **sizes)
+    except RuntimeError as error:
+        if not is_allocation_failure(error):
+            raise
+        return {"model": _UNCOUNTABLE}
+    return {name: sum(each.numel() for each in part.parameters()) for name, part in parts.items()}
 
 
 def check_model_memory(

@@ -25,7 +25,7 @@ from discrete_vae.objectives.gradients import Reparameterized
 from discrete_vae.rng import NoiseSource
 from discrete_vae.training.loop import run_steps, training_step
 from discrete_vae.training.run import check_experiment, prepared_run, train
-from discrete_vae.training.state import TrainingState
+from discrete_vae.training.state import TrainingState, average_step
 from tests.training.tiny import CONFIG, QuietProgress, start_run
 
 BATCH = CONFIG.training.batch_size
@@ -60,7 +60,8 @@ def averaged_gradient():
     estimator = Reparameterized.of(state.model)
     estimate = state.model.estimate_gradient(estimator, x, negative_phase=z, generator=OwnRows(3))
     estimate.loss.backward()
-    means = state.replicas.average(tuple(float(part.detach().mean()) for part in estimate.terms))
+    of_terms = tuple(float(part.detach().mean()) for part in estimate.terms)
+    means = average_step(state.optimizer, (state.model, state.gradient), of_terms)
     gradients = [p.grad for p in state.model.parameters() if p.grad is not None]
     found = {
         "means": torch.tensor(means),

@@ -353,8 +353,9 @@ def beside_independent(tmp_path, num_valid, weights=None):
     config, data = waiting(2, 1e-9), load_dataset("digits")
     run, state = start_run(tmp_path / "run", config), TrainingState.initial(config, data.train)
     checkpoints = loop.RunCheckpoints(run, state, config.training, num_steps=NUM_STEPS)
-    asked = config, data.train, data.valid[:num_valid], (None, weights)
-    base = checkpoints.begin_with_independent(*asked).elbo
+    own = {} if weights is None else {"valid": weights}
+    few = replace(data, valid=data.valid[:num_valid], weights=own)
+    base = checkpoints.begin_with_independent(config, few).elbo
     model = load_run(run).model.eval()
     of_each = model.log_likelihood(data.valid[:num_valid], 1, log_partition=9 * math.log(2)).value.double()
     assert base == pytest.approx(np.average(of_each, weights=weights), abs=1e-4)
@@ -420,8 +421,11 @@ def test_leads_pass_as_often_as_students_t_says(tmp_path, num_valid):
 def test_a_lead_of_one_example_is_never_clear(tmp_path):
     checkpoints, of_one = beside_independent(tmp_path, 1)
     assert checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= float(of_one) + 1e-4
-    checkpoints.best_score -= 1e-4  # of step 0, as another processor had rounded it
-    assert checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9) <= checkpoints.best_score
+    checkpoints.best["validation_score"] -= 1e-4  # of step 0, as another processor had rounded it
+    assert (
+        checkpoints.score(estimate(float(of_one) + 9, 0.0), of_one + 9)
+        <= checkpoints.best["validation_score"]
+    )
     many, of_each = beside_independent(tmp_path / "many", 20)
     base = float(of_each.mean())
     for lead, is_clear in ((1, True), (0.5, False)):  # beside two standard errors of log Z

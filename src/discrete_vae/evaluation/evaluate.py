@@ -76,18 +76,9 @@ class MeanLogLikelihood(ShowsTable):
 
     def weighted(self, weights: Tensor) -> MeanLogLikelihood:
         """The same with a weighted mean over the examples, (example,) positive; doubling_gain stays unweighted."""
-        examples = self.examples
-        assert examples is not None
-        scaled = rescaled(weights)
-        of_samples = (scaled * examples.std_error).square().sum().sqrt() / scaled.sum()
-        return replace(
-            self,
-            value=float(weighted_mean(examples.value, weights)),
-            std_error=float(standard_error(examples.value, weights)),
-            monte_carlo_std_error=float(of_samples),
-            effective_examples=effective_number(weights),
-            examples=replace(examples, weight=weights),
-        )
+        assert self.examples is not None
+        examples = replace(self.examples, weight=weights)
+        return _mean(examples, self.doubling_gain, self.num_samples, self.log_partition_std_error)
 
 
 @torch.no_grad()
@@ -177,11 +168,13 @@ def join_log_likelihoods(parts: Sequence[MeanLogLikelihood]) -> MeanLogLikelihoo
 def _mean(
     examples: ExampleLogLikelihoods, doubling_gain: float, num_samples: int, log_partition_std_error: float
 ) -> MeanLogLikelihood:
-    value = examples.value
+    value, weights = examples.value, examples.weight
+    scaled = torch.ones_like(value) if weights is None else rescaled(weights)
+    of_samples = (scaled * examples.std_error).square().sum().sqrt() / scaled.sum()
     return MeanLogLikelihood(
-        value=fmean(value.tolist()),
-        std_error=float(standard_error(value)),
-        monte_carlo_std_error=float(examples.std_error.square().sum().sqrt()) / len(value),
+        value=fmean(value.tolist()) if weights is None else float(weighted_mean(value, weights)),
+        std_error=float(standard_error(value, weights)),
+        monte_carlo_std_error=float(of_samples),
         min_ess=float(examples.ess.min()),
         median_ess=float(examples.ess.median()),
         doubling_gain=doubling_gain,
@@ -189,6 +182,7 @@ def _mean(
         num_samples=num_samples,
         log_partition_std_error=log_partition_std_error,
         examples=examples,
+        effective_examples=None if weights is None else effective_number(weights),
     )
 
 
@@ -341,6 +335,11 @@ def elbo_parts(
     return all_reduce_shards(parts)
 
 
+def bounds(parts: Tensor) -> Tensor:
+    """The ELBO of each example, (example,), of what `elbo_parts` gives."""
+    return parts[:, 0] - parts[:, 1] - parts[:, 2]
+
+
 def mean_elbo(
     parts: Tensor,
     *,
@@ -350,10 +349,9 @@ def mean_elbo(
 ) -> MeanElbo:
     """The mean over examples of what `elbo_parts` gives, weighted where there are weights."""
     given = positive_weights(weights, len(parts))
-    terms: dict[str, Tensor] = dict(
-        zip(("reconstruction", "kl_discrete", "kl_continuous"), parts.unbind(1), strict=True)
-    )
-    terms["elbo"] = parts[:, 0] - parts[:, 1] - parts[:, 2]
+    reconstruction, discrete, continuous = parts.unbind(1)
+    terms = {"reconstruction": reconstruction, "kl_discrete": discrete, "kl_continuous": continuous}
+    terms["elbo"] = bounds(parts)
     means = {name: float(weighted_mean(values, given)) for name, values in terms.items()}
     errors = {f"{name}_std_error": float(standard_error(values, given)) for name, values in terms.items()}
     return MeanElbo(
@@ -413,12 +411,7 @@ def independent_features(
     """
     law = deepcopy(likelihood).cpu().double()
     given = positive_weights(weights, len(x))
-    of_train = positive_weights(train_weights, len(train), "train_weights")
-    set_copies(law, 1.0)
-    if of_train is not None:
-        rows, copies = repeated_by_weight(of_train, train.nbytes)
-        train = select(train, rows.numpy())
-        set_copies(law, copies)
+    train, _ = by_weight(law, train, None, train_weights)
     parameters = law.fit_marginals_(_examples("train", train, law)).double()
     parts = []
     size = max(1, min(_ROWS, _VALUES // math.prod(law.parameter_shape)))
@@ -434,6 +427,21 @@ def independent_features(
         None if given is None else effective_number(given),
         ExampleValues(value, given),
     )
+
+
+def by_weight(
+    likelihood: Likelihood, train: Examples, condition: Tensor | None, weights: np.ndarray | Tensor | None
+) -> tuple[Examples, Tensor | None]:
+    """Training examples and their conditions, each as often as its weight says, for fits that count all alike.
+
+    Sets the likelihood's half counts accordingly (`set_copies`).
+    """
+    if (given := positive_weights(weights, len(train), "train_weights")) is None:
+        set_copies(likelihood, 1.0)
+        return train, condition
+    rows, copies = repeated_by_weight(given, train.nbytes)
+    set_copies(likelihood, copies)
+    return select(train, rows.numpy()), None if condition is None else condition[rows]
 
 
 def repeated_by_weight(weights: Tensor, num_bytes: int = 1) -> tuple[Tensor, float]:

@@ -283,12 +283,12 @@ def flip_bits(x: Tensor, share: float, *, seed: int = 0, numbers: Sequence[int] 
         numbers: Numbers of the rows, which key it; None means from 0.
     """
     check_number("share", share, at_least=0.0, at_most=0.5, repair=_REPAIR)
-    known, flipped = check_numbers(numbers, len(x)), []
-    for first in range(0, max(len(x), 1), _FLIPPED):
-        rows = x[first : first + _FLIPPED]
+    known, flipped = check_numbers(numbers, len(x)), x.clone()
+    for first in range(0, len(x), _FLIPPED):
+        rows = flipped[first : first + _FLIPPED]
         noise: Any = RowNoise(known[first : first + _FLIPPED], seed, _FLIP_STREAM)
-        flipped.append(torch.where(open_uniform(rows, generator=noise) < share, 1 - rows, rows))
-    return torch.cat(flipped)
+        rows.copy_(torch.where(open_uniform(rows, generator=noise) < share, 1 - rows, rows))
+    return flipped
 
 
 def denoise_rows(
@@ -420,7 +420,8 @@ def nearest_codes(
         rule, repair = f"must be at most {most}, the rows that are searched", "Ask for fewer."
         raise InvalidInputError("num_neighbors", rule, num_neighbors, repair)
     check_memory("num_neighbors", 12 * len(queries) * num_neighbors, "Ask for fewer neighbors.")
-    skipped = np.full(len(queries), -1, np.int64) if excluded is None else np.asarray(excluded, np.int64)
+    # one each, since the loop looks at no bounds
+    skipped = np.array(np.broadcast_to(-1 if excluded is None else excluded, len(queries)), np.int64)
     distances = np.full((len(queries), num_neighbors), _FAR, np.int32)
     indices = np.full(distances.shape, -1, np.int64)
     words, searched = _words(queries), _words(among)

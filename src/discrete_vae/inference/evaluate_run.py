@@ -54,7 +54,6 @@ from discrete_vae.sparse import Examples
 Report: TypeAlias = Callable[[int, float], None]
 _ELBO_DRAWS = 20
 _STILL_RISING = 0.1  # nats by the last doubling of the samples
-_KEPT_EXAMPLES = PART_SIZE  # a part of an evaluation that is kept: a minute or less
 
 
 class UnevenWeightsWarning(UserWarning):
@@ -80,13 +79,11 @@ class Evaluation(ShowsTable):
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for evaluation.json; what one draw cannot give is None."""
-        named = ("log_likelihood", "log_likelihood_limit", "independent_features")
-        found = {name: part for name in named if (part := getattr(self, name)) is not None}
-        values = asdict(replace(self, **{name: replace(part, examples=None) for name, part in found.items()}))
-        for name in ("elbo", *found):
-            part = values[name]
-            part |= {key: None for key, value in part.items() if value != value}  # of NaN
+        values = asdict(self)
+        for name in ("log_likelihood", "log_likelihood_limit", "elbo", "independent_features"):
+            part = values[name] or {}
             part.pop("examples", None)
+            part |= {key: None for key, value in part.items() if value != value}  # of NaN
             if part.get("effective_examples") is None:
                 part.pop("effective_examples", None)
         values["log_partition"]["gap"] = self.log_partition.gap
@@ -161,8 +158,8 @@ def evaluate_model(
             whole = of_rows(of_model, slice(None), report)
         else:
             found: list[MeanLogLikelihood] = []
-            for first in range(0, len(x), _KEPT_EXAMPLES):
-                rows = slice(first, first + _KEPT_EXAMPLES)
+            for first in range(0, len(x), PART_SIZE):  # a minute or less, each
+                rows = slice(first, first + PART_SIZE)
                 compute = partial(of_rows, of_model, rows, _shifted(report, found))
                 found.append(parts.log_likelihood(f"{name}-{first}", compute))
             whole = join_log_likelihoods(found)
@@ -350,9 +347,6 @@ def evaluate_run(
             None keeps nothing.
         report: Called with the number of examples done and the running mean log-likelihood.
 
-    Raises:
-        InvalidInputError: If the config asks for more examples than there are.
-
     Warns:
         UserWarning: As `evaluate_model`.
 
@@ -408,7 +402,6 @@ def evaluate_run(
 
 @cache
 def _code() -> str:
-    """SHA-256 of this library's sources."""
     total = hashlib.sha256()
     for path in sorted(Path(__file__).parents[1].rglob("*.py")):
         total.update(path.read_bytes())

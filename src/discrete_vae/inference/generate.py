@@ -256,15 +256,12 @@ def generate(
         statistic: "sample" draws x; "mean" and "mode" are those of p(x | zeta, h). Of codes, and the columns of a
             table that are words, the mean is the mode.
         num_sweeps: Sweeps from one round of all chains to the next, and before the first.
-        max_rounds: Rounds after which a class that has not come up often enough is given up.
+        max_rounds: Rounds after which a class that has not come up often enough is an error.
         seed: Seed of the noise.
         report: Called after each round with the number of examples so far.
 
     Returns:
         The examples; those of the first wanted class come first.
-
-    Raises:
-        InvalidInputError: If a class does not come up, or an argument breaks its rule.
     """
     check_positive_int("count", count)
     check_statistic(statistic)
@@ -337,9 +334,6 @@ def generate_of_labels(
 
     Returns:
         The examples, those of the first class first; `places` are the classes' numbers.
-
-    Raises:
-        InvalidInputError: If the model has no such class, or an argument breaks its rule.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig

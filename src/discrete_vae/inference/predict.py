@@ -67,9 +67,6 @@ def predict_rows(
     The arguments are those of `score_rows`, with ``num_samples`` importance samples per example and class, and the
     batches of `discrete_vae.inference.rows.in_batches`.
 
-    Raises:
-        InvalidInputError: If the model has no classes, or an argument breaks its rule.
-
     Examples:
         >>> import torch
         >>> from discrete_vae.config import ModelConfig, RBMConfig

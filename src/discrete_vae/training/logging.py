@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.profiler import profile, record_function
 
 from discrete_vae.checks import check_positive_int
-from discrete_vae.config import TrainingConfig
 from discrete_vae.runs.io import naming, write_bytes
 from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.samplers.gibbs import TellsMetrics
@@ -60,16 +59,6 @@ def written(
         if logger is not None:
             logger.begin(metrics.read())
         yield append
-
-
-def is_due(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """True after steps at which a line of training metrics is due."""
-    return step % settings.log_every == 0 or validates(settings, step, num_steps)
-
-
-def validates(settings: TrainingConfig, step: int, num_steps: int) -> bool:
-    """True after steps at which a validation, with a checkpoint, is due."""
-    return step == num_steps or step % settings.validate_every == 0
 
 
 def state_metrics(state: TrainingState) -> dict[str, float]:

@@ -7,10 +7,9 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import numpy as np
 import torch
 from rich.console import Console
 from scipy.special import stdtrit
@@ -20,11 +19,13 @@ from discrete_vae.checks import check_number
 from discrete_vae.config import ExperimentConfig, TrainingConfig
 from discrete_vae.data.batches import TrainingBatches
 from discrete_vae.data.splits import DataSplits, effective_number, training_subset
-from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank
+from discrete_vae.distributed import agree_any, compute_on_rank_zero, own_share, rank, world_size
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, SolverError, naming
 from discrete_vae.evaluation.evaluate import (
     ExampleValues,
     MeanElbo,
+    bounds,
+    by_weight,
     elbo_parts,
     evaluate_log_likelihood,
     mean_elbo,
@@ -40,25 +41,22 @@ from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.load import initial_model
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import CONFIG_SUM, RunDirectory, check_config, other_rounding
-from discrete_vae.sparse import Examples
 from discrete_vae.system import yielding_threads
 from discrete_vae.training import schedules
 from discrete_vae.training.logging import (
     MetricsLogger,
     StepTrace,
-    is_due,
     seconds_in,
     state_metrics,
-    validates,
     written,
 )
 from discrete_vae.training.state import (
     ElboSums,
     TrainingState,
-    by_weight,
+    average_step,
     decay_weights,
-    noise_key,
     set_rates,
+    take_weights_of_rank_zero,
 )
 from discrete_vae.training.step import choose_precision
 
@@ -122,13 +120,12 @@ def run_steps(
     dataset = training_subset(dataset, settings)
     batches = batches_of(config, dataset, device=device, share=own_share(settings.batch_size))
     num_steps = settings.num_epochs * batches.steps_per_epoch
-    valid, weights = dataset.valid.to(device), (dataset.weights.get("train"), dataset.weights.get("valid"))
-    c_train, c_valid = (dataset.conditions.get(part) for part in ("train", "valid"))
-    c_valid = None if c_valid is None else c_valid.to(device)
     begun = run.read_environment()
     precision = choose_precision(config, device=device, begun=begun).dtype
-    of_train = {"condition": c_train, "weights": weights[0]}
+    of_train = {"condition": dataset.conditions.get("train"), "weights": dataset.weights.get("train")}
     state = TrainingState.initial(config, dataset.train, **of_train, device=device, precision=precision)
+    moved = {part: c.to(device) for part, c in dataset.conditions.items() if part == "valid"}
+    dataset = replace(dataset, valid=dataset.valid.to(device), conditions={**dataset.conditions, **moved})
     checkpoints = RunCheckpoints(
         run, state, settings, num_steps=num_steps, accept_changed_config=accept_changed_config
     )
@@ -140,7 +137,7 @@ def run_steps(
         if goes_on and (others := other_rounding(begun)):
             text = "sums round differently, so its last weights are not those of an unbroken run"
             warnings.warn(f"the run {others}: {text}.", stacklevel=2)
-    state.replicas.start()
+    take_weights_of_rank_zero(state.model, state.gradient)
     start, before = time.monotonic(), max(seconds_in(metrics.read()), checkpoints.seconds)
     state.times.restart()
     times: dict[str, float] = {}
@@ -152,7 +149,6 @@ def run_steps(
     shows = progress or TrainingProgress(state.step, num_steps, console, stage=stage)
 
     def line(values: Mapping[str, float]) -> dict[str, float]:
-        """A line of the log."""
         epoch, seconds = state.step / batches.steps_per_epoch, before + time.monotonic() - start
         return {"step": state.step, "epoch": epoch, "seconds": seconds, **values}
 
@@ -165,9 +161,7 @@ def run_steps(
             shown.note(f"Steps are taken operation by operation, which is slower: {reason}.")
         if settings.independent_start:
             is_new = state.step == 0 and all(each["step"] > 0 for each in metrics.read())
-            elbo = checkpoints.begin_with_independent(
-                config, dataset.train, valid, weights, (c_train, c_valid)
-            )
+            elbo = checkpoints.begin_with_independent(config, dataset)
             if is_new:
                 append(line(_line_of_validation(elbo, validation_score(elbo))))
                 shown.note(f"step 0: independent columns have {elbo.elbo:.2f} nats (validation)")
@@ -185,18 +179,18 @@ def run_steps(
             shown.advance(state.step)
             if trace is not None and trace.is_complete():
                 shown.note(trace.write())
-            validating = validates(settings, state.step, num_steps)
-            if not is_due(settings, state.step, num_steps):
+            validating = state.step == num_steps or state.step % settings.validate_every == 0
+            if not validating and state.step % settings.log_every:
                 continue
             times = state.times.metrics(settings.batch_size, x.device)
             values = _line_of_steps(state, store, to_compare=validating) | times
             append(values := line(values))
             shown.show(state.step, values["epoch"], {name: values[name] for name in _SHOWN if name in values})
             if validating:
-                elbo, elbos = _validate(state, store, valid, weights[1], c_valid)
+                elbo, elbos = _validate(state, store, dataset)
                 bound, examples, also = elbo, elbos, ""
                 if (count := settings.num_importance_samples) > 1:
-                    bound, examples = _validate(state, store, valid, weights[1], c_valid, count)
+                    bound, examples = _validate(state, store, dataset, count)
                     also = f", bound of {count} samples {bound.elbo:.2f}"
                 score = checkpoints.score(bound, examples)
                 append(line(_line_of_validation(elbo, score)))
@@ -215,10 +209,10 @@ def run_steps(
             shown.note(kept)
         if trace is not None and not trace.written:
             shown.note(trace.write())
-    best, seconds = (checkpoints.best_step, checkpoints.best_elbo), time.monotonic() - start
-    return TrainingResult(
-        state.step if ended else num_steps, state.step, *best, seconds, best_elbos, best_error
-    )
+    best, seconds = checkpoints.best, time.monotonic() - start
+    whole = state.step if ended else num_steps
+    best_step, best_elbo = best.get("step"), best.get(_ELBO)
+    return TrainingResult(whole, state.step, best_step, best_elbo, seconds, best_elbos, best_error)
 
 
 def batches_of(
@@ -275,18 +269,19 @@ def training_step(
     state.times.begin("networks")
     discrete, continuous = schedules.kl_weights(settings.warm_up, time)
     num_samples = schedules.num_importance_samples(settings, progress)
+    key = config.seed, _POSTERIOR_STREAM, state.step
     terms, means = state.recorded.take_gradients(
         x,
         negative_phase,
         discrete=discrete,
         continuous=continuous,
         num_importance_samples=num_samples,
-        noise_key=noise_key(config.seed, _POSTERIOR_STREAM, state.step),
+        noise_key=key if world_size() == 1 else (*key, rank()),  # of this process's rows
         condition=condition,
         labels=labels,
         label_weight=settings.label_weight * examples_per_label,
     )
-    means = state.replicas.average(means)
+    means = average_step(state.optimizer, (model, state.gradient), means)
     _check_finite(dict(zip(_TERMS, means, strict=True)), state.step, store)
     state.times.begin("optimizer")
     decay_weights(state.optimizer)
@@ -319,9 +314,7 @@ def _line_of_validation(elbo: MeanElbo, score: float) -> dict[str, float]:
 def _validate(
     state: TrainingState,
     store: CheckpointStore,
-    x: Examples,
-    weights: np.ndarray | None,
-    condition: Tensor | None,
+    dataset: DataSplits,
     num_importance_samples: int = 1,
 ) -> tuple[MeanElbo, Tensor]:
     """The validation ELBO or bound and that of each example, (example,), nats.
@@ -331,19 +324,15 @@ def _validate(
     log_partition, std_error = state.evaluated_log_partition()
     parts = elbo_parts(
         state.evaluated,
-        x,
-        condition=condition,
+        dataset.valid,
+        condition=dataset.conditions.get("valid"),
         log_partition=log_partition,
         num_importance_samples=num_importance_samples,
         seed=key_to_seed(state.seed, _VALIDATION_STREAM),
     )
-    elbo = mean_elbo(parts, log_partition_std_error=std_error, weights=weights)
+    elbo = mean_elbo(parts, log_partition_std_error=std_error, weights=dataset.weights.get("valid"))
     _check_finite({"the validation ELBO": elbo.elbo}, state.step, store)
-    return elbo, _bounds(parts)
-
-
-def _bounds(parts: Tensor) -> Tensor:
-    return parts[:, 0] - parts[:, 1] - parts[:, 2]
+    return elbo, bounds(parts)
 
 
 def _check_finite(values: Mapping[str, float], step: int, store: CheckpointStore | None) -> None:
@@ -400,12 +389,10 @@ class RunCheckpoints:
         accept_changed_config: bool = False,
     ) -> None:
         self.store: CheckpointStore = run.checkpoints()
-        self.best_step: int | None = None  # None before the first validation, as what follows
-        self.best_elbo: float | None = None  # its validation ELBO, nats
-        self.best_score: float | None = None  # its `validation_score`, nats
+        self.best: dict[str, Any] = {}  # `best_entry` of the best; empty before the first validation
         self._independent: Tensor | None = None  # log p(x) of validation examples, features independent
         self._weights: Tensor | None = None  # of these examples
-        self._valid: tuple[Examples, Tensor | None] | None = None  # they, and their covariates
+        self._dataset: DataSplits | None = None  # which they are of
         self._lead: dict[str, float] = {}  # of the last validation over independent features
         self._trained: dict[str, Any] = {}  # step, score and lead of the best that was trained; empty before
         self._knows_trained = True  # False after a resume if checkpoints have no such entry
@@ -436,18 +423,15 @@ class RunCheckpoints:
                 if not checkpoint.record.interim or checkpoint.step >= self._num_steps:
                     raise InvalidInputError("best", "must name a checkpoint", "none", repair)
             else:
-                self.best_step = best["step"]
-                self.best_elbo, self.best_score = (
-                    check_number(f"best {name}", best.get(name), repair=repair) for name in (_ELBO, _SCORE)
-                )
+                for name in (_ELBO, _SCORE):
+                    check_number(f"best {name}", best.get(name), repair=repair)
+                self.best = best
             trained = checkpoint.meta.get(_TRAINED, {})
             if not isinstance(trained, dict):
                 raise InvalidInputError(_TRAINED, "must hold a step and a score", f"{trained!r}"[:80], repair)
-            if trained:
-                check_number(f"{_TRAINED} score", trained.get("score"), repair=repair)
-                check_number(f"{_TRAINED} step", trained.get("step"), at_least=0, repair=repair)
-                for name in ("lead", "std_error", "least") if "lead" in trained else ():
-                    check_number(f"{_TRAINED} {name}", trained.get(name), repair=repair)
+            of_lead = ("lead", "std_error", "least") if "lead" in trained else ()
+            for name in ("step", "score", *of_lead) if trained else ():
+                check_number(f"{_TRAINED} {name}", trained.get(name), repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
             self.seconds = check_number(
@@ -459,9 +443,9 @@ class RunCheckpoints:
         self._changes = [*changes, *([] if change is None else [asdict(change)])]
         self._saved = self._state.step
         compute_on_rank_zero(self.store.repair_best)
-        if rank() == 0 and self.best_step is not None:
+        if rank() == 0 and self.best:
             try:
-                self.store.verify(self.best_step)
+                self.store.verify(self.best["step"])
             except InvalidInputError as error:
                 warnings.warn(f"the best checkpoint so far cannot be used: {error}", stacklevel=3)
 
@@ -471,41 +455,33 @@ class RunCheckpoints:
         Checkpoints are compared by the bound that training raises, from the first step on: the ELBO of a model trained
         for a higher bound falls while its log-likelihood rises.
         """
-        better = self.best_score is None or score > self.best_score
-        if better:
-            self.best_step, self.best_elbo, self.best_score = self._state.step, elbo.elbo, score
+        if better := not self.best or score > self.best[_SCORE]:
+            self.best = best_entry(self._state.step, elbo, score)
         if not self._trained or validation_score(bound) > self._trained["score"]:
             self._trained = {"step": self._state.step, "score": validation_score(bound), **self._lead}
-        self._save(best=best_entry(self._state.step, elbo, score) if better else None)
+        self._save(best=self.best if better else None)
         return better
 
-    def begin_with_independent(
-        self,
-        config: ExperimentConfig,
-        train: Examples,
-        valid: Examples,
-        weights: tuple[np.ndarray | None, np.ndarray | None] = (None, None),
-        conditions: tuple[Tensor | None, Tensor | None] = (None, None),
-    ) -> MeanElbo:
+    def begin_with_independent(self, config: ExperimentConfig, dataset: DataSplits) -> MeanElbo:
         """Make a model of independent features the first candidate for the best checkpoint, that of step 0.
 
         It is saved before the first step. Training does not start from it, so the state stays as it is. Returns its
-        validation ELBO, which is the log-likelihood of independent features. Weights and conditions are those of the
-        two parts.
+        validation ELBO, which is the log-likelihood of independent features.
         """
-        model = initial_model(config).double()
-        train, condition = by_weight(model.likelihood, train, conditions[0], weights[0])
+        model, (valid, conditions) = initial_model(config).double(), (dataset.valid, dataset.conditions)
+        of_train, of_valid = (dataset.weights.get(part) for part in ("train", "valid"))
+        train, condition = by_weight(model.likelihood, dataset.train, conditions.get("train"), of_train)
         model.make_independent_(train, condition=condition)
         model.to(valid.device, self._state.model.dtype)
         log_partition = model.prior.num_units * math.log(2)  # of a prior whose weights are 0
-        parts = elbo_parts(model, valid, condition=conditions[1], log_partition=log_partition)
-        elbo, self._independent = mean_elbo(parts, weights=weights[1]), _bounds(parts)
-        self._weights, self._valid = positive_weights(weights[1], len(valid)), (valid, conditions[1])
+        parts = elbo_parts(model, valid, condition=conditions.get("valid"), log_partition=log_partition)
+        elbo, self._independent = mean_elbo(parts, weights=of_valid), bounds(parts)
+        self._weights, self._dataset = positive_weights(of_valid, len(valid)), dataset
         if not self.store.steps():
             _check_finite({"the validation ELBO of independent features": elbo.elbo}, 0, self.store)
-            self.best_step, self.best_elbo, self.best_score = 0, elbo.elbo, validation_score(elbo)
+            self.best = best_entry(0, elbo)
             own = {f"{MODEL_PREFIX}{name}": value for name, value in model.state_dict().items()}
-            self._save(best=best_entry(0, elbo, self.best_score), tensors=own)
+            self._save(best=self.best, tensors=own)
         return elbo
 
     def score(self, bound: MeanElbo, examples: Tensor) -> float:
@@ -523,7 +499,7 @@ class RunCheckpoints:
         score = validation_score(bound)
         if self._independent is None:
             return score
-        assert self._valid is not None
+        assert self._dataset is not None
         # two standard errors of log Z, by which the score lies below the bound
         penalty = bound.elbo - score
         number = len(examples) if self._weights is None else effective_number(self._weights)
@@ -542,24 +518,23 @@ class RunCheckpoints:
             return score
         if lead > penalty and self._lead:
             log_partition, _ = self._state.evaluated_log_partition()
-            x, condition = self._valid
             found = evaluate_log_likelihood(
                 self._state.evaluated,
-                x,
+                self._dataset.valid,
                 log_partition=log_partition,
                 num_samples=_SAMPLES,
-                condition=condition,
+                condition=self._dataset.conditions.get("valid"),
             ).examples
             assert found is not None
             gains = found.value.to(self._independent) - self._independent
             if is_clear(float(weighted_mean(gains, self._weights)), gains):
                 return score
         # that of step 0 has been rounded by the processor on which the run began
-        return min(score, independent, independent if self.best_score is None else self.best_score)
+        return min(score, independent, self.best.get(_SCORE, independent))
 
     def why_independent(self) -> str | None:
         """A line that says why independent features are kept, None where they are not."""
-        if self.best_step != 0 or "lead" not in self._trained or not self._knows_trained:
+        if self.best.get("step") != 0 or "lead" not in self._trained or not self._knows_trained:
             return None
         found = self._trained
         side = "better" if found["lead"] > 0 else "worse"

@@ -397,8 +397,7 @@ def describe_experiment(
     batches = batches_of(config, chosen, device=where)
     of_train = {"condition": chosen.conditions.get("train"), "weights": chosen.weights.get("train")}
     state = TrainingState.initial(config, chosen.train, **of_train, device=where)
-    model, parts = state.model, [getattr(dataset, part) for part in PARTS]
-    settings, times = config.training, dict[float, float]()
+    model, settings, times = state.model, config.training, dict[float, float]()
     late = settings.importance_start if settings.num_importance_samples > 1 else 1.0
     for progress in sorted({0.0, late} - {1.0}):  # without importance samples and with them
         times[progress] = math.inf
@@ -423,7 +422,7 @@ def describe_experiment(
         decoder_size=model.hierarchy.decoder_size,
         parameters=tuple(parameter_rows(model)),
         weight_bytes=_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters()),
-        data_bytes=sum(part.nbytes for part in parts),
+        data_bytes=sum(getattr(dataset, part).nbytes for part in PARTS),
         peak_bytes=_peak_bytes(where),
         seconds_per_step=seconds,
     )

@@ -40,6 +40,7 @@ class CosineRate:
         return self.final_fraction + (1 - self.final_fraction) * (1 + math.cos(math.pi * progress)) / 2
 
 
+@dataclass(frozen=True)
 class StepRate:
     """factor^n after n drops, which lie at shares of the run.
 
@@ -48,8 +49,8 @@ class StepRate:
         [1.0, 0.5, 0.25]
     """
 
-    def __init__(self, at: Sequence[float], factor: float) -> None:
-        self.at, self.factor = tuple(at), factor
+    at: Sequence[float]
+    factor: float
 
     def __call__(self, progress: float) -> float:
         return self.factor ** sum(progress >= share for share in self.at)

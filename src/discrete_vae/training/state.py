@@ -24,13 +24,11 @@ from discrete_vae.distributed import (
     compute_on_rank_zero,
     gather_shares,
     own_share,
-    rank,
     world_size,
 )
 from discrete_vae.errors import InvalidInputError, naming
-from discrete_vae.evaluation.evaluate import positive_weights, repeated_by_weight
+from discrete_vae.evaluation.evaluate import by_weight
 from discrete_vae.kernels.adam import Adam
-from discrete_vae.likelihoods.base import Likelihood, set_copies
 from discrete_vae.log_partition.estimate import comparable_log_partition, quick_log_partition
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import set_precision
@@ -41,7 +39,7 @@ from discrete_vae.runs.checkpoints import MODEL_PREFIX
 from discrete_vae.runs.load import CHAINS_PREFIX, initial_gradient, initial_model, load_chains
 from discrete_vae.samplers.gibbs import Sampler, TellsLogPartition
 from discrete_vae.smoothing.base import Smoothing
-from discrete_vae.sparse import Examples, select
+from discrete_vae.sparse import Examples
 from discrete_vae.training.step import RecordedStep, choose_precision
 
 # Step sizes and decay of the parameters.
@@ -265,62 +263,38 @@ class StepTimes:
 def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
     """The persistent chains of this process, at their start."""
     sampler = config.training.sampler
-    if world_size() == 1:
+    if not isinstance(sampler, BlockGibbsConfig):  # which one process alone may have
         return instantiate(sampler, energy=energy, seed=config.seed)
-    assert isinstance(sampler, BlockGibbsConfig)
     share = own_share(sampler.num_chains)
     own = sampler.model_copy(update={"num_chains": share.stop - share.start})
     return instantiate(own, energy=energy, seed=config.seed, first_chain=share.start)
 
 
-def noise_key(*key: int) -> tuple[int, ...]:
-    """A key of the posterior's noise, for this process's rows."""
-    return key if world_size() == 1 else (*key, rank())
+@torch.no_grad()
+def take_weights_of_rank_zero(*modules: nn.Module) -> None:
+    """Bring all weights and buffers to those of the first process, whose processor may have rounded otherwise."""
+    for module in modules:
+        for each in (*module.parameters(), *module.buffers()):
+            each.copy_(broadcast(each))
 
 
-class Replicas:
-    """Brings gradients, running statistics of modules and the step's means to their averages over the processes."""
-
-    def __init__(self, optimizer: Adam, *modules: nn.Module) -> None:
-        self._optimizer, self._modules = optimizer, modules
-
-    @torch.no_grad()
-    def start(self) -> None:
-        """Bring all weights and buffers to those of the first process, whose processor may have rounded otherwise."""
-        for module in self._modules:
-            for each in (*module.parameters(), *module.buffers()):
-                each.copy_(broadcast(each))
-
-    @torch.no_grad()
-    def average(self, means: tuple[float, ...]) -> tuple[float, ...]:
-        """Average the gradients that there are, the buffers, and the means of the loss terms; returns the last."""
-        if world_size() == 1:
-            return means
-        gradients = [leaf.grad for leaf in self._optimizer.gradient_leaves() if leaf.grad is not None]
-        average_(gradients, torch.float32)
-        buffers = [each for module in self._modules for each in module.buffers() if each.is_floating_point()]
-        device = buffers[0].device if buffers else torch.device("cpu")
-        of_batch = torch.tensor(means, dtype=torch.float64, device=device)
-        # in float64 the average of equal numbers is that number: constants stay
-        average_([of_batch, *buffers], torch.float64)
-        return tuple(of_batch.tolist())
+@torch.no_grad()
+def average_step(
+    optimizer: Adam, modules: Sequence[nn.Module], means: tuple[float, ...]
+) -> tuple[float, ...]:
+    """Average the gradients that there are, the buffers, and the means of the loss terms; returns the last."""
+    if world_size() == 1:
+        return means
+    average_([leaf.grad for leaf in optimizer.gradient_leaves() if leaf.grad is not None], torch.float32)
+    buffers = [each for module in modules for each in module.buffers() if each.is_floating_point()]
+    device = buffers[0].device if buffers else torch.device("cpu")
+    of_batch = torch.tensor(means, dtype=torch.float64, device=device)
+    # in float64 the average of equal numbers is that number: constants stay
+    average_([of_batch, *buffers], torch.float64)
+    return tuple(of_batch.tolist())
 
 
 # The state itself.
-
-
-def by_weight(
-    likelihood: Likelihood, train: Examples, condition: Tensor | None, weights: np.ndarray | None
-) -> tuple[Examples, Tensor | None]:
-    """Training examples and their conditions, each as often as its weight says, for fits that count all alike.
-
-    Sets the likelihood's half counts accordingly (`set_copies`).
-    """
-    if (given := positive_weights(weights, len(train), "train_weights")) is None:
-        return train, condition
-    rows, copies = repeated_by_weight(given, train.nbytes)
-    set_copies(likelihood, copies)
-    return select(train, rows.numpy()), None if condition is None else condition[rows]
 
 
 GRADIENT_PREFIX = "gradient/"  # in front of the names of the gradient estimator's state, in a checkpoint
@@ -332,7 +306,7 @@ _ANNEALED_CHAINS, _TEMPERATURES, _MAX_ENUMERATED = 200, 300, 12  # log Z in a qu
 
 @dataclass
 class TrainingState:
-    """The parts of a run; all are saved but times, record, recorded and replicas."""
+    """The parts of a run; all are saved but times, record and recorded."""
 
     model: DiscreteVAE
     optimizer: Adam  # over all of its parameters and the gradient's own, in `parameter_groups`
@@ -347,11 +321,9 @@ class TrainingState:
     averages: AveragedWeights | None = None  # they are what a checkpoint's model is
     record: bool = True  # true where steps are recorded and repeated
     recorded: RecordedStep = field(init=False)  # takes the gradients
-    replicas: Replicas = field(init=False)  # what the processes of torchrun share
 
     def __post_init__(self) -> None:
         self.recorded = RecordedStep(self.model, self.optimizer, self.gradient, record=self.record)
-        self.replicas = Replicas(self.optimizer, self.model, self.gradient)
 
     @classmethod
     def initial(

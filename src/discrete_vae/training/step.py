@@ -112,9 +112,7 @@ class RecordedStep:
         self._weights: tuple[int, float, float] | None = None
         self._grad_outputs: GradOutputs | tuple[()] = ()  # of these weights
         self._num_hooks = RemovableHandle.next_id
-        self._num_parameters = optimizer.num_parameters
-        self._structure, self._copies = _Structure(model, self._gradient), _working_weights(model)
-        self._leaves = optimizer.gradient_leaves()
+        self._see_structure()
         reason = _why_not(model, self._gradient) if record else "training.record is false"
         self.functions = ReplayedFunctions(self._state, reason)  # its reason says why nothing is recorded
 
@@ -205,18 +203,20 @@ class RecordedStep:
         self._model.project_()
         return ()
 
+    def _see_structure(self) -> None:
+        self._num_parameters = self._optimizer.num_parameters
+        self._structure, self._copies = _Structure(self._model, self._gradient), _working_weights(self._model)
+        self._leaves = self._optimizer.gradient_leaves()
+
     def _look_for_changes(self) -> None:
-        hooks, number = RemovableHandle.next_id, self._optimizer.num_parameters
-        same = self._structure.holds() and number == self._num_parameters
+        hooks = RemovableHandle.next_id
+        same = self._structure.holds() and self._optimizer.num_parameters == self._num_parameters
         if same and hooks == self._num_hooks:
             return
         self._num_hooks = hooks  # somebody has registered one somewhere
         if not same:
-            self._num_parameters = number
-            self._structure = _Structure(self._model, self._gradient)
-            self._copies = _working_weights(self._model)
             self._optimizer.forget_leaves()
-            self._leaves = self._optimizer.gradient_leaves()
+            self._see_structure()
             self.functions.restart()
         if self.functions.reason is None and (reason := _why_not(self._model, self._gradient)) is not None:
             self.functions.stop(reason)
