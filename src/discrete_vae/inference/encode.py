@@ -420,8 +420,10 @@ def nearest_codes(
         rule, repair = f"must be at most {most}, the rows that are searched", "Ask for fewer."
         raise InvalidInputError("num_neighbors", rule, num_neighbors, repair)
     check_memory("num_neighbors", 12 * len(queries) * num_neighbors, "Ask for fewer neighbors.")
-    # one each, since the loop looks at no bounds
-    skipped = np.array(np.broadcast_to(-1 if excluded is None else excluded, len(queries)), np.int64)
+    skipped = np.full(len(queries), -1, np.int64) if excluded is None else np.asarray(excluded, np.int64)
+    if skipped.shape != (len(queries),):  # the loop looks at no bounds
+        rule, repair = f"must be one place for each of {len(queries)} queries", "Give -1 for none."
+        raise InvalidInputError("excluded", rule, f"shape {skipped.shape}", repair)
     distances = np.full((len(queries), num_neighbors), _FAR, np.int32)
     indices = np.full(distances.shape, -1, np.int64)
     words, searched = _words(queries), _words(among)

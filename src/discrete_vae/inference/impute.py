@@ -141,6 +141,9 @@ def impute(
             None means from 0.
         report: Called after each example with the number done.
 
+    Raises:
+        InvalidInputError: If x is no draw of the likelihood, it has no such filling, or a weight is not finite.
+
     Warns:
         UserWarning: If the effective samples of an example are few.
 

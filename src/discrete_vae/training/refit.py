@@ -114,6 +114,8 @@ def refit_posterior(
         The bound before and after.
 
     Raises:
+        InvalidInputError: If a number breaks its rule, the batch has more training examples than there are, or the
+            Gaussian layers do not keep their posterior apart.
         NonFiniteLossError: If the loss or a weight is not finite; the posterior is left where it was then.
     """
     counts = {"num_steps": num_steps, "batch_size": batch_size, "num_sweeps": num_sweeps}
