@@ -34,10 +34,7 @@ from discrete_vae.numerics import HALF_LOG_TWO_PI
 class CodesLikelihood(Likelihood):
     """p(x | parameters) of codes 0, ..., K_i - 1 of each feature i, which x holds as floats; the base of such kinds.
 
-    Args:
-        event_shape: As in `Likelihood`; one axis where the numbers differ.
-        num_categories: K, at least 2, of every feature, or a number for each of them.
-        parameters_per_feature: P; None is the largest K.
+    The arguments are those of `CategoricalLikelihood`, and P, which is the largest K_i where it is None.
     """
 
     has_code: Tensor
@@ -147,11 +144,6 @@ class CodesLikelihood(Likelihood):
             counts.scatter_add_(0, rows.masked_fill(~seen, 0).long(), seen.double())
         counts = counts * self.has_code.cpu()
         return counts / counts.sum(0)
-
-    @property
-    def _axis(self) -> int:
-        """The axis of the codes."""
-        return -len(self.event_shape) - 1
 
 
 class CategoricalLikelihood(CodesLikelihood):
