@@ -131,9 +131,6 @@ class DiscreteVAE(nn.Module):
     Attributes:
         config: The config that `from_config` built the model from; None for a model put together by hand.
 
-    Raises:
-        InvalidInputError: If the parts do not fit each other.
-
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
         >>> model = DiscreteVAE.from_config(ModelConfig(num_features=6, prior=RBMConfig(num_left=2, num_right=2)))
@@ -172,9 +169,8 @@ class DiscreteVAE(nn.Module):
         self.encoder = nn.Flatten() if encoder is None else encoder
         self.posterior = posterior
         self.hierarchy = hierarchy
-        if decoder is None:
-            decoder = MLPDecoder(hierarchy.decoder_size, likelihood.parameter_shape)
-        self.decoder = decoder
+        sizes = hierarchy.decoder_size, likelihood.parameter_shape
+        self.decoder = MLPDecoder(*sizes) if decoder is None else decoder
         self.likelihood = likelihood
         self.missing, self.mask = missing, mask
         self.condition = condition
@@ -213,9 +209,6 @@ class DiscreteVAE(nn.Module):
 
         Modules of your own take the place of the config's encoder, (batch, *input_shape) -> (batch, feature), and
         decoder, (row, latent) -> (row, *parameter_shape).
-
-        Raises:
-            InvalidInputError: If the parts do not fit each other, or the memory.
         """
         with allocating("model", NARROWER):
             model = cls(**build_parts(config, encoder=encoder, decoder=decoder))
@@ -389,9 +382,6 @@ class DiscreteVAE(nn.Module):
         `discrete_vae.DisARM.of(model)`, learns from the batch in training mode. The `loss` of what is returned is to be
         differentiated.
 
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or the estimator does not fit.
-
         Examples:
             >>> from discrete_vae import LeaveOneOut
             >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -460,9 +450,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The estimate with its standard error, (batch,), nats.
-
-        Raises:
-            InvalidInputError: If x is no draw of the likelihood, or an argument breaks its rule.
         """
         given = {"observed": observed, "condition": condition, "labels": labels}
         batch = self.check_batch(x, **given, exact=True, keys=keys, generator=generator)
@@ -487,9 +474,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The probabilities with their standard errors, (batch, class), and q(y | x), which costs no sampling.
-
-        Raises:
-            InvalidInputError: If the model has no classes, or an argument breaks its rule.
 
         Examples:
             >>> from discrete_vae.config import ModelConfig, RBMConfig

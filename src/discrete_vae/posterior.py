@@ -37,9 +37,6 @@ class LatentGroup(ShowsShapes):
             the groups cover 0..n-1 in order.
         kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
             `InputDependentSmoothing.kl`; None for a transformation that does not depend on x, where r cancels.
-
-    Raises:
-        InvalidInputError: If the shapes differ or units does not fit them.
     """
 
     logits: Tensor
@@ -157,18 +154,13 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
 
-    def holds(value: object, is_part: Callable[[object], bool]) -> bool:
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            return False
-        return len(value) > 0 and all(map(is_part, value))
+    def is_list(value: object) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
 
-    def is_unit(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-    if not holds(groups, lambda _: True):
+    if not is_list(groups):
         raise InvalidInputError("groups", rule, repr(groups)[:80], example)
     for index, group in enumerate(groups):
-        if not holds(group, is_unit):
+        if not is_list(group) or not all(type(unit) is int and unit >= 0 for unit in group):
             received = repr(group)[:80]
             raise InvalidInputError(f"groups[{index}]", "must list at least one unit", received, example)
     units = sorted(unit for group in groups for unit in group)
@@ -196,11 +188,11 @@ class LogitPaths(ShowsShapes):
         It is one backward pass through each network, to its inputs alone; paths from an earlier zeta through that of a
         group between are left to the draw's own gradient. Both gradients are (..., unit), in the prior's order.
         """
-        sizes = [logits.shape[-1] for logits in self.logits]
         order = self.to_prior_order
         by_group = by_logits if order is None else by_logits.index_select(-1, order.argsort())
-        parts = [torch.zeros_like(share) for share in by_group.split(sizes, -1)]
-        for logits, read, share in zip(self.logits, self.inputs, by_group.split(sizes, -1), strict=True):
+        shares = by_group.split([logits.shape[-1] for logits in self.logits], -1)
+        parts = [torch.zeros_like(share) for share in shares]
+        for logits, read, share in zip(self.logits, self.inputs, shares, strict=True):
             places = [place for place, zeta in enumerate(read) if zeta.requires_grad]
             if not places or not logits.requires_grad:
                 continue
@@ -402,9 +394,6 @@ class HierarchicalPosterior(Posterior):
 
     Attributes:
         class_network: Of a label, log q(y | x) up to a constant, (batch, class), of the features without e_y.
-
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
 
     Examples:
         >>> from discrete_vae import SpikeSlab
