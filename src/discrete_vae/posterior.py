@@ -430,7 +430,6 @@ class HierarchicalPosterior(Posterior):
             others = contiguous_groups(num_units - num_classes, groups)
             groups = [[unit + num_classes for unit in group] for group in others]
         groups = check_groups([range(num_classes), *groups] if num_classes else groups)
-        given, first = ([GivenLabel(num_classes)], 1) if num_classes else ([], 0)
         sizes = [len(group) for group in groups]
         if num_units is not None and num_units != sum(sizes):
             repair = "Let the groups cover every unit of the prior."
@@ -445,12 +444,11 @@ class HierarchicalPosterior(Posterior):
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
         self.register_buffer("_by_group", order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
-        networks = [
-            make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes[first:], first)
-        ]
-        norms = [L1BatchNorm(size, bounded=True) for size in sizes[first:]]
-        self.networks = nn.ModuleList([*given, *networks])
-        self.norms = nn.ModuleList([*(nn.Identity() for _ in given), *norms])
+        self.networks, self.norms = nn.ModuleList(), nn.ModuleList()
+        for index, size in enumerate(sizes):
+            is_label = index == 0 and num_classes > 0
+            self.networks.append(GivenLabel(size) if is_label else make([num_features, *sizes[:index]], size))
+            self.norms.append(nn.Identity() if is_label else L1BatchNorm(size, bounded=True))
         if isinstance(smoothing, InputDependentSmoothing):
             num_parameters = len(smoothing.parameter_names)
             self.parameter_network = ParameterNetwork(num_features, len(order), num_parameters, make)

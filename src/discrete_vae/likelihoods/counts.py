@@ -231,13 +231,13 @@ class NegativeBinomialLikelihood(Likelihood):
             shares, reference = fit_shares(x, self._half_count)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
-        if scale is None:
-            self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
-        else:
+        if scale is not None:
             self.standardizer.fit_(x / scale, scale=torch.log1p)
-        if scale is None and self.has_exposure:
-            mask = None if isinstance(x, SparseRows) else self.observed_mask(x)
-            scale = self._log_exposure(x, mask).exp()
+        else:
+            self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
+            if self.has_exposure:
+                mask = None if isinstance(x, SparseRows) else self.observed_mask(x)
+                scale = self._log_exposure(x, mask).exp()
         if scale is None and not self.zero_inflated:
             moments = feature_moments(x)
             mean = moments.mean.maximum(self._half_count / moments.count)

@@ -340,6 +340,5 @@ class GaussianLikelihood(Likelihood):
     def _scale(self) -> Tensor:
         """Sigma in standard units, (*event), float32 or wider."""
         log_scale = self.log_scale if self.log_scale.dtype == torch.float64 else self.log_scale.float()
-        if self.grid_floor:
-            return self.floor.to(log_scale.dtype) + log_scale.exp()
-        return self.min_scale + log_scale.exp()
+        floor = self.floor.to(log_scale.dtype) if self.grid_floor else self.min_scale
+        return floor + log_scale.exp()
