@@ -251,9 +251,8 @@ class DiscreteDraws(ShowsShapes):
 
     def estimate(self, surrogate: Tensor) -> GradientEstimate:
         """The estimate whose score has the gradient of a surrogate, (batch,), averaged over draws elsewhere."""
-        first, second, third = (term.mean(0) for term in self.terms)
-        score = _gradient_of(surrogate)
-        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.terms[0]))
+        means, score = LossTerms(*(term.mean(0) for term in self.terms)), _gradient_of(surrogate)
+        return GradientEstimate(*means, score, self.grad_outputs, len(self.terms[0]))
 
 
 def _gradient_of(surrogate: Tensor) -> Tensor:
