@@ -110,6 +110,9 @@ class DiscreteVAE(nn.Module):
     `discrete_vae.objectives.elbo`. The posterior says how many classes there are. A function without an argument for
     labels refuses such a model, unless its docstring says otherwise.
 
+    Methods raise `InvalidInputError` for an argument that breaks its rule and for a result that is not finite, with the
+    name of the weight that is to blame; `elbo` and `estimate_gradient` look for such weights on the CPU alone.
+
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
     Args:
@@ -335,10 +338,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The bound and its parts, (batch,), nats, and the loss.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule; on the CPU also if the bound is not finite since a
-                weight is not.
         """
         batch = self.check_batch(
             x, observed=observed, condition=condition, labels=labels, generator=generator
@@ -527,9 +526,6 @@ class DiscreteVAE(nn.Module):
         A label that is not known is drawn too, from q(y | x), and stands in the first units.
         A seed, an integer from 0 to 2^64 - 1, is short for a generator with that seed. Without either torch's global
         generator is the source of the noise, so each call differs.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or a weight or a logit of the posterior is not finite.
         """
         batch = self.check_batch(x, observed=observed, condition=condition, labels=labels)
         generator = resolve_generator(seed, generator, batch.x.device)
@@ -592,9 +588,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             (..., *event).
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or a weight or a mean of the model is not finite.
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
@@ -634,10 +627,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             Means of x with the latents behind them, in the model's dtype; `decode` with statistic "sample" draws x.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, zeta comes without z, or a weight of the model is not
-                finite.
 
         Examples:
             >>> from discrete_vae.config import ModelConfig, RBMConfig
