@@ -150,7 +150,7 @@ def check_positive_int(name: str, value: object) -> int:
     return value
 
 
-def check_sizes(name: str, values: Sequence[object]) -> tuple[int, ...]:
+def check_positive_ints(name: str, values: Sequence[object]) -> tuple[int, ...]:
     """Return values if each is a positive integer; names the first that is not by its place."""
     return tuple(check_positive_int(f"{name}[{place}]", value) for place, value in enumerate(values))
 

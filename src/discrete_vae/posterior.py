@@ -144,6 +144,7 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
 
     A factorial group cannot represent correlations of joined units; so each coupling runs between two groups.
     """
+    # not the blocks themselves, which have no values on the device meta
     places = [prior.block_place(block) for block in range(len(prior.blocks))]
     units = range(prior.num_units)
     return tuple(tuple(units[place] if isinstance(place, slice) else place.tolist()) for place in places)

@@ -17,7 +17,7 @@ from discrete_vae.checks import (
     UNIT_INTERVAL,
     Domain,
     check_positive_int,
-    check_sizes,
+    check_positive_ints,
     check_tensor,
     extremes,
     values_are_readable,
@@ -68,7 +68,7 @@ class Likelihood(nn.Module, ABC):
         if isinstance(event_shape, int) or len(event_shape) == 0:
             repair = "Give a tuple, for example (784,) or (1, 28, 28)."
             raise InvalidInputError("event_shape", "must have at least one axis", repr(event_shape), repair)
-        self.event_shape = check_sizes("event_shape", event_shape)
+        self.event_shape = check_positive_ints("event_shape", event_shape)
         self.parameters_per_feature = check_positive_int("parameters_per_feature", parameters_per_feature)
 
     @property
