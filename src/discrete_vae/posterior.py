@@ -226,10 +226,8 @@ class PosteriorSample(ShowsShapes):
     @property
     def groups(self) -> tuple[LatentGroup, ...]:
         """The same by group, in the order of sampling, as `kl_to_boltzmann` takes them."""
-        places = [
-            (self.group_of_unit == group).nonzero().flatten()
-            for group in range(int(self.group_of_unit.max()) + 1)
-        ]
+        of_unit = self.group_of_unit
+        places = [(of_unit == group).nonzero().flatten() for group in of_unit.unique()]
         kl = self.kl_of_zeta()
         return tuple(
             LatentGroup(
