@@ -150,6 +150,11 @@ def check_positive_int(name: str, value: object) -> int:
     return value
 
 
+def check_positive_ints(name: str, values: Sequence[object]) -> tuple[int, ...]:
+    """Return values if each is a positive integer; names the first that is not by its place."""
+    return tuple(check_positive_int(f"{name}[{place}]", value) for place, value in enumerate(values))
+
+
 def check_count(name: str, value: object, *, repair: str) -> int:
     """Return value if it is an integer from 0 to 2^63 - 1 (booleans are refused)."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:

@@ -110,6 +110,9 @@ class DiscreteVAE(nn.Module):
     `discrete_vae.objectives.elbo`. The posterior says how many classes there are. A function without an argument for
     labels refuses such a model, unless its docstring says otherwise.
 
+    Methods raise `InvalidInputError` for an argument that breaks its rule and for a result that is not finite, with the
+    name of the weight that is to blame; `elbo` and `estimate_gradient` look for such weights on the CPU alone.
+
     Source: Rolfe 2017, sections continuous-variable, gradient-of-KL-divergence and continuous-hierarchy.
 
     Args:
@@ -130,9 +133,6 @@ class DiscreteVAE(nn.Module):
 
     Attributes:
         config: The config that `from_config` built the model from; None for a model put together by hand.
-
-    Raises:
-        InvalidInputError: If the parts do not fit each other.
 
     Examples:
         >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -172,9 +172,8 @@ class DiscreteVAE(nn.Module):
         self.encoder = nn.Flatten() if encoder is None else encoder
         self.posterior = posterior
         self.hierarchy = hierarchy
-        if decoder is None:
-            decoder = MLPDecoder(hierarchy.decoder_size, likelihood.parameter_shape)
-        self.decoder = decoder
+        sizes = hierarchy.decoder_size, likelihood.parameter_shape
+        self.decoder = MLPDecoder(*sizes) if decoder is None else decoder
         self.likelihood = likelihood
         self.missing, self.mask = missing, mask
         self.condition = condition
@@ -213,9 +212,6 @@ class DiscreteVAE(nn.Module):
 
         Modules of your own take the place of the config's encoder, (batch, *input_shape) -> (batch, feature), and
         decoder, (row, latent) -> (row, *parameter_shape).
-
-        Raises:
-            InvalidInputError: If the parts do not fit each other, or the memory.
         """
         with allocating("model", NARROWER):
             model = cls(**build_parts(config, encoder=encoder, decoder=decoder))
@@ -342,10 +338,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The bound and its parts, (batch,), nats, and the loss.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule; on the CPU also if the bound is not finite since a
-                weight is not.
         """
         batch = self.check_batch(
             x, observed=observed, condition=condition, labels=labels, generator=generator
@@ -388,9 +380,6 @@ class DiscreteVAE(nn.Module):
         of the binary latents (discrete) and of the Gaussian layers (continuous). The estimator, for example
         `discrete_vae.DisARM.of(model)`, learns from the batch in training mode. The `loss` of what is returned is to be
         differentiated.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or the estimator does not fit.
 
         Examples:
             >>> from discrete_vae import LeaveOneOut
@@ -460,9 +449,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The estimate with its standard error, (batch,), nats.
-
-        Raises:
-            InvalidInputError: If x is no draw of the likelihood, or an argument breaks its rule.
         """
         given = {"observed": observed, "condition": condition, "labels": labels}
         batch = self.check_batch(x, **given, exact=True, keys=keys, generator=generator)
@@ -487,9 +473,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             The probabilities with their standard errors, (batch, class), and q(y | x), which costs no sampling.
-
-        Raises:
-            InvalidInputError: If the model has no classes, or an argument breaks its rule.
 
         Examples:
             >>> from discrete_vae.config import ModelConfig, RBMConfig
@@ -543,9 +526,6 @@ class DiscreteVAE(nn.Module):
         A label that is not known is drawn too, from q(y | x), and stands in the first units.
         A seed, an integer from 0 to 2^64 - 1, is short for a generator with that seed. Without either torch's global
         generator is the source of the noise, so each call differs.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or a weight or a logit of the posterior is not finite.
         """
         batch = self.check_batch(x, observed=observed, condition=condition, labels=labels)
         generator = resolve_generator(seed, generator, batch.x.device)
@@ -608,9 +588,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             (..., *event).
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, or a weight or a mean of the model is not finite.
         """
         check_statistic(statistic)
         zeta = self.smoothing.check_zeta(zeta, (..., "row", self.prior.num_units)).to(self.dtype)
@@ -650,10 +627,6 @@ class DiscreteVAE(nn.Module):
 
         Returns:
             Means of x with the latents behind them, in the model's dtype; `decode` with statistic "sample" draws x.
-
-        Raises:
-            InvalidInputError: If an argument breaks its rule, zeta comes without z, or a weight of the model is not
-                finite.
 
         Examples:
             >>> from discrete_vae.config import ModelConfig, RBMConfig

@@ -37,9 +37,6 @@ class LatentGroup(ShowsShapes):
             the groups cover 0..n-1 in order.
         kl_of_zeta: (..., unit of the group), sum_z q(z) KL[q(zeta | z, x) || r(zeta|z)], nats, from
             `InputDependentSmoothing.kl`; None for a transformation that does not depend on x, where r cancels.
-
-    Raises:
-        InvalidInputError: If the shapes differ or units does not fit them.
     """
 
     logits: Tensor
@@ -147,6 +144,7 @@ def color_groups(prior: BoltzmannMachine) -> tuple[tuple[int, ...], ...]:
 
     A factorial group cannot represent correlations of joined units; so each coupling runs between two groups.
     """
+    # not the blocks themselves, which have no values on the device meta
     places = [prior.block_place(block) for block in range(len(prior.blocks))]
     units = range(prior.num_units)
     return tuple(tuple(units[place] if isinstance(place, slice) else place.tolist()) for place in places)
@@ -157,18 +155,13 @@ def check_groups(groups: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]
     rule = "must be a list of lists that hold each unit index 0..n-1 exactly once"
     example = "For four units in two groups: [[0, 1], [2, 3]]."
 
-    def holds(value: object, is_part: Callable[[object], bool]) -> bool:
-        if not isinstance(value, Sequence) or isinstance(value, str):
-            return False
-        return len(value) > 0 and all(map(is_part, value))
+    def is_list(value: object) -> bool:
+        return isinstance(value, Sequence) and not isinstance(value, str) and len(value) > 0
 
-    def is_unit(value: object) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= 0
-
-    if not holds(groups, lambda _: True):
+    if not is_list(groups):
         raise InvalidInputError("groups", rule, repr(groups)[:80], example)
     for index, group in enumerate(groups):
-        if not holds(group, is_unit):
+        if not is_list(group) or not all(type(unit) is int and unit >= 0 for unit in group):
             received = repr(group)[:80]
             raise InvalidInputError(f"groups[{index}]", "must list at least one unit", received, example)
     units = sorted(unit for group in groups for unit in group)
@@ -196,11 +189,11 @@ class LogitPaths(ShowsShapes):
         It is one backward pass through each network, to its inputs alone; paths from an earlier zeta through that of a
         group between are left to the draw's own gradient. Both gradients are (..., unit), in the prior's order.
         """
-        sizes = [logits.shape[-1] for logits in self.logits]
         order = self.to_prior_order
         by_group = by_logits if order is None else by_logits.index_select(-1, order.argsort())
-        parts = [torch.zeros_like(share) for share in by_group.split(sizes, -1)]
-        for logits, read, share in zip(self.logits, self.inputs, by_group.split(sizes, -1), strict=True):
+        shares = by_group.split([logits.shape[-1] for logits in self.logits], -1)
+        parts = [torch.zeros_like(share) for share in shares]
+        for logits, read, share in zip(self.logits, self.inputs, shares, strict=True):
             places = [place for place, zeta in enumerate(read) if zeta.requires_grad]
             if not places or not logits.requires_grad:
                 continue
@@ -233,10 +226,8 @@ class PosteriorSample(ShowsShapes):
     @property
     def groups(self) -> tuple[LatentGroup, ...]:
         """The same by group, in the order of sampling, as `kl_to_boltzmann` takes them."""
-        places = [
-            (self.group_of_unit == group).nonzero().flatten()
-            for group in range(int(self.group_of_unit.max()) + 1)
-        ]
+        of_unit = self.group_of_unit
+        places = [(of_unit == group).nonzero().flatten() for group in of_unit.unique()]
         kl = self.kl_of_zeta()
         return tuple(
             LatentGroup(
@@ -403,9 +394,6 @@ class HierarchicalPosterior(Posterior):
     Attributes:
         class_network: Of a label, log q(y | x) up to a constant, (batch, class), of the features without e_y.
 
-    Raises:
-        InvalidInputError: If a size is not a positive integer, or the groups do not cover each unit once.
-
     Examples:
         >>> from discrete_vae import SpikeSlab
         >>> posterior = HierarchicalPosterior(5, [[0, 2], [1, 3]], (8,), SpikeSlab())
@@ -441,7 +429,6 @@ class HierarchicalPosterior(Posterior):
             others = contiguous_groups(num_units - num_classes, groups)
             groups = [[unit + num_classes for unit in group] for group in others]
         groups = check_groups([range(num_classes), *groups] if num_classes else groups)
-        given, first = ([GivenLabel(num_classes)], 1) if num_classes else ([], 0)
         sizes = [len(group) for group in groups]
         if num_units is not None and num_units != sum(sizes):
             repair = "Let the groups cover every unit of the prior."
@@ -456,12 +443,11 @@ class HierarchicalPosterior(Posterior):
         self.register_buffer("_to_prior_order", to_prior_order, persistent=False)
         self.register_buffer("_by_group", order, persistent=False)
         make = partial(MLP, hidden=hidden, bias=False) if network is None else network
-        networks = [
-            make([num_features, *sizes[:index]], size) for index, size in enumerate(sizes[first:], first)
-        ]
-        norms = [L1BatchNorm(size, bounded=True) for size in sizes[first:]]
-        self.networks = nn.ModuleList([*given, *networks])
-        self.norms = nn.ModuleList([*(nn.Identity() for _ in given), *norms])
+        self.networks, self.norms = nn.ModuleList(), nn.ModuleList()
+        for index, size in enumerate(sizes):
+            is_label = index == 0 and num_classes > 0
+            self.networks.append(GivenLabel(size) if is_label else make([num_features, *sizes[:index]], size))
+            self.norms.append(nn.Identity() if is_label else L1BatchNorm(size, bounded=True))
         if isinstance(smoothing, InputDependentSmoothing):
             num_parameters = len(smoothing.parameter_names)
             self.parameter_network = ParameterNetwork(num_features, len(order), num_parameters, make)

@@ -209,7 +209,9 @@ class NoSharing(AutoregressiveGaussianPrior):
     Source: Rolfe 2017, sections continuous-hierarchy and architecture (dynamic MNIST).
 
     Args:
-        num_latents: As in `AutoregressiveGaussianPrior`, likewise num_layers and num_units.
+        num_latents: Length of the last axis of zeta.
+        num_layers: M.
+        num_units: Of each layer.
         hidden: Widths of each network's hidden layers.
         log_std_bound: See `GaussianNetwork`.
 

@@ -17,6 +17,7 @@ from discrete_vae.checks import (
     UNIT_INTERVAL,
     Domain,
     check_positive_int,
+    check_positive_ints,
     check_tensor,
     extremes,
     values_are_readable,
@@ -67,9 +68,7 @@ class Likelihood(nn.Module, ABC):
         if isinstance(event_shape, int) or len(event_shape) == 0:
             repair = "Give a tuple, for example (784,) or (1, 28, 28)."
             raise InvalidInputError("event_shape", "must have at least one axis", repr(event_shape), repair)
-        self.event_shape = tuple(
-            check_positive_int(f"event_shape[{axis}]", size) for axis, size in enumerate(event_shape)
-        )
+        self.event_shape = check_positive_ints("event_shape", event_shape)
         self.parameters_per_feature = check_positive_int("parameters_per_feature", parameters_per_feature)
 
     @property
@@ -119,10 +118,6 @@ class Likelihood(nn.Module, ABC):
             x: (batch, *event), floating-point; codes and counts too come as floats. NaN marks an unobserved entry.
             observed: Bool, of x's shape; entries that are False may hold anything. None: those that are not NaN.
             exact: As in `domain`.
-
-        Raises:
-            InvalidInputError: If x is not a floating-point tensor of that shape, or an observed value lies outside the
-                domain.
         """
         if isinstance(x, SparseRows):
             for rows in x.split(_ROWS):
@@ -203,9 +198,6 @@ class Likelihood(nn.Module, ABC):
 
         Returns:
             (..., *leading), nats; log-densities where x is continuous.
-
-        Raises:
-            InvalidInputError: If a shape does not fit the event's or the parameters', or a dtype is not floating-point.
         """
         check_tensor("x", x, (..., *self.event_shape))
         leading = x.shape[: x.dim() - len(self.event_shape)]
@@ -316,7 +308,12 @@ class Likelihood(nn.Module, ABC):
 
     def _only(self, parameters: Tensor) -> Tensor:
         """The parameters where each feature has one, (..., *event), float32 or wider."""
-        return self.unfold(parameters).squeeze(-len(self.event_shape) - 1)
+        return self.unfold(parameters).squeeze(self._axis)
+
+    @property
+    def _axis(self) -> int:
+        """The axis in front of the event's: that of a feature's parameters, or of its codes."""
+        return -len(self.event_shape) - 1
 
 
 class BernoulliLikelihood(Likelihood):

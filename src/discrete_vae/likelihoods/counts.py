@@ -231,13 +231,13 @@ class NegativeBinomialLikelihood(Likelihood):
             shares, reference = fit_shares(x, self._half_count)
             self.shares.copy_(shares)
             self.reference.fill_(reference)
-        if scale is None:
-            self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
-        else:
+        if scale is not None:
             self.standardizer.fit_(x / scale, scale=torch.log1p)
-        if scale is None and self.has_exposure:
-            mask = None if isinstance(x, SparseRows) else self.observed_mask(x)
-            scale = self._log_exposure(x, mask).exp()
+        else:
+            self.standardizer.fit_(x, scale=lambda rows: self._rates(rows, self.observed_mask(rows)).log1p())
+            if self.has_exposure:
+                mask = None if isinstance(x, SparseRows) else self.observed_mask(x)
+                scale = self._log_exposure(x, mask).exp()
         if scale is None and not self.zero_inflated:
             moments = feature_moments(x)
             mean = moments.mean.maximum(self._half_count / moments.count)
@@ -248,8 +248,7 @@ class NegativeBinomialLikelihood(Likelihood):
             self.log_size.copy_(size.log())
             return torch.zeros_like(self.log_start)
         scale = torch.ones(len(x), device="cpu") if scale is None else scale
-        settings = {"zero_inflated": self.zero_inflated, "half_count": self._half_count}
-        mean, size, zeros = count_moments(x, scale, **settings)
+        mean, size, zeros = count_moments(x, scale, self.zero_inflated, self._half_count)
         self.log_start.copy_(mean.log())
         self.log_size.copy_(size.clamp(_LEAST_START, _LARGEST_START).log())
         start = torch.zeros_like(self.log_start)
@@ -267,7 +266,7 @@ class NegativeBinomialLikelihood(Likelihood):
     ) -> Tensor:
         if not self.has_exposure and scale is None:
             return parameters
-        axis = -len(self.event_shape) - 1
+        axis = self._axis
         eta, *logits = self.unfold(parameters).split(1, axis)
         log_scale = self._log_exposure(x, observed) if scale is None else scale.log()
         eta = eta + log_scale.to(eta.dtype).unsqueeze(axis)
@@ -309,13 +308,12 @@ class NegativeBinomialLikelihood(Likelihood):
 
     def _log_mean(self, parameters: Tensor) -> Tensor:
         """log mu, (..., *event)."""
-        axis = -len(self.event_shape) - 1
-        eta = self.unfold(parameters).select(axis, 0) if self.zero_inflated else self._only(parameters)
+        eta = self.unfold(parameters).select(self._axis, 0) if self.zero_inflated else self._only(parameters)
         return (eta + self.log_start).to(eta.dtype)
 
     def _logits(self, parameters: Tensor) -> Tensor:
         """Logits of pi, (..., *event)."""
-        return self.unfold(parameters).select(-len(self.event_shape) - 1, 1)
+        return self.unfold(parameters).select(self._axis, 1)
 
     def _log_size(self) -> Tensor:
         log_size = self.log_size if self.log_size.dtype == torch.float64 else self.log_size.float()
@@ -345,7 +343,7 @@ class NegativeBinomialLikelihood(Likelihood):
 
 
 def count_moments(
-    x: Examples, scale: Tensor, *, zero_inflated: bool = False, half_count: float = 0.5
+    x: Examples, scale: Tensor, zero_inflated: bool, half_count: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Fit x_i = 0 with probability pi_i, else negative binomial with mean e mu_i and size r_i, by moments.
 

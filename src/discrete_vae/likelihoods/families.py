@@ -34,10 +34,7 @@ from discrete_vae.numerics import HALF_LOG_TWO_PI
 class CodesLikelihood(Likelihood):
     """p(x | parameters) of codes 0, ..., K_i - 1 of each feature i, which x holds as floats; the base of such kinds.
 
-    Args:
-        event_shape: As in `Likelihood`; one axis where the numbers differ.
-        num_categories: K, at least 2, of every feature, or a number for each of them.
-        parameters_per_feature: P; None is the largest K.
+    The arguments are those of `CategoricalLikelihood`, and P, which is the largest K_i where it is None.
     """
 
     has_code: Tensor
@@ -147,11 +144,6 @@ class CodesLikelihood(Likelihood):
             counts.scatter_add_(0, rows.masked_fill(~seen, 0).long(), seen.double())
         counts = counts * self.has_code.cpu()
         return counts / counts.sum(0)
-
-    @property
-    def _axis(self) -> int:
-        """The axis of the codes."""
-        return -len(self.event_shape) - 1
 
 
 class CategoricalLikelihood(CodesLikelihood):
@@ -348,6 +340,5 @@ class GaussianLikelihood(Likelihood):
     def _scale(self) -> Tensor:
         """Sigma in standard units, (*event), float32 or wider."""
         log_scale = self.log_scale if self.log_scale.dtype == torch.float64 else self.log_scale.float()
-        if self.grid_floor:
-            return self.floor.to(log_scale.dtype) + log_scale.exp()
-        return self.min_scale + log_scale.exp()
+        floor = self.floor.to(log_scale.dtype) if self.grid_floor else self.min_scale
+        return floor + log_scale.exp()

@@ -34,10 +34,6 @@ class OrdinalLikelihood(CodesLikelihood):
 
     Source: McCullagh 1980, "Regression models for ordinal data", section 2.3.
 
-    Args:
-        event_shape: (feature,).
-        num_categories: K_i of each feature, at least 2.
-
     Attributes:
         first: t_i0, learned, (feature,).
         log_steps: log(t_ik - t_i(k-1)), learned, (largest K - 2, feature).

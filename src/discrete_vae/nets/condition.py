@@ -69,9 +69,6 @@ class ConditionEmbedding(nn.Module):
             condition: (row, column), or (1, column) for all rows; floating-point, codes and counts too. NaN is a
                 missing value.
             num_rows: Examples.
-
-        Raises:
-            InvalidInputError: If it is no such tensor, or a value is not of its column's kind.
         """
         c = check_tensor("condition", condition, ("row", len(self.names)))
         if len(c) not in (1, num_rows):

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_positive_int, check_tensor
+from discrete_vae.checks import check_positive_int, check_positive_ints, check_tensor
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.registry import compiled_by
 from discrete_vae.nets.mlp import MixedPrecisionLayer
@@ -202,12 +202,10 @@ def _halved_sizes(name: str, shape: Sequence[int], widths: Sequence[int]) -> lis
     if len(shape) != 3:
         repair = "Reshape flat images first."
         raise InvalidInputError(name, "must be (channel, row, column)", tuple(shape), repair)
-    for axis, size in enumerate(shape):
-        check_positive_int(f"{name}[{axis}]", size)
+    check_positive_ints(name, shape)
     if len(widths) == 0:
         raise InvalidInputError("widths", "must hold at least one width", tuple(widths), "Give the default.")
-    for index, width in enumerate(widths):
-        check_positive_int(f"widths[{index}]", width)
+    check_positive_ints("widths", widths)
     needed = 1 << len(widths)
     if min(shape[1:]) < needed:
         rule = f"must have at least {needed} rows and columns for {len(widths)} widths"

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.checks import check_number, check_positive_int, check_positive_ints
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels import norm as kernel
 from discrete_vae.kernels.norm import SCALE_BOUNDS, Form, norm_form
@@ -241,12 +241,9 @@ class MLP(nn.Module):
         self, input_sizes: Sequence[int], num_outputs: int, hidden: Sequence[int] = (), *, bias: bool = True
     ) -> None:
         super().__init__()
-        for index, size in enumerate(input_sizes):
-            check_positive_int(f"input_sizes[{index}]", size)
+        self.input_sizes = check_positive_ints("input_sizes", input_sizes)
         check_positive_int("num_outputs", num_outputs)
-        for index, size in enumerate(hidden):
-            check_positive_int(f"hidden[{index}]", size)
-        self.input_sizes = tuple(input_sizes)
+        check_positive_ints("hidden", hidden)
         sizes, layers = list(input_sizes), []
         with allocating("input_sizes, hidden, num_outputs", "Use narrower layers."):
             for width in hidden:

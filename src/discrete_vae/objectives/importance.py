@@ -141,8 +141,7 @@ def truncated(log_weights: Tensor) -> Tensor:
         >>> truncated(torch.tensor([0.0, 0.0, 0.0, 9.0])).exp().round().tolist()  # mean 2026.5, root 2
         [1.0, 1.0, 1.0, 4053.0]
     """
-    mean = torch.logsumexp(log_weights, 0) - math.log(len(log_weights))
-    return log_weights.minimum(mean + math.log(len(log_weights)) / 2)
+    return log_weights.minimum(_log_mean_exp(log_weights) + math.log(len(log_weights)) / 2)
 
 
 def tempered(log_weights: Tensor, least: float) -> Tensor:

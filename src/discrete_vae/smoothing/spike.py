@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, ClassVar
 
 import torch
@@ -43,9 +44,7 @@ def widened(*tensors: Tensor) -> tuple[tuple[Tensor, ...], torch.dtype]:
 
     The latter is the tensors' own, promoted. In bfloat16 an inverse CDF would lose z itself.
     """
-    dtype = tensors[0].dtype
-    for tensor in tensors[1:]:
-        dtype = torch.promote_types(dtype, tensor.dtype)
+    dtype = reduce(torch.promote_types, [tensor.dtype for tensor in tensors])
     wide = torch.promote_types(dtype, torch.float32)
     return tuple(tensor.to(wide) for tensor in torch.broadcast_tensors(*tensors)), dtype
 
@@ -281,10 +280,6 @@ class SpikeExponential(BetaSmoothing, SpikeSmoothing):
         beta: Inverse width, at least 0.01.
         trainable: Whether beta is a parameter (one for all units) or a constant.
         max_beta: Upper bound of a trained beta; the training loop moves it.
-
-    Attributes:
-        beta: Scalar tensor.
-        max_beta: The present bound.
 
     Examples:
         >>> smoothing = SpikeExponential(beta=3.0, trainable=False)

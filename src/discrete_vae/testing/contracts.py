@@ -21,6 +21,7 @@ from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import CERTAIN, InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
 from discrete_vae.testing.reference import (
+    all_states,
     check_frequencies,
     check_mean,
     conditional_logits,
@@ -254,9 +255,9 @@ def check_energy(energy: BoltzmannMachine) -> None:
 
 def _check_expected_energy(energy: BoltzmannMachine, states: Tensor) -> None:
     """Compare its mean over a posterior of one group or two with that of the energy."""
-    generator = torch.Generator().manual_seed(0)
-    weight = torch.randn(energy.num_units, energy.num_units, generator=generator, dtype=torch.float64)
-    odd = torch.arange(energy.num_units) % 2
+    n = energy.num_units
+    weight = torch.randn(n, n, generator=_seeded(0), dtype=torch.float64)
+    odd = torch.arange(n) % 2
     for group in (0 * odd, odd, 1 - odd):
         logits = weight[0] + (states * (group == 0)) @ weight * (group == 1)
         probabilities = torch.sigmoid(logits)
@@ -384,8 +385,7 @@ def check_law(posterior: Posterior, features: Tensor) -> None:
     q(z | x) is the product of the stated conditionals exactly if, over all subsets of units, the product of the
     residuals z_i - q_i has mean 0: the residual of the unit that is drawn last has mean 0 given all others.
     """
-    n = posterior.num_units
-    subsets = ((torch.arange(1, 2**n)[:, None] >> torch.arange(n)) & 1).bool()
+    subsets = all_states(posterior.num_units)[1:].bool()
     generator, rows, levels = _seeded(3), [], []
     for _ in range(50):
         with torch.no_grad():
