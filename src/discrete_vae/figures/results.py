@@ -58,7 +58,7 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
         units = np.zeros(0, int)
         title = f"Probability that a unit is on: {count} examples, similar ones side by side"
     height = min(6.0, 1.4 + 0.24 * len(shown)) if by_label else 4.2
-    figure = Picture((7.6, height), dpi=150, layout="constrained")
+    figure = Picture((7.6, height), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
     axes.set_title(title, fontsize=10, loc="left")
@@ -238,7 +238,7 @@ def draw_scores(
     if low == high:
         low, high = low - 1, high + 1
     edges = np.linspace(low, high, _BINS + 1)
-    figure = Picture((6.4, 3.6), dpi=150, layout="constrained")
+    figure = Picture((6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     for each, name, color, line in kinds:
         weights = np.full(len(each.value), 100 / len(each.value))

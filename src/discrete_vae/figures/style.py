@@ -402,9 +402,9 @@ class FigureRun:
             return None
         found = []
         for place, (number, code) in enumerate(likelihood.statistic_columns):
-            column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
-            is_exposure = of_config.columns[number].kind == "exposure"
-            if not is_exposure and (code is None or code < len(words)):
+            column = of_config.columns[number]
+            words = getattr(column, "values", ())
+            if column.kind != "exposure" and (code is None or code < len(words)):
                 word = 1 if isinstance(column, BinaryColumnConfig) else code
                 name = column.name if word is None else f"{column.name} = {words[word]}"
                 found.append((place, number, code, name))
@@ -436,10 +436,7 @@ class FigureRun:
     def condition_of_samples(self, count: int) -> Tensor | None:
         """c for draws of the prior, that of training examples of a fixed random choice, (draw, column).
 
-        Where these are not at hand every column is missing. None for a model without a condition.
-
-        Warns:
-            UserWarning: If every column is missing.
+        Where these are not at hand every column is missing, with a warning. None for a model without a condition.
         """
         model = self.loaded.model
         if model.condition is None:
@@ -515,12 +512,7 @@ class FigureRun:
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """Run and seed of a figure.
-
-    Attributes:
-        run: The run that it is drawn of.
-        seed: Seed of all noise.
-    """
+    """The run that a figure is drawn of, and the seed of all noise."""
 
     run: FigureRun
     seed: int = 0
