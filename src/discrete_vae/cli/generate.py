@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, option, some, verb, whole_number
+from discrete_vae.cli.options import number, option, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
@@ -20,7 +20,7 @@ from discrete_vae.cli.trained import (
 )
 from discrete_vae.config.columns import word_of
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.records import with_error
+from discrete_vae.records import some, with_error
 from discrete_vae.system import user_path
 
 if TYPE_CHECKING:

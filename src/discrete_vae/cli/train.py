@@ -33,7 +33,6 @@ from discrete_vae.cli.options import (
     print_rows,
     say_while_torch_loads,
     seed,
-    some,
     together,
     verb,
     whole_number,
@@ -54,7 +53,7 @@ from discrete_vae.config.overrides import (
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
-from discrete_vae.records import with_error
+from discrete_vae.records import some, with_error
 from discrete_vae.runs.io import pretrained_names, read_json, shipped_folder
 from discrete_vae.system import computing_on, in_words
 

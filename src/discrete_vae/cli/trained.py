@@ -53,7 +53,6 @@ EXPLAINED = "RUN is the folder of a run, which dvae train prints; or use --pretr
 
 
 def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
-    """Read a checkpoint's name: best, last or a step."""
     if word == "best" or word == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
         return word
     if not re.fullmatch(r"[0-9]{1,18}", word):

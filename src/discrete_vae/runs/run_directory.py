@@ -24,6 +24,7 @@ from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import some
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
 from discrete_vae.runs.io import (
     FOLDERS,
@@ -102,7 +103,7 @@ class RunDirectory:
             raise InvalidInputError(argument, "must be a folder", f"the file {folder}", repair)
         entries = held_names(folder) - {LOCK_NAME}  # which a killed process leaves
         if entries:
-            received = f"{folder}, which holds {named_entries(entries)}"
+            received = f"{folder}, which holds {some(sorted(entries), 3)}"
             if argument == "run_dir" and (folder / "config.json").is_file():
                 repair = (
                     f"{repair[:-1]}, or continue: dvae train --resume --run-dir {shlex.quote(str(folder))}."
@@ -172,12 +173,6 @@ def held_names(folder: Path) -> set[str]:
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         return set()
     return {entry.name for entry in folder.iterdir() if not is_temporary(entry)}
-
-
-def named_entries(names: Iterable[str]) -> str:
-    """The first names of a folder's entries, for messages."""
-    first, more = sorted(names)[:3], len([*names]) > 3
-    return ", ".join([*first, *["..."] * more])
 
 
 def _check_links(run: Path) -> None:
