@@ -389,7 +389,8 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
             progress(number - 1, name)
 
         text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
-    print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
+    content = text.encode()
+    print(f"Report: {page.write_bytes(content)} ({len(content) / 2**20:.1f} MiB)")
 
 
 _STARTS = ("training", "fresh")

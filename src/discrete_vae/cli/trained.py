@@ -255,7 +255,7 @@ class TrainedRun:
         from discrete_vae.runs.results import ResultFile
 
         if out is not None:
-            return compute_on_rank_zero(lambda: ResultFile(out, argument="--out", others=self.sources))
+            return compute_on_rank_zero(lambda: ResultFile(out, endings=(".json",), others=self.sources))
         if self.pretrained is not None:
             rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."
             raise InvalidInputError("--out", rule, "nothing", repair)

@@ -207,17 +207,16 @@ def draw_new_examples(
         count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)
         chosen, names = torch.arange(count - count % width), []
-        caption = f"New examples, {what} at states of the prior; {gray.words}."
+        which, where = "", "states of the prior"
     else:
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
         per_class = len(labels) // len(starts)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
         first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
         chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
-        caption = (
-            f"New examples of the class beside each row, {what} at latents of their class; {gray.words}."
-        )
+        which, where = " of the class beside each row", "latents of their class"
     images = gray(rows[chosen]).unflatten(0, (-1, width))
+    caption = f"New examples{which}, {what} at {where}; {gray.words}."
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
 

@@ -100,10 +100,6 @@ class OutputFile:
         }[self.ending]
         return self._write(fill)
 
-    def write_text(self, text: str, encoding: str = "utf-8") -> Path:
-        """Write text as it is; returns the path."""
-        return self.write_bytes(text.encode(encoding))
-
     def write_bytes(self, content: bytes) -> Path:
         """Write bytes as they are; returns the path."""
         return self._write(lambda file: file.write(content))
@@ -354,9 +350,7 @@ def _file_name(parts: Fields, rest: Fields) -> str:
 class ResultFile(OutputFile):
     """One .json file that the user named for a result; the run's folder is not touched."""
 
-    def __init__(self, path: str | Path, *, argument: str = "path", others: Sequence[Path] = ()) -> None:
-        super().__init__(path, argument=argument, endings=(".json",), others=others)
-
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds; returns the file."""
-        return [self.write_text(to_json(self.path.name, fields, indent=2) + "\n")]
+        text = to_json(self.path.name, fields, indent=2) + "\n"
+        return [self.write_bytes(text.encode())]
