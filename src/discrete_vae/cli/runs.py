@@ -196,9 +196,6 @@ def run_figure(
         return
     if name not in FIGURES:
         raise not_one_of("NAME", FIGURES, name)
-    if run is None and named["pretrained"] is None:
-        repair = f"For example: dvae figure {name} runs/digits-short."
-        raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
     of_run = trained_run(run, **named)
 
     from discrete_vae.figures.style import FigureRequest, FigureRun, picture_file, save_figure, save_table

@@ -176,16 +176,14 @@ def run_train(
     """Train, or resume."""
     from discrete_vae.cli import stop_on_signals
 
-    asked = None
-    if resume:
-        folder = _run_dir(arguments) if run_dir is None else run_dir
-        say_while_torch_loads(f"Continuing the run {folder}")
-    elif accept_changed_config:
+    if accept_changed_config and not resume:
         repair = "Leave it out: a new run writes its own config.json."
         raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+    asked = None if resume else resolve(arguments)
+    folder = _run_dir(arguments) if run_dir is None else run_dir
+    if asked is None:
+        say_while_torch_loads(f"Continuing the run {folder}")
     else:
-        asked = resolve(arguments)
-        folder = _run_dir(arguments) if run_dir is None else run_dir
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
     from discrete_vae.data.splits import load_data

@@ -153,9 +153,8 @@ class TrainedRun:
         check_kinds(given, [column.name for column in columns], argument="--condition")
         cells: dict[str, list[Any]] = {column.name: [None] for column in columns}
         for name, cell in given.items():
-            read = (form.number(cell) for form in (self.text_format, TextFormat()))
-            value = next((number for number in read if number is not None), None)
-            cells[name] = [cell if value is None else value]
+            numbers = (form.number(cell) for form in (self.text_format, TextFormat()))
+            cells[name] = [next((number for number in numbers if number is not None), cell)]
         return TableSchema.of(columns).encode(cells)
 
     @property
@@ -329,9 +328,6 @@ def takes_run(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
     @wraps(function)
     def call(run: str | None, **given: Any) -> Outcome:
-        if run is None and given["pretrained"] is None:
-            see = f"See {click.get_current_context().command_path} --help."
-            raise InvalidInputError("RUN", "must be given", "nothing", see)
         names = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
         return function(trained_run(run, **{name: given.pop(name) for name in names}), **given)
 
@@ -342,7 +338,10 @@ def trained_run(
     word: str | None, pretrained: str | None, device: str, seed: int | None, **given: Any
 ) -> TrainedRun:
     """The run that a word names, or the model that comes with the library, with what `RUN_OPTIONS` say of it."""
-    if pretrained is not None and word is not None:
+    if word is None and pretrained is None:
+        see = f"See {click.get_current_context().command_path} --help."
+        raise InvalidInputError("RUN", "must be given", "nothing", see)
+    if word is not None and pretrained is not None:
         received, repair = f"it beside {word!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)
