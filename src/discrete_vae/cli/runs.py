@@ -86,13 +86,12 @@ def run_evaluate(
     """Evaluate a run on its test data."""
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
-    from discrete_vae.distributed import compute_on_rank_zero, world_size
+    from discrete_vae.distributed import world_size
     from discrete_vae.inference.evaluate_run import evaluate_run, num_modes
     from discrete_vae.runs.results import evaluation_store
 
     # what cannot be written is found before the hours that it would cost
     results = run.results(out, evaluation_store)
-    compute_on_rank_zero(results.check)
     rows = run.output(per_example, argument="--per-example", endings=(".csv", ".npz"))
     given = {name: value for name, value in settings.items() if value is not None}
     given |= {} if run.given_seed is None else {"seed": run.given_seed}
@@ -243,7 +242,6 @@ def run_log_partition(
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     results = run.results(out if to_json or run.pretrained else None, log_partition_store)
-    results.check()
     picture = None
     if not to_json:
         place = run.figure_path("log-partition.png") if out is None else out

@@ -249,7 +249,7 @@ class TrainedRun:
     def results(
         self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
     ) -> ResultStore | ResultFile:
-        """The file that the user names, else the results that the run keeps."""
+        """The file that the user names, else the results that the run keeps; checked before the work."""
         from discrete_vae.distributed import compute_on_rank_zero  # here, since it imports torch
         from discrete_vae.runs.results import ResultFile
 
@@ -258,7 +258,9 @@ class TrainedRun:
         if self.pretrained is not None:
             rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."
             raise InvalidInputError("--out", rule, "nothing", repair)
-        return kept(self.directory)
+        store = kept(self.directory)
+        compute_on_rank_zero(store.check)
+        return store
 
     def keep(self, results: ResultStore | ResultFile, fields: dict[str, Any]) -> dict[str, Any]:
         """Add a result, with what is to be known of the run, and print where it is; returns all of it."""

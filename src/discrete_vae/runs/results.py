@@ -67,10 +67,6 @@ class OutputFile:
         if self.ending == ".parquet":
             repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
             optional_library("pyarrow.parquet", argument, repair, rule="needs pyarrow for a .parquet file")
-        self.check()
-
-    def check(self) -> None:
-        """Check, before the work, that the file can be written."""
         check_writable(self.path, repair=self._repair)
 
     def write(

@@ -341,11 +341,10 @@ _SETTINGS = (
     *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
 )
 # entries that decide in which order sums are added up on the CPU
-_ROUNDING = (
-    *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
-    *(("platform", name) for name in ("torch_threads", "processes")),
-    *(("packages", name) for name in ("torch", "numba")),
-)
+_ROUNDING = {
+    "platform": ("processor", "vector_instructions", "instruction_settings", "torch_threads", "processes"),
+    "packages": ("torch", "numba"),
+}
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -374,7 +373,7 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
 def other_rounding(begun: Mapping[str, Any]) -> str | None:
     """Words on entries of ``environment.json`` that differ here and let the CPU round differently; None without."""
     here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
-    for part, name in _ROUNDING:
+    for part, name in ((part, name) for part, names in _ROUNDING.items() for name in names):
         recorded, present = begun.get(part), here[part].get(name)
         if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
             words = name.replace("_", " ")
