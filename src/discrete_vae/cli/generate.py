@@ -196,7 +196,7 @@ def run_impute(
     from discrete_vae.runs.results import ENDINGS
 
     data = run.row_options["data"]
-    files = {"--data": data, "--mask": mask}
+    files = {"--mask": mask}
     out = str(run.out)
     names, path = [out], Path(out)
     if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone

@@ -26,10 +26,10 @@ from discrete_vae.runs.io import (
     read_json,
     sha256_fields,
     to_json,
-    unwritable,
     write_json,
     write_stream,
     write_through,
+    writing,
 )
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import optional_library, user_path
@@ -108,7 +108,7 @@ class OutputFile:
         return self.path.with_suffix(ending) if is_kind else self.path.with_name(self.path.name + ending)
 
     def _write(self, fill: Callable[[IO[bytes]], object]) -> Path:
-        try:
+        with writing(self.path, self._repair):
             if is_stream(self.path):
                 content = io.BytesIO()  # in a pipe nothing can be sought
                 fill(content)
@@ -117,8 +117,6 @@ class OutputFile:
                 place = Path(os.path.realpath(self.path))
                 place.parent.mkdir(parents=True, exist_ok=True)
                 write_stream(place, fill)
-        except OSError as error:
-            raise unwritable(self.path, error, self._repair) from None
         return self.path
 
 
@@ -243,12 +241,10 @@ def _sum_of(fields: Fields) -> str:
 
 
 def _write(path: Path, fields: Fields) -> None:
-    try:
+    repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
+    with writing(path, repair):
         path.parent.mkdir(exist_ok=True)
         write_json(path, fields)
-    except OSError as error:
-        repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
-        raise unwritable(path, error, repair) from None
 
 
 def evaluation_store(run: RunDirectory) -> ResultStore:

@@ -43,10 +43,10 @@ from discrete_vae.runs.io import (
     sha256_file,
     to_json,
     unreadable,
-    unwritable,
     write_bytes,
     write_json,
     write_text,
+    writing,
 )
 from discrete_vae.system import unicode_path, without_links
 
@@ -482,7 +482,7 @@ def derived_run(
     The block adds to it before it gets its name, the folder that `check_derived_folder` gave.
     """
     RunDirectory.check_new(folder, argument=_OUT)
-    try:
+    with writing(folder, _REPAIR):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with publish_directory(folder, replace=folder.exists()) as temporary:
             new = RunDirectory(temporary)
@@ -497,5 +497,3 @@ def derived_run(
             write_json(new.best_path, record.best or {})
             yield new
             RunDirectory.check_new(folder, argument=_OUT)  # which may have been filled meanwhile
-    except OSError as error:
-        raise unwritable(folder, error, _REPAIR) from None
