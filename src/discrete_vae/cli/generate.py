@@ -151,7 +151,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
     if drawing is not None:
-        run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
+        run.save_picture(draw_denoised(clean, noisy, x, run.image_shape), drawing)
 
 
 @verb(

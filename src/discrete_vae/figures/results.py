@@ -93,23 +93,22 @@ _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
 
 
 def draw_denoised(
-    clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, event_shape: tuple[int, ...]
+    clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, image_shape: tuple[int, int] | None
 ) -> Picture:
     """Draw examples (row, feature) in columns: as they were where that is known, noisy, and denoised (row, *event)."""
-    shape = picture_shape(event_shape)
-    count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
+    count = min(_STRIPS if image_shape is None else _IMAGES, len(noisy))
     places = torch.arange(count) * len(noisy) // count
-    gray = grayscale_for(noisy, per_feature=shape is None)
+    gray = grayscale_for(noisy, per_feature=image_shape is None)
     after = torch.from_numpy(denoised.reshape(len(noisy), -1))
     kinds = ({} if clean is None else {"clean": clean}) | {"noisy": noisy, "denoised": after}
     members = torch.stack([gray(values[places].float()) for values in kinds.values()], 1)
-    grid = in_rows(members, min(_COLUMNS, count) if shape is not None else 1)
+    grid = in_rows(members, min(_COLUMNS, count) if image_shape is not None else 1)
     text = GridText(
         caption=f"Examples before and after noise was taken out, from above: {', '.join(kinds)}, the last as means "
         f"given the noisy one; {gray.words}.",
         row_labels=[*kinds] * len(grid),
     )
-    return draw_image_grid(grid, shape, text=text, stacked=True)
+    return draw_image_grid(grid, image_shape, text=text, stacked=True)
 
 
 _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3

@@ -221,10 +221,10 @@ _WEAK = 0.01  # of the strongest unit
 
 def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
-    scale, x, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
+    scale, rows, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
     c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
     settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
-    effects = flip_effects(source.model, x, condition=c, **settings)
+    effects = flip_effects(source.model, rows, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes <= _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
