@@ -521,8 +521,7 @@ def writing(path: Path, repair: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        received = error.strerror or error
-        raise InvalidInputError(str(path), "must be writable", received, repair) from None
+        raise InvalidInputError(str(path), "must be writable", error.strerror or error, repair) from None
 
 
 # Models that come with the library, each the folder of a run in which nothing may be written.
