@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 
 _LONGEST = 80  # characters of one value
@@ -43,6 +43,11 @@ def with_error(value: float, std_error: float, digits: int, unit: str = "") -> s
         digits = min(6, max(digits, -math.floor(math.log10(std_error))))
     error = "" if math.isnan(std_error) else f" ± {std_error:.{digits}f}{unit}"
     return f"{value:.{digits}f}{unit}{error}"
+
+
+def some(names: Sequence[str], most: int) -> str:
+    """The first few of some names."""
+    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
 
 
 def _rows(record: object, prefix: str = "") -> Iterator[tuple[str, str]]:

@@ -87,7 +87,7 @@ def test_a_device_takes_a_table_or_the_first_ending(capfd):
     print("before")
     OutputFile("/dev/stdout").write(ARRAYS, columns=COLUMNS)
     print("after")
-    OutputFile("/dev/stdout", endings=(".json", ".html")).write_text("{}\n")
+    OutputFile("/dev/stdout", endings=(".json", ".html")).write_bytes(b"{}\n")
     assert capfd.readouterr().out == 'before\nfirst,"se""cond, ζ"\n0,0.1\n1,1e-10\nafter\n{}\n'
     assert OutputFile("/dev/null").write(ARRAYS, columns=COLUMNS) == Path("/dev/null")
     assert Path("/dev/null").is_char_device()

@@ -13,7 +13,7 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 from typing import Any, TextIO
@@ -224,7 +224,6 @@ def _safe_output() -> Iterator[None]:
 # Ctrl-C and SIGTERM: either ends a command with all that cleans up; while a run trains the first asks to stop.
 
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _STOPPING = "\nStopping after the step in progress; once more{later} ends at once.\n"
 
 
@@ -323,12 +322,11 @@ class StopRequest:
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
     """Let signals ask to stop inside the block; in another thread than the main one nothing is changed."""
-    request = StopRequest()
-    before: dict[signal.Signals, Callable[..., Any] | int | None] = {}
-    if threading.current_thread() is threading.main_thread():
-        for each in _SIGNALS:
-            if signal.getsignal(each) != signal.SIG_IGN:  # as nohup and background jobs of a shell ask
-                before[each] = signal.signal(each, request.receive)
+    request, is_main = StopRequest(), threading.current_thread() is threading.main_thread()
+    signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    # those that are ignored stay so, as nohup and background jobs of a shell ask
+    heard = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]
+    before = {each: signal.signal(each, request.receive) for each in heard}
     try:
         yield request
     finally:

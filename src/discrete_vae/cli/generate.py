@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import number, option, some, verb, whole_number
+from discrete_vae.cli.options import number, option, verb, whole_number
 from discrete_vae.cli.trained import (
     EXPLAINED,
     TrainedRun,
@@ -20,7 +20,7 @@ from discrete_vae.cli.trained import (
 )
 from discrete_vae.config.columns import word_of
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.records import with_error
+from discrete_vae.records import some, with_error
 from discrete_vae.system import user_path
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ def run_denoise(run: TrainedRun, noise: float | None, num_draws: int) -> None:
         print(f"Before: {_error(clean, noisy.nan_to_num(0.0).numpy(), is_share=True)}")
         print(f"After: {_error(clean, x, is_share=True)}")
     if drawing is not None:
-        run.save_picture(draw_denoised(clean, noisy, x, run.loaded.model.event_shape), drawing)
+        run.save_picture(draw_denoised(clean, noisy, x, run.image_shape), drawing)
 
 
 @verb(
@@ -196,7 +196,7 @@ def run_impute(
     from discrete_vae.runs.results import ENDINGS
 
     data = run.row_options["data"]
-    files = {"--data": data, "--mask": mask}
+    files = {"--mask": mask}
     out = str(run.out)
     names, path = [out], Path(out)
     if draws and path.suffix.lower() != ".npz":  # a file has room for one table alone

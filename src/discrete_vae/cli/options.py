@@ -488,11 +488,6 @@ def wrapped(text: str, first: str = "", *, indent: int | None = None) -> str:
     return "\n".join(lines) or first.rstrip()
 
 
-def some(names: Sequence[str], most: int) -> str:
-    """The first few of some names."""
-    return ", ".join([*names[:most], *["..."] * (len(names) > most)])
-
-
 def print_rows(rows: Mapping[str, str]) -> None:
     """Print names with what they mean, in two columns."""
     longest = max(map(len, rows), default=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,13 +34,14 @@ from discrete_vae.cli.trained import (
     trained_run,
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.records import with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
 if TYPE_CHECKING:
     from discrete_vae.boltzmann.base import LogPartition
-    from discrete_vae.figures import Drawing, FigureEntry, FigureRequest
+    from discrete_vae.figures import Drawing, FigureRequest
     from discrete_vae.inference.evaluate_run import Evaluation
     from discrete_vae.samplers.gibbs import Sampler
 
@@ -86,13 +86,12 @@ def run_evaluate(
     """Evaluate a run on its test data."""
     from discrete_vae.config import EvaluationConfig
     from discrete_vae.data.splits import subset_indices
-    from discrete_vae.distributed import compute_on_rank_zero, world_size
+    from discrete_vae.distributed import world_size
     from discrete_vae.inference.evaluate_run import evaluate_run, num_modes
     from discrete_vae.runs.results import evaluation_store
 
     # what cannot be written is found before the hours that it would cost
     results = run.results(out, evaluation_store)
-    compute_on_rank_zero(results.check)
     rows = run.output(per_example, argument="--per-example", endings=(".csv", ".npz"))
     given = {name: value for name, value in settings.items() if value is not None}
     given |= {} if run.given_seed is None else {"seed": run.given_seed}
@@ -180,14 +179,8 @@ def _row(name: str, value: float, error: float | None, note: str) -> str:
     return f"{row} {shown:9}  {note}".rstrip()
 
 
-def _figures() -> Mapping[str, FigureEntry]:
-    from discrete_vae.figures.registry import FIGURES
-
-    return FIGURES
-
-
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
-@click.argument("name", required=False, shell_complete=completion("", _figures))
+@click.argument("name", required=False, shell_complete=completion("", lambda: FIGURES))
 @click.argument("run", required=False, shell_complete=completion("DIR"))
 @option("--out FILE", "the picture, .png, .pdf or .svg, with its table; default: RUN/figures/NAME.png")
 @RUN_OPTIONS
@@ -196,37 +189,31 @@ def run_figure(
     name: str | None, run: str | None, out: str | None, data_dir: Path | None, **named: Any
 ) -> None:
     """Draw a figure and write its table."""
-    figures = _figures()
     if name is None:
         print("Figures of a run: dvae figure NAME RUN")
-        print_rows({name: entry.about for name, entry in figures.items()})
+        print_rows({name: entry.about for name, entry in FIGURES.items()})
         return
-    if name not in figures:
-        raise not_one_of("NAME", figures, name)
-    if run is None and named["pretrained"] is None:
-        repair = f"For example: dvae figure {name} runs/digits-short."
-        raise InvalidInputError("RUN", f"must be given for the figure {name}", "nothing", repair)
+    if name not in FIGURES:
+        raise not_one_of("NAME", FIGURES, name)
     of_run = trained_run(run, **named)
 
     from discrete_vae.figures.style import FigureRequest, FigureRun, picture_file, save_figure, save_table
 
-    if out is not None:
-        picture = picture_file(out, argument="--out").path
+    if out is None:
+        picture, table = of_run.figure_path(f"{name}.png"), of_run.figure_path(f"{name}.csv")
     else:
-        picture = user_path("--out", of_run.figure_path(f"{name}.png"))
+        picture = picture_file(out, argument="--out").path
+        table = None if is_stream(picture) else picture.with_suffix(".csv")
     repair = "Give another place: --out FILE.png."
     check_writable(picture, repair=repair)
-    table = None if is_stream(picture) else picture.with_suffix(".csv")
     if table is not None:
-        if out is None and of_run.pretrained is None:
-            table = of_run.place(table)
         check_writable(table, repair=repair)
         check_replaces_none(table, of_run.sources, argument=f"--out {picture}, whose table is {table},")
         if out is not None and table.exists() and not picture.exists():  # no table of an earlier picture
             rule = f"must leave room for the table {table}"
             raise InvalidInputError("--out", rule, "one that is there", repair)
     source = FigureRun(of_run.directory, lambda: of_run.loaded, data_dir=data_dir)
-    drawing = figures[name].make(FigureRequest(source, of_run.seed))
+    drawing = FIGURES[name].make(FigureRequest(source, of_run.seed))
     if table is not None:
         print(f"Table:   {save_table(drawing.table, table)}")
     print(f"Picture: {save_figure(drawing.picture, picture, note=drawing.note)}")
@@ -255,7 +242,6 @@ def run_log_partition(
     if std_error is not None:
         check_number("std_error", std_error, at_least=1e-6, repair="Give nats, for example 0.01.")
     results = run.results(out if to_json or run.pretrained else None, log_partition_store)
-    results.check()
     picture = None
     if not to_json:
         place = run.figure_path("log-partition.png") if out is None else out
@@ -398,7 +384,8 @@ def run_report(run: TrainedRun, out: str | None, **settings: Any) -> None:
             progress(number - 1, name)
 
         text = make_report(run.directory, seed=run.seed, load=lambda: run.loaded, report=report, **settings)
-    print(f"Report: {page.write_text(text)} ({len(text.encode()) / 2**20:.1f} MiB)")
+    content = text.encode()
+    print(f"Report: {page.write_bytes(content)} ({len(content) / 2**20:.1f} MiB)")
 
 
 _STARTS = ("training", "fresh")
@@ -489,7 +476,7 @@ def _samples(
     num_features, image_shape = recorded.num_features, recorded.image_shape
     if image_shape is None and num_draws is not None:
         raise InvalidInputError("--num-draws", "needs a run of images", num_draws, "Leave it out.")
-    num_draws = _DRAWS if num_draws is None else num_draws
+    num_draws = num_draws or _DRAWS
     if image_shape is not None:
         check_grid((num_rows, num_chains or DEFAULT_CHAINS, num_draws, num_features), image_shape)
     num_fresh = _FRESH_TABLE_CHAINS if image_shape is None else DEFAULT_CHAINS

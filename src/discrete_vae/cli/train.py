@@ -33,7 +33,6 @@ from discrete_vae.cli.options import (
     print_rows,
     say_while_torch_loads,
     seed,
-    some,
     together,
     verb,
     whole_number,
@@ -52,8 +51,9 @@ from discrete_vae.config.overrides import (
     words_of,
 )
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.figures.registry import FIGURES
 from discrete_vae.presets import EXPERIMENTS, Size, first_difference, load_experiment, run_name
-from discrete_vae.records import with_error
+from discrete_vae.records import some, with_error
 from discrete_vae.runs.io import pretrained_names, read_json, shipped_folder
 from discrete_vae.system import computing_on, in_words
 
@@ -176,16 +176,14 @@ def run_train(
     """Train, or resume."""
     from discrete_vae.cli import stop_on_signals
 
-    asked = None
-    if resume:
-        folder = _run_dir(arguments) if run_dir is None else run_dir
-        say_while_torch_loads(f"Continuing the run {folder}")
-    elif accept_changed_config:
+    if accept_changed_config and not resume:
         repair = "Leave it out: a new run writes its own config.json."
         raise InvalidInputError("--accept-changed-config", "must go with --resume", "no --resume", repair)
+    asked = None if resume else resolve(arguments)
+    folder = _run_dir(arguments) if run_dir is None else run_dir
+    if asked is None:
+        say_while_torch_loads(f"Continuing the run {folder}")
     else:
-        asked = resolve(arguments)
-        folder = _run_dir(arguments) if run_dir is None else run_dir
         say_while_torch_loads(f"Training {asked[0].name}, size {asked[0].size}; results go to {folder}")
 
     from discrete_vae.data.splits import load_data
@@ -460,10 +458,11 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     _print("", f"{about.version}; {about.values}")
     if found.num_examples != (len(dataset.train), len(dataset.valid)):
         _print("", "of which training sees {} and validation {}".format(*found.num_examples))
-    if dataset.schema is not None:
+    columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
+    if columns is not None:
         print("\nColumns: what each is read as, and why; --data.kinds NAME=KIND,... changes it")
-        for reading in dataset.schema.readings:
-            print(wrapped(str(reading), "  ", indent=6))
+        for column in columns:
+            print(wrapped(column, "  ", indent=6))
         print()
     steps = f"{_counted(found.num_steps, 'step')} in {_counted(training.num_epochs, 'epoch')}"
     _print("Training", f"{steps}, batches of {training.batch_size}, {_counted(found.num_chains, 'chain')}")
@@ -483,7 +482,6 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     best = f"without validation (best of {TIMED_STEPS} steps here)"
     _print("Time", f"{step} per step, {in_words(epoch)} per epoch, {whole} in all {best}")
     print("The experiment can be trained; nothing was written.")
-    columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
     asked = {"config": config.model_dump(mode="json"), "data": about.version, "columns": columns}
     return asked | asdict(found)
 
@@ -532,8 +530,6 @@ _LISTS = {
 @json_option
 def run_list(kind: str | None) -> Outcome:
     """Print experiments, data sets, components, trained models and figures."""
-    from discrete_vae.figures.registry import FIGURES
-
     if kind is not None:
         one_of(*_LISTS)("KIND", kind)
     members = {
@@ -570,20 +566,17 @@ def _in_one_line(about: Any, *, short: bool) -> str:
 def print_settings(config: ExperimentConfig) -> None:
     """Print every setting of an experiment with its present value."""
     print(f"Settings of {config.name}, size {config.size}: option, value, meaning.")
-    part = None
-    for entry in settings_of(config):
-        if entry.path.partition(".")[0] != part:
-            part = entry.path.partition(".")[0]
-            print()
-        value = read_value(config, entry.path)
-        if isinstance(entry, Slot):
-            present = "none" if value is None else value.kind
-            others = [name for name in entry.members if name != present]
-            words = _about(value and type(value)) + (f" Or: {', '.join(others)}." if others else "")
-            if entry.path != "data":  # --data takes a file
+    for _, entries in groupby(settings_of(config), key=lambda entry: entry.path.partition(".")[0]):
+        print()
+        for entry in entries:
+            value = read_value(config, entry.path)
+            if not isinstance(entry, Slot):
+                _print_setting(entry.path, " ".join(words_of(value)), entry.field.description)
+            elif entry.path != "data":  # --data takes a file
+                present = "none" if value is None else value.kind
+                others = [name for name in entry.members if name != present]
+                words = _about(value and type(value)) + (f" Or: {', '.join(others)}." if others else "")
                 _print_setting(entry.path, present, words)
-        else:
-            _print_setting(entry.path, " ".join(words_of(value)), entry.field.description)
 
 
 def _print_setting(path: str, value: str, meaning: str | None) -> None:

@@ -53,7 +53,6 @@ EXPLAINED = "RUN is the folder of a run, which dvae train prints; or use --pretr
 
 
 def _checkpoint(name: str, word: str) -> int | Literal["best", "last"]:
-    """Read a checkpoint's name: best, last or a step."""
     if word == "best" or word == "last":  # noqa: PLR1714, RUF100 (a set would hide the type)
         return word
     if not re.fullmatch(r"[0-9]{1,18}", word):
@@ -154,9 +153,8 @@ class TrainedRun:
         check_kinds(given, [column.name for column in columns], argument="--condition")
         cells: dict[str, list[Any]] = {column.name: [None] for column in columns}
         for name, cell in given.items():
-            read = (form.number(cell) for form in (self.text_format, TextFormat()))
-            value = next((number for number in read if number is not None), None)
-            cells[name] = [cell if value is None else value]
+            numbers = (form.number(cell) for form in (self.text_format, TextFormat()))
+            cells[name] = [next((number for number in numbers if number is not None), cell)]
         return TableSchema.of(columns).encode(cells)
 
     @property
@@ -251,16 +249,18 @@ class TrainedRun:
     def results(
         self, out: str | None, kept: Callable[[RunDirectory], ResultStore]
     ) -> ResultStore | ResultFile:
-        """The file that the user names, else the results that the run keeps."""
+        """The file that the user names, else the results that the run keeps; checked before the work."""
         from discrete_vae.distributed import compute_on_rank_zero  # here, since it imports torch
         from discrete_vae.runs.results import ResultFile
 
         if out is not None:
-            return compute_on_rank_zero(lambda: ResultFile(out, argument="--out", others=self.sources))
+            return compute_on_rank_zero(lambda: ResultFile(out, endings=(".json",), others=self.sources))
         if self.pretrained is not None:
             rule, repair = "must be given with --pretrained", f"Add --out {self.pretrained}.json."
             raise InvalidInputError("--out", rule, "nothing", repair)
-        return kept(self.directory)
+        store = kept(self.directory)
+        compute_on_rank_zero(store.check)
+        return store
 
     def keep(self, results: ResultStore | ResultFile, fields: dict[str, Any]) -> dict[str, Any]:
         """Add a result, with what is to be known of the run, and print where it is; returns all of it."""
@@ -330,9 +330,6 @@ def takes_run(function: Callable[..., Outcome]) -> Callable[..., Outcome]:
 
     @wraps(function)
     def call(run: str | None, **given: Any) -> Outcome:
-        if run is None and given["pretrained"] is None:
-            see = f"See {click.get_current_context().command_path} --help."
-            raise InvalidInputError("RUN", "must be given", "nothing", see)
         names = ("pretrained", "checkpoint", "seed", "device", "accept_changed_config")
         return function(trained_run(run, **{name: given.pop(name) for name in names}), **given)
 
@@ -343,7 +340,10 @@ def trained_run(
     word: str | None, pretrained: str | None, device: str, seed: int | None, **given: Any
 ) -> TrainedRun:
     """The run that a word names, or the model that comes with the library, with what `RUN_OPTIONS` say of it."""
-    if pretrained is not None and word is not None:
+    if word is None and pretrained is None:
+        see = f"See {click.get_current_context().command_path} --help."
+        raise InvalidInputError("RUN", "must be given", "nothing", see)
+    if word is not None and pretrained is not None:
         received, repair = f"it beside {word!r}"[:80], "Leave one of them out."
         raise InvalidInputError("--pretrained", "must stand in place of RUN", received, repair)
     where = choose_device(device)

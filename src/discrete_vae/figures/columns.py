@@ -99,14 +99,11 @@ def column_distributions_table(
     of equal width between the percentiles 1 and 99 of the data, whose ends hold all beyond.
 
     Args:
-        x: Data, (example, feature); NaN marks missing values, which count nowhere.
+        x: Data, (example, feature), at least one observed value; NaN marks missing values, which count nowhere.
         samples: Generated rows, (sample, feature).
         names: Names of the features; without them they are numbered.
         words: For each feature what its codes 0, 1, ... mean, None for numbers; without them all are numbers.
         weights: How often each example counts, (example,); None counts all alike.
-
-    Raises:
-        InvalidInputError: If the arguments do not fit, or no value of the data is observed.
     """
     num_features = check_tensor("x", x, ("example", "feature")).shape[1]
     check_tensor("samples", samples, ("sample", num_features))

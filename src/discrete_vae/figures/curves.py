@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -295,9 +294,7 @@ def make_log_partition_histogram(request: FigureRequest) -> Drawing:
     loaded = request.run.loaded
     found = log_partition_store(directory).of_checkpoint(loaded.step, loaded.sums)
     if found is None:
-        command = (
-            f"dvae log-partition {shlex.quote(str(directory.path))} --checkpoint {loaded.step} --repeats 20"
-        )
+        command = f"dvae log-partition {directory.quoted} --checkpoint {loaded.step} --repeats 20"
         rule = f"must have estimates of log Z of step {loaded.step}"
         raise InvalidInputError("RUN", rule, f"{directory.path} without", f"Make some: {command}.")
     table = histogram_of_result(found[1])

@@ -58,7 +58,7 @@ def draw_codes(codes: Codes, labels: np.ndarray | None = None) -> Picture:
         units = np.zeros(0, int)
         title = f"Probability that a unit is on: {count} examples, similar ones side by side"
     height = min(6.0, 1.4 + 0.24 * len(shown)) if by_label else 4.2
-    figure = Picture((7.6, height), dpi=150, layout="constrained")
+    figure = Picture((7.6, height), layout="constrained")
     axes = figure.subplots()
     image = axes.imshow(shown, aspect="auto", interpolation="nearest", cmap="Blues", vmin=0, vmax=1)
     axes.set_title(title, fontsize=10, loc="left")
@@ -93,23 +93,22 @@ _IMAGES, _STRIPS, _COLUMNS = 40, 6, 20
 
 
 def draw_denoised(
-    clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, event_shape: tuple[int, ...]
+    clean: Tensor | None, noisy: Tensor, denoised: np.ndarray, image_shape: tuple[int, int] | None
 ) -> Picture:
     """Draw examples (row, feature) in columns: as they were where that is known, noisy, and denoised (row, *event)."""
-    shape = picture_shape(event_shape)
-    count = min(_STRIPS if shape is None else _IMAGES, len(noisy))
+    count = min(_STRIPS if image_shape is None else _IMAGES, len(noisy))
     places = torch.arange(count) * len(noisy) // count
-    gray = grayscale_for(noisy, per_feature=shape is None)
+    gray = grayscale_for(noisy, per_feature=image_shape is None)
     after = torch.from_numpy(denoised.reshape(len(noisy), -1))
     kinds = ({} if clean is None else {"clean": clean}) | {"noisy": noisy, "denoised": after}
     members = torch.stack([gray(values[places].float()) for values in kinds.values()], 1)
-    grid = in_rows(members, min(_COLUMNS, count) if shape is not None else 1)
+    grid = in_rows(members, min(_COLUMNS, count) if image_shape is not None else 1)
     text = GridText(
         caption=f"Examples before and after noise was taken out, from above: {', '.join(kinds)}, the last as means "
         f"given the noisy one; {gray.words}.",
         row_labels=[*kinds] * len(grid),
     )
-    return draw_image_grid(grid, shape, text=text, stacked=True)
+    return draw_image_grid(grid, image_shape, text=text, stacked=True)
 
 
 _IMPUTED_IMAGES, _IMPUTED_STRIPS, _DRAWS = 16, 8, 3
@@ -207,17 +206,16 @@ def draw_new_examples(
         count = min(len(rows), _NEW_EXAMPLES_STRIPS if image_shape is None else _NEW_EXAMPLES_COLUMNS * _ROWS)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, count)
         chosen, names = torch.arange(count - count % width), []
-        caption = f"New examples, {what} at states of the prior; {gray.words}."
+        which, where = "", "states of the prior"
     else:
         starts = np.flatnonzero(np.concatenate([[True], labels[1:] != labels[:-1]]))
         per_class = len(labels) // len(starts)
         width = 1 if image_shape is None else min(_NEW_EXAMPLES_COLUMNS, per_class)
         first = torch.from_numpy(starts[:_NEW_EXAMPLES_STRIPS])
         chosen, names = (first[:, None] + torch.arange(width)).flatten(), [str(labels[at]) for at in first]
-        caption = (
-            f"New examples of the class beside each row, {what} at latents of their class; {gray.words}."
-        )
+        which, where = " of the class beside each row", "latents of their class"
     images = gray(rows[chosen]).unflatten(0, (-1, width))
+    caption = f"New examples{which}, {what} at {where}; {gray.words}."
     text = GridText(caption=caption, row_title="class" if names else "", row_labels=names)
     return draw_image_grid(images[:, :, None], image_shape, text=text)
 
@@ -238,7 +236,7 @@ def draw_scores(
     if low == high:
         low, high = low - 1, high + 1
     edges = np.linspace(low, high, _BINS + 1)
-    figure = Picture((6.4, 3.6), dpi=150, layout="constrained")
+    figure = Picture((6.4, 3.6), layout="constrained")
     axes = figure.subplots()
     for each, name, color, line in kinds:
         weights = np.full(len(each.value), 100 / len(each.value))

@@ -101,18 +101,15 @@ def evolution_table(
 
     Args:
         model: The model; its networks use their running statistics.
-        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps: fresh ones
-            after as many sweeps as they need to forget their start, or those of training.
+        chains: Chains of the model's prior, which this call advances by ``num_rows * num_sweeps`` sweeps, unless an
+            argument is refused: fresh ones after as many sweeps as they need to forget their start, or those of
+            training.
         num_rows: Rows.
         num_sweeps: Sweeps before each row.
         num_draws: Draws per state.
         num_chains: How many of the chains to show, from the first; None means five, or all where there are fewer.
         condition: c of p(x | c), (chain, column), or (1, column) for all, of a model that has one.
         seed: Seed of zeta and of the continuous layers; the chains have their own.
-
-    Raises:
-        InvalidInputError: If a number is not a positive integer, there are fewer chains than asked for, or the chains
-            belong to another machine than the model's prior; the chains have not moved then.
 
     Examples:
         >>> from discrete_vae import BlockGibbs, DiscreteVAE
@@ -281,12 +278,9 @@ def feature_statistics_table(
 
     Args:
         x: Data that the model was not trained on, (example, feature); NaN marks missing values.
-        samples: Draws of x, (row, chain, feature), as those of `generated_examples`; chains are independent.
+        samples: At least two draws of x, (row, chain, feature), as those of `generated_examples`; chains are
+            independent.
         weights: How often the population has each example, (example,) above 0; None counts all alike.
-
-    Raises:
-        InvalidInputError: If the arguments do not fit, an entry is infinite, there is no example, or there are fewer
-            than two samples.
     """
     check_tensor("x", x, ("example", "feature"))
     check_tensor("samples", samples, ("row", "chain", x.shape[1]))

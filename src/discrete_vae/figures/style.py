@@ -158,20 +158,14 @@ def paint(images: Tensor, image_shape: tuple[int, int] | None, *, stacked: bool 
     codes = np.pad(codes, [(0, 0)] * 3 + [(0, cell[0] * cell[1] - num_features)], constant_values=_GAP)
     codes = codes.reshape(num_rows, num_groups, lines, columns, *cell).repeat(y, 4).repeat(x, 5)
     codes = codes.transpose(0, 2, 4, 1, 3, 5)  # row, line, pixel down; group, column, pixel across
-    for axis, gap in ((4, _THIN), (3, group_gap), (1, _THIN), (0, row_gap)):
-        codes = _joined(codes, axis, gap)
-    tops = _starts(num_rows, lines, cell[0] * y, row_gap) + cell[0] * y / 2
-    lefts = _starts(num_groups, columns, cell[1] * x, group_gap) + cell[1] * x / 2
-    return RasterGrid(_PALETTE[codes], tops.mean(1).tolist(), tops.ravel().tolist(), lefts.mean(1).tolist())
-
-
-def _joined(codes: np.ndarray, axis: int, gap: int) -> np.ndarray:
-    """Make one axis of two, with a gap between the entries of the first."""
-    widths = [(0, gap if each == axis + 1 else 0) for each in range(codes.ndim)]
-    padded = np.pad(codes, widths, constant_values=_GAP)
-    length = codes.shape[axis] * padded.shape[axis + 1] - gap  # the last one needs none
-    joined = padded.reshape(*codes.shape[:axis], -1, *codes.shape[axis + 2 :])
-    return joined.take(range(length), axis)
+    tops = _starts(num_rows, lines, cell[0] * y, row_gap)
+    lefts = _starts(num_groups, columns, cell[1] * x, group_gap)
+    ys = (tops[..., None] + np.arange(cell[0] * y)).ravel()
+    xs = (lefts[..., None] + np.arange(cell[1] * x)).ravel()
+    canvas = np.full((ys[-1] + 1, xs[-1] + 1), _GAP, codes.dtype)
+    canvas[np.ix_(ys, xs)] = codes.reshape(len(ys), len(xs))
+    tops, lefts = tops + cell[0] * y / 2, lefts + cell[1] * x / 2
+    return RasterGrid(_PALETTE[canvas], tops.mean(1).tolist(), tops.ravel().tolist(), lefts.mean(1).tolist())
 
 
 def _starts(num_groups: int, num_members: int, size: int, gap: int) -> np.ndarray:
@@ -408,9 +402,9 @@ class FigureRun:
             return None
         found = []
         for place, (number, code) in enumerate(likelihood.statistic_columns):
-            column, words = of_config.columns[number], getattr(of_config.columns[number], "values", ())
-            is_exposure = of_config.columns[number].kind == "exposure"
-            if not is_exposure and (code is None or code < len(words)):
+            column = of_config.columns[number]
+            words = getattr(column, "values", ())
+            if column.kind != "exposure" and (code is None or code < len(words)):
                 word = 1 if isinstance(column, BinaryColumnConfig) else code
                 name = column.name if word is None else f"{column.name} = {words[word]}"
                 found.append((place, number, code, name))
@@ -442,10 +436,7 @@ class FigureRun:
     def condition_of_samples(self, count: int) -> Tensor | None:
         """c for draws of the prior, that of training examples of a fixed random choice, (draw, column).
 
-        Where these are not at hand every column is missing. None for a model without a condition.
-
-        Warns:
-            UserWarning: If every column is missing.
+        Where these are not at hand every column is missing, with a warning. None for a model without a condition.
         """
         model = self.loaded.model
         if model.condition is None:
@@ -521,12 +512,7 @@ class FigureRun:
 
 @dataclass(frozen=True)
 class FigureRequest:
-    """Run and seed of a figure.
-
-    Attributes:
-        run: The run that it is drawn of.
-        seed: Seed of all noise.
-    """
+    """The run that a figure is drawn of, and the seed of all noise."""
 
     run: FigureRun
     seed: int = 0

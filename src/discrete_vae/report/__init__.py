@@ -79,11 +79,9 @@ def make_report(
         section = make(source)
         if section is not None:
             sections.append(section)
-    judged = [section for section in sections if section.verdict is not None]
     return _TEMPLATES.get_template("page.html.j2").render(
         source=source,
         sections=sections,
-        judged=sorted(judged, key=lambda section: section.verdict.healthy),  # pyright: ignore[reportOptionalMemberAccess]
         style=files("discrete_vae.report").joinpath("style.css").read_text(encoding="utf-8"),
         version=__version__,
     )

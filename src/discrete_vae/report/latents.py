@@ -93,7 +93,7 @@ def _along_chains(source: ReportSource, shape: tuple[int, int]) -> dict[str, Any
     sizes = {"num_rows": _COLUMNS, "num_sweeps": _SAMPLES_SWEEPS, "num_draws": 1, "num_chains": shown}
     c = source.condition_of_samples(shown)
     table = evolution_table(source.model, source.loaded.chains, **sizes, condition=c, seed=source.seed)
-    images = source.image_gray(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
+    images = source.grayscale(table.means[:, :, 0]).double().numpy().swapaxes(0, 1)
     alt = f"Grid of {shown} rows and {_COLUMNS} columns of generated images, a row per chain of the prior."
     moved = source.modes.assign(table.z.flatten(0, 1).float()).reshape(table.z.shape[:2]).numpy()
     return {
@@ -204,7 +204,7 @@ def _reconstructed(source: ReportSource, x: Tensor, condition: Tensor | None) ->
 
 def _pairs(source: ReportSource, x: Tensor, means: Tensor, shape: tuple[int, int]) -> list[Picture]:
     count = min(_PAIRS, len(x))
-    pairs = np.stack([source.image_gray(part[:count].float()).double().numpy() for part in (x, means)])
+    pairs = np.stack([source.grayscale(part[:count].float()).double().numpy() for part in (x, means)])
     pictures = []
     for first in range(0, count, _PER_ROW):
         block = pairs[:, first : first + _PER_ROW].reshape(2, -1, *shape)
@@ -221,10 +221,10 @@ _WEAK = 0.01  # of the strongest unit
 
 def traversals(source: ReportSource) -> Section:
     """The units in the order of their effect, with the mean change that each makes."""
-    scale, x, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
+    scale, rows, shape = _scale(source), source.train[:_FLIPPED], source.image_shape
     c = None if source.train_condition is None else source.train_condition[:_FLIPPED]
     settings = {"scale": scale, "statistics": source.shown_places is not None, "seed": source.seed}
-    effects = flip_effects(source.model, x, condition=c, **settings)
+    effects = flip_effects(source.model, rows, condition=c, **settings)
     sizes = effects.size[effects.order].numpy()
     weak, count = int((sizes <= _WEAK * float(sizes[0])).sum()), len(sizes)
     text = f"{count - weak} of {count} units change the decoder's output by at least 1 % of what the strongest does."
@@ -384,7 +384,7 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
         values["features"] = _features(source, members)
     else:
         rows = source.dataset.train[torch.from_numpy(source.indices[members[:_EXAMPLES]])]
-        raster = grayscale(source.image_gray(rows).double().numpy().reshape(len(rows), *shape))
+        raster = grayscale(source.grayscale(rows).double().numpy().reshape(len(rows), *shape))
         padded = np.concatenate([raster, np.zeros((_EXAMPLES - len(rows), *shape, 4), np.uint8)])
         blocks = grid(padded.reshape(2, _EXAMPLES // 2, *shape, 4))
         alt = f"{len(rows)} training examples of mode {mode + 1}."

@@ -232,11 +232,9 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     words += f"; the exact value is {shown(found.exact, 4)}" if found.exact is not None else ""
     # a spread of n repeats is itself uncertain by about 1 / sqrt(2 (n - 1))
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
-    # 1e-4: the digits that are printed
-    missed = found.exact is not None and abs(value.mean() - found.exact) > max(
-        _FAR * stated / np.sqrt(count), 1e-4
-    )
-    words += f", {shown(abs(value.mean() - found.exact), 4)} nats from their mean" if missed else ""
+    off = 0.0 if found.exact is None else abs(value.mean() - found.exact)
+    missed = off > max(_FAR * stated / np.sqrt(count), 1e-4)  # the digits that are printed
+    words += f", {shown(off, 4)} nats from their mean" if missed else ""
     verdict = Verdict(not (spread > bound or missed), f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
     chart = _repeats_apart(found, mean) if count < FEWEST_IN_BARS else _repeats_together(found, mean)

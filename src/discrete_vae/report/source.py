@@ -20,7 +20,7 @@ from discrete_vae.data.splits import fixed_permutation, subset_indices, training
 from discrete_vae.evaluation.diagnostics import PriorModes, find_prior_modes
 from discrete_vae.evaluation.evaluate import MeanElbo
 from discrete_vae.evaluation.latents import LatentUsage, latent_usage
-from discrete_vae.figures.style import FigureRun, Grayscale, grayscale_for
+from discrete_vae.figures.style import FigureRun
 from discrete_vae.model import DiscreteVAE, Encoding
 from discrete_vae.rng import keyed_generator
 from discrete_vae.runs.io import read_json
@@ -69,10 +69,6 @@ class ReportSource(FigureRun):
     def image_shape(self) -> tuple[int, int] | None:
         """(height, width) of an example; None for a table."""
         return self.dataset.image_shape
-
-    @cached_property
-    def image_gray(self) -> Grayscale:
-        return grayscale_for(self.dataset.test[:], per_feature=False)
 
     @property
     def shown_places(self) -> list[int] | None:

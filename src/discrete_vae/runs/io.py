@@ -480,7 +480,7 @@ def check_writable(
     path: Path, *, repair: str = "Give another place, or check permissions and space."
 ) -> None:
     """Check that a file, in folders that would be made, can be written, as far as can be known without touching it."""
-    try:
+    with writing(path, repair):
         with suppress(FileNotFoundError, NotADirectoryError):
             path.stat()  # a loop of links is said here
         folder = (Path(os.path.realpath(path)) if path.is_symlink() else path).parent
@@ -500,8 +500,6 @@ def check_writable(
             reason = f"{folder}, whose disk is full"
         else:
             return
-    except OSError as error:
-        raise unwritable(path, error, repair) from None
     raise InvalidInputError(str(path), "must be writable", reason, repair)
 
 
@@ -517,9 +515,13 @@ def check_replaces_none(path: Path, others: Iterable[Path], *, argument: str) ->
             raise InvalidInputError(argument, rule, repr(str(path)), "Give another name.")
 
 
-def unwritable(path: Path, error: OSError, repair: str) -> InvalidInputError:
-    """The error for a file that cannot be written."""
-    return InvalidInputError(str(path), "must be writable", error.strerror or error, repair)
+@contextmanager
+def writing(path: Path, repair: str) -> Iterator[None]:
+    """Let errors of the system in the block say that a file or a folder cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise InvalidInputError(str(path), "must be writable", error.strerror or error, repair) from None
 
 
 # Models that come with the library, each the folder of a run in which nothing may be written.

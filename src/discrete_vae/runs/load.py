@@ -21,7 +21,7 @@ from discrete_vae.distributed import own_share, world_size
 from discrete_vae.errors import InvalidInputError, naming
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.weights import OTHER_MODEL, described, load_weights
-from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.records import ShowsShapes, ShowsTable, some
 from discrete_vae.rng import DrawsFrom, key_to_seed
 from discrete_vae.runs.checkpoints import (
     CHECKPOINT_SUM,
@@ -36,13 +36,7 @@ from discrete_vae.runs.checkpoints import (
     write_summed,
 )
 from discrete_vae.runs.io import Schema, publish_directory, remove_temporaries, sha256_file, shipped_folder
-from discrete_vae.runs.run_directory import (
-    ConfigChange,
-    RunDirectory,
-    check_config,
-    held_names,
-    named_entries,
-)
+from discrete_vae.runs.run_directory import ConfigChange, RunDirectory, check_config, held_names
 from discrete_vae.samplers.gibbs import Sampler, UsesSolver
 from discrete_vae.system import allocating, check_device, unicode_path, without_links
 
@@ -242,7 +236,7 @@ def write_model(
         raise InvalidInputError("path", "must be a folder", f"the file {folder}", "Give another folder.")
     if (names := held_names(folder)) and names != {WEIGHTS_FILE, CONFIG_FILE}:
         rule = "must be a new or empty folder, or that of a saved model"
-        received = f"{folder}, which holds {named_entries(names)}"
+        received = f"{folder}, which holds {some(sorted(names), 3)}"
         raise InvalidInputError("path", rule, received, "Give another folder.")
     for name, value in tensors.items():
         if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != dtype:
@@ -262,7 +256,7 @@ def read_model(path: str | Path | RunDirectory, *, revision: str | None = None) 
     if isinstance(path, RunDirectory):
         return _of_run(path)
     folder = unicode_path("path", path)
-    if isinstance(path, str) and is_hub_name(path) and not folder.is_dir():
+    if isinstance(path, str) and is_hub_name(path):
         return _of_folder(fetch_snapshot(path, [WEIGHTS_FILE, CONFIG_FILE], revision=revision))
     if revision is not None:
         repair = "Leave it out, or name a model of the hub as OWNER/NAME."

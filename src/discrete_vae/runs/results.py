@@ -26,10 +26,10 @@ from discrete_vae.runs.io import (
     read_json,
     sha256_fields,
     to_json,
-    unwritable,
     write_json,
     write_stream,
     write_through,
+    writing,
 )
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import optional_library, user_path
@@ -67,10 +67,6 @@ class OutputFile:
         if self.ending == ".parquet":
             repair = "Install it: pip install 'discrete-vae[tables]'; or write a .csv file."
             optional_library("pyarrow.parquet", argument, repair, rule="needs pyarrow for a .parquet file")
-        self.check()
-
-    def check(self) -> None:
-        """Check, before the work, that the file can be written."""
         check_writable(self.path, repair=self._repair)
 
     def write(
@@ -100,10 +96,6 @@ class OutputFile:
         }[self.ending]
         return self._write(fill)
 
-    def write_text(self, text: str, encoding: str = "utf-8") -> Path:
-        """Write text as it is; returns the path."""
-        return self.write_bytes(text.encode(encoding))
-
     def write_bytes(self, content: bytes) -> Path:
         """Write bytes as they are; returns the path."""
         return self._write(lambda file: file.write(content))
@@ -116,7 +108,7 @@ class OutputFile:
         return self.path.with_suffix(ending) if is_kind else self.path.with_name(self.path.name + ending)
 
     def _write(self, fill: Callable[[IO[bytes]], object]) -> Path:
-        try:
+        with writing(self.path, self._repair):
             if is_stream(self.path):
                 content = io.BytesIO()  # in a pipe nothing can be sought
                 fill(content)
@@ -125,8 +117,6 @@ class OutputFile:
                 place = Path(os.path.realpath(self.path))
                 place.parent.mkdir(parents=True, exist_ok=True)
                 write_stream(place, fill)
-        except OSError as error:
-            raise unwritable(self.path, error, self._repair) from None
         return self.path
 
 
@@ -251,12 +241,10 @@ def _sum_of(fields: Fields) -> str:
 
 
 def _write(path: Path, fields: Fields) -> None:
-    try:
+    repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
+    with writing(path, repair):
         path.parent.mkdir(exist_ok=True)
         write_json(path, fields)
-    except OSError as error:
-        repair = "Free space or check permissions, or use --out FILE.json; what was printed stands."
-        raise unwritable(path, error, repair) from None
 
 
 def evaluation_store(run: RunDirectory) -> ResultStore:
@@ -354,9 +342,7 @@ def _file_name(parts: Fields, rest: Fields) -> str:
 class ResultFile(OutputFile):
     """One .json file that the user named for a result; the run's folder is not touched."""
 
-    def __init__(self, path: str | Path, *, argument: str = "path", others: Sequence[Path] = ()) -> None:
-        super().__init__(path, argument=argument, endings=(".json",), others=others)
-
     def add(self, fields: Fields) -> list[Path]:
         """Write the result, in place of what the file holds; returns the file."""
-        return [self.write_text(to_json(self.path.name, fields, indent=2) + "\n")]
+        text = to_json(self.path.name, fields, indent=2) + "\n"
+        return [self.write_bytes(text.encode())]

@@ -24,6 +24,7 @@ from discrete_vae import __version__
 from discrete_vae.config import ExperimentConfig
 from discrete_vae.distributed import world_size
 from discrete_vae.errors import InvalidInputError
+from discrete_vae.records import some
 from discrete_vae.runs.checkpoints import CheckpointRecord, CheckpointStore, write_checkpoint
 from discrete_vae.runs.io import (
     FOLDERS,
@@ -42,10 +43,10 @@ from discrete_vae.runs.io import (
     sha256_file,
     to_json,
     unreadable,
-    unwritable,
     write_bytes,
     write_json,
     write_text,
+    writing,
 )
 from discrete_vae.system import unicode_path, without_links
 
@@ -102,7 +103,7 @@ class RunDirectory:
             raise InvalidInputError(argument, "must be a folder", f"the file {folder}", repair)
         entries = held_names(folder) - {LOCK_NAME}  # which a killed process leaves
         if entries:
-            received = f"{folder}, which holds {named_entries(entries)}"
+            received = f"{folder}, which holds {some(sorted(entries), 3)}"
             if argument == "run_dir" and (folder / "config.json").is_file():
                 repair = (
                     f"{repair[:-1]}, or continue: dvae train --resume --run-dir {shlex.quote(str(folder))}."
@@ -172,12 +173,6 @@ def held_names(folder: Path) -> set[str]:
     if not os.path.isdir(folder):  # noqa: PTH112 (False where a name is too long)
         return set()
     return {entry.name for entry in folder.iterdir() if not is_temporary(entry)}
-
-
-def named_entries(names: Iterable[str]) -> str:
-    """The first names of a folder's entries, for messages."""
-    first, more = sorted(names)[:3], len([*names]) > 3
-    return ", ".join([*first, *["..."] * more])
 
 
 def _check_links(run: Path) -> None:
@@ -346,11 +341,10 @@ _SETTINGS = (
     *("NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX"),
 )
 # entries that decide in which order sums are added up on the CPU
-_ROUNDING = (
-    *(("platform", name) for name in ("processor", "vector_instructions", "instruction_settings")),
-    *(("platform", name) for name in ("torch_threads", "processes")),
-    *(("packages", name) for name in ("torch", "numba")),
-)
+_ROUNDING = {
+    "platform": ("processor", "vector_instructions", "instruction_settings", "torch_threads", "processes"),
+    "packages": ("torch", "numba"),
+}
 
 
 def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, Any]:
@@ -379,7 +373,7 @@ def describe_environment(*, seed: int, device: torch.device | str) -> dict[str, 
 def other_rounding(begun: Mapping[str, Any]) -> str | None:
     """Words on entries of ``environment.json`` that differ here and let the CPU round differently; None without."""
     here, before, now = {"platform": _platform(), "packages": _packages()}, [], []
-    for part, name in _ROUNDING:
+    for part, name in ((part, name) for part, names in _ROUNDING.items() for name in names):
         recorded, present = begun.get(part), here[part].get(name)
         if isinstance(recorded, dict) and name in recorded and recorded[name] != present:
             words = name.replace("_", " ")
@@ -488,7 +482,7 @@ def derived_run(
     The block adds to it before it gets its name, the folder that `check_derived_folder` gave.
     """
     RunDirectory.check_new(folder, argument=_OUT)
-    try:
+    with writing(folder, _REPAIR):
         folder.parent.mkdir(parents=True, exist_ok=True)
         with publish_directory(folder, replace=folder.exists()) as temporary:
             new = RunDirectory(temporary)
@@ -503,5 +497,3 @@ def derived_run(
             write_json(new.best_path, record.best or {})
             yield new
             RunDirectory.check_new(folder, argument=_OUT)  # which may have been filled meanwhile
-    except OSError as error:
-        raise unwritable(folder, error, _REPAIR) from None
