@@ -127,6 +127,9 @@ def test_other_data_are_a_warning_and_a_changed_config_displaces_no_evaluation(d
         assert f"{trained / 'evaluation.json'} keeps a more complete one" in out
     assert evaluation(trained) == before
     assert len(list((trained / "evaluations").iterdir())) == 3
+    picture = ["feature-statistics", trained, "--out", tmp_path / "picture.png"]
+    _, err = done("figure", *picture, "--accept-changed-config")
+    assert "warning: the data (other.npy) are not those that the run was trained on" in err
 
 
 def test_the_table_stands_where_nothing_can_be_written_any_more(cli, trained, monkeypatch):

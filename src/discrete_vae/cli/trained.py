@@ -175,11 +175,9 @@ class TrainedRun:
 
     def dataset(self, data_dir: Path | None) -> DataSplits:
         """The run's own data; warns if they are not those that it was trained on."""
-        from discrete_vae.data.splits import load_data, warn_of_other_data
+        from discrete_vae.data.splits import load_run_data
 
-        dataset = load_data(self.loaded.config, data_dir)
-        warn_of_other_data(self.directory, dataset)
-        return dataset
+        return load_run_data(self.directory, self.loaded.config, data_dir)
 
     def rows(self, **more: Any) -> Rows:
         """Read the examples; for other keywords see `discrete_vae.inference.rows.rows_of_run`."""

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from discrete_vae.checks import check_tensor, check_unit_interval
 from discrete_vae.config import BinaryColumnConfig, TableLikelihoodConfig
-from discrete_vae.data.splits import DataMetadata, fixed_permutation, load_data, training_subset
+from discrete_vae.data.splits import DataMetadata, fixed_permutation, load_run_data, training_subset
 from discrete_vae.errors import InvalidInputError, plot_text, printable
 from discrete_vae.likelihoods.table import TableLikelihood
 from discrete_vae.runs.results import OutputFile
@@ -382,8 +382,8 @@ class FigureRun:
 
     @cached_property
     def whole_dataset(self) -> DataSplits:
-        """The data of the run's config."""
-        return load_data(self.loaded.config, self._data_dir)
+        """The data of the run's config; warns if they are not those that it was trained on."""
+        return load_run_data(self.directory, self.loaded.config, self._data_dir)
 
     @cached_property
     def dataset(self) -> DataSplits:

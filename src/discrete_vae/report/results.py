@@ -416,6 +416,8 @@ def differences(base: ExperimentConfig, config: ExperimentConfig) -> list[Overri
     entries = settings_of(config)
     slots = [entry.path for entry in entries if isinstance(entry, Slot)]
     swaps = [(path, [_kind(config, path)]) for path in slots if _kind(config, path) != _kind(base, path)]
+    if config.training.num_importance_samples == 1 < base.training.num_importance_samples:
+        swaps.append(("training.num-importance-samples", ["1"]))  # which a swap may need, else with a warning
     try:
         swapped, values = apply_overrides(base, swaps), []
         for path in (entry.path for entry in entries if not isinstance(entry, Slot)):
