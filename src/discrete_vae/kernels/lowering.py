@@ -383,22 +383,18 @@ def _into(
         return [partial(place.copy_, arguments[0])]
     if name == "masked_fill":
         return [partial(place.copy_, arguments[0]), partial(place.masked_fill_, *arguments[1:])]
-    if name == "slice_backward":
-        gradient, _, axis, start, stop, step = arguments
-        inside = torch.ops.aten.slice.Tensor(place, axis, start, stop, step)
+    if name in ("slice_backward", "select_backward"):
+        gradient, _, *where = arguments
+        inside = getattr(torch.ops.aten, name.removesuffix("_backward"))(place, *where)
         return [place.zero_, partial(inside.copy_, gradient)]
-    if name == "select_backward":
-        gradient, _, axis, index = arguments
-        return [place.zero_, partial(place.select(axis, index).copy_, gradient)]
     if name == "sum" and not arguments[1:] and not keywords:
         return [partial(torch.sum, arguments[0], dim=None, out=place)]
     if name == "where" and all(isinstance(each, Tensor) for each in arguments):
         return [partial(torch.where, *arguments, out=place)]
     if name in _WITH_OUT or str(function).removeprefix("aten.") in _REDUCTIONS:
-        if name not in ("rand", "randn"):
-            return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
-        more = {"generator": keywords.get("generator"), "device": place.device}  # else the default device's
-        return [partial(getattr(torch, name), *arguments, **more, out=place)]
+        if name in ("rand", "randn"):  # which look for the default device's source if none is named
+            keywords = {"generator": keywords.get("generator"), "device": place.device}
+        return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
     return [partial(_call_and_copy, function, tuple(arguments), keywords, tuple(places))]
 
 
