@@ -301,7 +301,7 @@ def cpu_kernel(kind: type, parallel: bool) -> Kernel:
         return cpu_kernel(kind, False).select()(energy, z, replace(call, num_threads=1))
 
     def self_test(kernel: Kernel) -> None:
-        energy = module.machine_of_eight().float()
+        energy = kind(*module.OF_EIGHT).float()
         for parameter in energy.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         _check_states(kernel, energy, fair_coins(40, 8, key=1), {}, num_threads=2 if parallel else 1)

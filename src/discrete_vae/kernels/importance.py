@@ -56,15 +56,13 @@ class Spike(NamedTuple):
 
 def spike_of(smoothing: Smoothing) -> Spike | None:
     """The smoothing as a reduction takes it; None if it is of another kind."""
-    kind = type(smoothing)  # a subclass may have another density
-    if isinstance(smoothing, SpikeExponential) and kind in _INVERSE_SURVIVALS:
+    kind, numbers = type(smoothing), ()  # a subclass may have another density
+    if type(smoothing) is SpikeExponential:
         parameter = smoothing._bounded_parameter()
         assert parameter is not None
         beta = float(parameter.detach())
-        return Spike(
-            kind, torch.tensor([math.expm1(-beta), 1 / beta], device="cpu", dtype=torch.float32).unbind()
-        )
-    return Spike(kind, ()) if kind in _INVERSE_SURVIVALS else None
+        numbers = torch.tensor([math.expm1(-beta), 1 / beta], device="cpu", dtype=torch.float32).unbind()
+    return Spike(kind, numbers) if kind in _INVERSE_SURVIVALS else None
 
 
 def _draw_units(
