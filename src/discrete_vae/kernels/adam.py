@@ -298,8 +298,7 @@ class Adam(torch.optim.Adam):
             table.update(group)
 
     def _leaves(self, parameters: Sequence[nn.Parameter]) -> list[Tensor]:
-        working = [self._working.get(parameter) for parameter in parameters]
-        return [p if own is None else own.current() for p, own in zip(parameters, working, strict=True)]
+        return [self._working[each].current() if each in self._working else each for each in parameters]
 
     def _table(self, index: int, group: dict[str, Any]) -> PointerTable | None:
         """The pointer table of a group; None where the compiled pass cannot take the step."""

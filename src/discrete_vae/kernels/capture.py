@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
@@ -40,12 +40,10 @@ def written(call: Call) -> list[Tensor]:
     function = call.function
     if not isinstance(function, OpOverload):
         return function.may_write(*call.arguments, **call.keywords)  # pyright: ignore[reportFunctionMemberAccess]
-    found = []
-    for index, argument in enumerate(function._schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            given = call.arguments[index] if index < len(call.arguments) else call.keywords.get(argument.name)
-            found += tensors_in(given)
-    return found
+    schema = function._schema.arguments
+    given = {each.name: value for each, value in zip(schema, call.arguments, strict=False)} | call.keywords
+    changed = [each.name for each in schema if each.alias_info and each.alias_info.is_write]
+    return tensors_in([given.get(name) for name in changed])
 
 
 def functional(call: Call) -> Call:
@@ -81,7 +79,7 @@ class Call:
 
     function: Callable[..., Any]
     arguments: tuple[Any, ...]
-    keywords: Mapping[str, Any]
+    keywords: dict[str, Any]
     result: Any
     layouts: tuple[Layout, ...]
 
@@ -104,7 +102,7 @@ class Recorder(TorchDispatchMode):
         return super().__enter__()
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         keywords = kwargs or {}
         result = func(*args, **keywords)
@@ -114,7 +112,7 @@ class Recorder(TorchDispatchMode):
             self.calls.append(Call(func, args, keywords, result, layouts))
         return result
 
-    def call(self, function: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]) -> None:
+    def call(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> None:
         """Do a `custom_op` operation, as one call."""
         with _disable_current_modes():
             function.lower(*arguments, **keywords)()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import Any
 
@@ -62,11 +62,9 @@ class Vector:
     below, above, reaches = _comparison("<"), _comparison(">"), _comparison(">=")
 
     def _called(self, name: str, *arguments: Any) -> Vector:
-        kind, values = self.value.type, [self.value, *arguments]
-        function = cgutils.get_or_insert_function(
-            self.builder.module, ir.FunctionType(kind, [kind] * len(values)), f"llvm.{name}.v{kind.count}f32"
-        )
-        return Vector(self.builder, self.builder.call(function, values))
+        kind = self.value.type
+        name = f"{name}.v{kind.count}f32"
+        return Vector(self.builder, _call(self.builder, name, kind, [self.value, *arguments]))
 
     def square_root(self) -> Vector:
         """The square root of each float."""
@@ -126,6 +124,12 @@ class Vector:
     def element(self, index: int) -> Any:
         """One element, an LLVM scalar."""
         return self.builder.extract_element(self.value, ir.Constant(INT32, index))
+
+
+def _call(builder: Any, name: str, returns: Any, arguments: Sequence[Any]) -> Any:
+    """Call one of LLVM's own functions."""
+    kind = ir.FunctionType(returns, [value.type for value in arguments])
+    return builder.call(cgutils.get_or_insert_function(builder.module, kind, f"llvm.{name}"), arguments)
 
 
 def load(builder: Any, pointer: Any, element: Any, count: int, *, align: int) -> Vector:
@@ -335,21 +339,15 @@ def tanh(x: Vector) -> Vector:
 _EXP2 = (1.00000007165, 0.693146967064, 0.240221197239, 0.0555071327496, 0.00967554133066, 0.00132764715186)
 
 
-def power_of_two(t: Vector) -> Vector:
-    """2^t of float32 from -126 to 126, relative error below 3e-7."""
-    whole = t + _ROUND
-    rest = t - (whole - _ROUND)
-    power = _polynomial(rest, _EXP2)
-    return (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
-
-
 def comes_on(t: Vector, words: Vector) -> Vector:
     """One bit per element: u (1 + 2^t) < 1, with t = -logit log2(e) and u the uniform of a 32-bit word.
 
     u and 1 are scaled by 2^24. t is clamped to +-126, beyond which the decision is the same for every u.
     """
     t = t.where(t.above(-126), -126).at_most(126)
-    power = power_of_two(t)
+    whole = t + _ROUND
+    power = _polynomial(t - (whole - _ROUND), _EXP2)
+    power = (power.view(INT32) + (whole.view(INT32) << 23)).view(FLOAT32)  # into the exponent
     u = ((words >> 8).to_float() + 0.5).at_most(2**24 - 1)
     return u.times_plus(power, u).below(2**24)
 
@@ -402,16 +400,14 @@ class Numbers:
 
     def __init__(self, builder: Any, address: Any, *, bfloat16: bool = False) -> None:
         self._builder, self._bfloat16 = builder, bfloat16
-        self._bytes = 2 if bfloat16 else 4
-        kind = INT16 if bfloat16 else FLOAT32
-        self._pointer = builder.inttoptr(address, kind.as_pointer())
+        self._element, self._bytes, self._suffix = (INT16, 2, "i16") if bfloat16 else (FLOAT32, 4, "f32")
+        self._pointer = builder.inttoptr(address, self._element.as_pointer())
 
     def load(self, place: Any, count: int) -> Vector:
         """The numbers from a place, LLVM int64, on."""
         pointer = self._builder.gep(self._pointer, [place])
-        if not self._bfloat16:
-            return load(self._builder, pointer, FLOAT32, count, align=4)
-        return widen(load(self._builder, pointer, INT16, count, align=2))
+        found = load(self._builder, pointer, self._element, count, align=self._bytes)
+        return widen(found) if self._bfloat16 else found
 
     def store(self, vector: Vector, place: Any) -> None:
         """Write numbers from a place on; bfloat16 are rounded."""
@@ -420,43 +416,26 @@ class Numbers:
 
     def load_masked(self, place: Any, mask: Any) -> Vector:
         """The numbers from a place on that the mask, an LLVM vector of bits, names; the others are 0."""
-        builder, element = self._builder, INT16 if self._bfloat16 else FLOAT32
-        kind = ir.VectorType(element, mask.type.count)
-        pointer = builder.bitcast(builder.gep(self._pointer, [place]), kind.as_pointer())
-        found = Vector(builder, _masked("load", kind, [pointer], mask, builder))
+        builder, kind = self._builder, ir.VectorType(self._element, mask.type.count)
+        zeros = ir.Constant(kind, [0] * kind.count)
+        given = self._at(place, kind), ir.Constant(INT32, self._bytes), mask, zeros
+        found = Vector(builder, _call(builder, f"masked.load.v{kind.count}{self._suffix}.p0", kind, given))
         return widen(found) if self._bfloat16 else found
-
-    def prefetch(self, place: Any, ahead: Any) -> None:
-        """Ask for what lies so many bytes, LLVM int64, behind a place; it need not be there."""
-        builder = self._builder
-        pointer = builder.bitcast(builder.gep(self._pointer, [place]), ir.IntType(8).as_pointer())
-        pointer = builder.gep(pointer, [ahead])
-        kinds = [pointer.type, INT32, INT32, INT32]
-        function = cgutils.get_or_insert_function(
-            builder.module, ir.FunctionType(ir.VoidType(), kinds), "llvm.prefetch.p0"
-        )
-        builder.call(function, [pointer, *(ir.Constant(INT32, value) for value in (0, 3, 1))])
 
     def store_masked(self, vector: Vector, place: Any, mask: Any) -> None:
         """Write the numbers that the mask names from a place on; bfloat16 are rounded."""
-        builder, value = self._builder, (narrow(vector) if self._bfloat16 else vector).value
-        pointer = builder.bitcast(builder.gep(self._pointer, [place]), value.type.as_pointer())
-        _masked("store", value.type, [value, pointer], mask, builder)
+        value = (narrow(vector) if self._bfloat16 else vector).value
+        given = value, self._at(place, value.type), ir.Constant(INT32, self._bytes), mask
+        _call(self._builder, f"masked.store.v{mask.type.count}{self._suffix}.p0", ir.VoidType(), given)
 
+    def prefetch(self, place: Any, ahead: Any) -> None:
+        """Ask for what lies so many bytes, LLVM int64, behind a place; it need not be there."""
+        pointer = self._builder.gep(self._at(place, ir.IntType(8)), [ahead])
+        settings = (ir.Constant(INT32, value) for value in (0, 3, 1))
+        _call(self._builder, "prefetch.p0", ir.VoidType(), [pointer, *settings])
 
-def _masked(name: str, kind: Any, arguments: list[Any], mask: Any, builder: Any) -> Any:
-    """A masked read, whose other elements are 0, or write."""
-    width = 16 if kind.element == INT16 else 32
-    letter = "i" if kind.element == INT16 else "f"
-    loads = name == "load"
-    given = [*arguments, ir.Constant(INT32, width // 8), mask]
-    given += [ir.Constant(kind, [0] * kind.count)] if loads else []
-    function = cgutils.get_or_insert_function(
-        builder.module,
-        ir.FunctionType(kind if loads else ir.VoidType(), [value.type for value in given]),
-        f"llvm.masked.{name}.v{kind.count}{letter}{width}.p0",
-    )
-    return builder.call(function, given)
+    def _at(self, place: Any, kind: Any) -> Any:
+        return self._builder.bitcast(self._builder.gep(self._pointer, [place]), kind.as_pointer())
 
 
 def widen(bits: Vector) -> Vector:

@@ -28,6 +28,7 @@ from discrete_vae.kernels.codegen import (
 from discrete_vae.kernels.registry import Kernel, agrees_on, are_plain
 from discrete_vae.kernels.rows import Block, RowReduction, as_numbers, as_rows
 from discrete_vae.numerics import differentiable_once
+from discrete_vae.smoothing.spike import SpikeExponential
 
 Vectors = list[Vector]
 
@@ -385,16 +386,12 @@ class _FusedDraw(torch.autograd.Function):
 def _is_exponential(
     rho: Tensor, _logits: Tensor, _beta: Tensor, bounds: Bounds | None, smoothing: Any
 ) -> bool:
-    from discrete_vae.smoothing.spike import SpikeExponential
-
     # a subclass may have another density
     exact = type(smoothing) is SpikeExponential
     return exact and rho.dim() > 0 and not rho.requires_grad and are_plain(bounds or (), torch.float32)
 
 
 def _cases_of_draws() -> list[tuple[Any, ...]]:
-    from discrete_vae.smoothing.spike import SpikeExponential
-
     smoothing = SpikeExponential(beta=2.0, max_beta=3.0)
     logits = _wave(-3, 4, 37, 3).t().requires_grad_()
     return [(_wave(0.01, 0.99), logits, smoothing.beta, smoothing._bounds(), smoothing)]

@@ -75,7 +75,8 @@ def run_sweeps(
         inverse_temperature = None if scale is None else scale.to(z.device)
     if clamped is not None:
         clamped = check_clamped(clamped, (len(z), energy.num_units)).to(z.device)
-    threads = threads_for(z.numel() * num_sweeps) if _compiles(energy) else 1
+    compiles = energy.bias.is_cpu and _compiled_sweeps(energy) is not None
+    threads = threads_for(z.numel() * num_sweeps) if compiles else 1
     call = SweepCall(num_sweeps, key, first_sweep, first_chain, inverse_temperature, clamped, threads)
     return (kernel or kernel_for(energy, parallel=threads > 1))(energy, z.float(), call)
 
@@ -197,37 +198,32 @@ class SweepCall(ShowsShapes):
 def run_reference(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
     """Run the sweeps one block after another: z_i = 1 where u_i < sigmoid(inverse temperature * logit_i).
 
-    Of 2^22 spins or more the chains are advanced in parts, so that random words take half a gigabyte at most. Of the
-    machine only `blocks` and `compute_block_logits` are used. States before and after, which are a new tensor, are
+    The chains are advanced in parts of 2^22 spins, so that random words take half a gigabyte at most. Of the machine
+    only `blocks` and `compute_block_logits` are used. States before and after, which are a new tensor, are
     (chain, unit) float32 in {0,1}.
     """
     check_binary("z", z)
-    size = max(1, _LARGEST_PART // z.shape[1])
-    if len(z) <= size:
-        return _run_part(energy, z, call)
-    parts = []
-    for first in range(0, len(z), size):
-        rows = slice(first, first + size)
+    size, parts = max(1, _LARGEST_PART // z.shape[1]), []
+    for index, part in enumerate(z.split(size)):
+        rows, first_chain = slice(index * size, (index + 1) * size), call.first_chain + index * size
         t, clamped = call.inverse_temperature, call.clamped
-        part = replace(
-            call,
-            first_chain=call.first_chain + first,
-            inverse_temperature=None if t is None else t[rows],
-            clamped=clamped if clamped is None or len(clamped) == 1 else clamped[rows],
+        t = None if t is None else t[rows]
+        clamped = clamped if clamped is None or len(clamped) == 1 else clamped[rows]
+        words = (
+            unit_words(*part.shape, key=call.key, sweep=sweep, first_chain=first_chain, device=z.device)
+            for sweep in range(call.first_sweep, call.first_sweep + call.num_sweeps)
         )
-        parts.append(_run_part(energy, z[rows], part))
+        parts.append(_swept(energy, part, map(uniforms, words), t, clamped))
     return torch.cat(parts)
 
 
-def _run_part(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tensor:
-    words = (
-        unit_words(*z.shape, key=call.key, sweep=sweep, first_chain=call.first_chain, device=z.device)
-        for sweep in range(call.first_sweep, call.first_sweep + call.num_sweeps)
-    )
-    return _swept(energy, z, map(uniforms, words), call)
-
-
-def _swept(energy: BoltzmannMachine, z: Tensor, noises: Iterable[Tensor], call: SweepCall) -> Tensor:
+def _swept(
+    energy: BoltzmannMachine,
+    z: Tensor,
+    noises: Iterable[Tensor],
+    inverse_temperature: Tensor | None,
+    clamped: Tensor | None,
+) -> Tensor:
     """The states after sweeps with given uniforms, (chain, unit) for each, which are made when they are needed."""
     z = z.clone()
     # latents stay in float32 or better even where the surroundings run in bfloat16
@@ -236,11 +232,11 @@ def _swept(energy: BoltzmannMachine, z: Tensor, noises: Iterable[Tensor], call: 
             for index in range(len(energy.blocks)):
                 place = energy.block_place(index)
                 logits = energy.compute_block_logits(z, index)
-                if call.inverse_temperature is not None:
-                    logits = logits * call.inverse_temperature[:, None]
+                if inverse_temperature is not None:
+                    logits = logits * inverse_temperature[:, None]
                 drawn = noise[:, place] < torch.sigmoid(logits)
-                if call.clamped is not None:
-                    drawn = torch.where(call.clamped[:, place], z[:, place] != 0, drawn)
+                if clamped is not None:
+                    drawn = torch.where(clamped[:, place], z[:, place] != 0, drawn)
                 # a slice converts while it copies
                 z[:, place] = drawn if isinstance(place, slice) else drawn.to(z.dtype)
     return z
@@ -260,7 +256,7 @@ def run_on_device(energy: BoltzmannMachine, z: Tensor, call: SweepCall) -> Tenso
     generator = keyed_generator(call.key, call.first_sweep, call.first_chain, device=z.device)
     noise = torch.empty_like(z)
     noises = (noise.uniform_(generator=generator).clamp_min_(_MIN_UNIFORM) for _ in range(call.num_sweeps))
-    return _swept(energy, z, noises, call)
+    return _swept(energy, z, noises, call.inverse_temperature, call.clamped)
 
 
 # Dispatch among the kernels.
@@ -278,56 +274,34 @@ def kernel_for(energy: BoltzmannMachine, *, parallel: bool = False) -> Sweeps:
     too. A float64 machine keeps its precision and so takes the reference or `run_on_device`, as one does whose kernel
     fails.
     """
-    if energy.bias.device.type == "cpu":
-        return cpu_kernel(type(energy), parallel).select() if _compiles(energy) else run_reference
-    if not _suits_triton(energy):
-        return run_on_device
-    from discrete_vae.kernels import gibbs_triton
+    bias, sweeps = energy.bias, _compiled_sweeps(energy)
+    if bias.device.type == "cpu":
+        return run_reference if sweeps is None else cpu_kernel(type(energy), parallel).select()
+    is_rbm = bias.device.type == "cuda" and sweeps == "gibbs_rbm" and values_are_known(bias)
+    # tensor cores multiply bfloat16 from 8.0 on
+    if is_rbm and find_spec("triton") and torch.cuda.get_device_capability(bias.device) >= (8, 0):
+        from discrete_vae.kernels import gibbs_triton  # takes a while
 
-    return triton_kernel(energy.bias.device, *gibbs_triton.padded_sides(energy)).select()  # pyright: ignore[reportArgumentType]
+        if gibbs_triton.fits(energy):  # pyright: ignore[reportArgumentType]
+            return triton_kernel(bias.device, *gibbs_triton.padded_sides(energy)).select()  # pyright: ignore[reportArgumentType]
+    return run_on_device
 
 
-def _compiled_sweeps(kind: type) -> str | None:
+def _compiled_sweeps(energy: BoltzmannMachine) -> str | None:
     """The module of a machine's compiled sweeps, which it names for its exact type: a subclass may differ."""
-    return vars(kind).get("_compiled_sweeps")
-
-
-def _compiles(energy: BoltzmannMachine) -> bool:
-    bias = energy.bias
-    return (
-        _compiled_sweeps(type(energy)) is not None
-        and bias.device.type == "cpu"
-        and bias.dtype != torch.float64
-    )
-
-
-def _suits_triton(energy: BoltzmannMachine) -> bool:
-    bias = energy.bias
-    if (
-        _compiled_sweeps(type(energy)) != "gibbs_rbm"
-        or bias.device.type != "cuda"
-        or bias.dtype == torch.float64
-    ):
-        return False
-    if not values_are_known(bias) or find_spec("triton") is None:
-        return False
-    if torch.cuda.get_device_capability(bias.device) < (8, 0):  # tensor cores that multiply bfloat16
-        return False
-    from discrete_vae.kernels import gibbs_triton  # takes a while
-
-    return gibbs_triton.fits(energy)  # pyright: ignore[reportArgumentType]
+    return None if energy.bias.dtype == torch.float64 else vars(type(energy)).get("_compiled_sweeps")
 
 
 @cache
 def cpu_kernel(kind: type, parallel: bool) -> Kernel:
     """The CPU kernel for a kind of machine; where it fails on several threads, it runs on one."""
-    module = import_module(f"{__package__}.{_compiled_sweeps(kind)}")
+    module = import_module(f"{__package__}.{vars(kind)['_compiled_sweeps']}")
 
     def on_one_thread(energy: Any, z: Tensor, call: SweepCall) -> Tensor:
         return cpu_kernel(kind, False).select()(energy, z, replace(call, num_threads=1))
 
     def self_test(kernel: Kernel) -> None:
-        energy = module.machine_of_eight().float()
+        energy = kind(*module.OF_EIGHT).float()
         for parameter in energy.parameters():
             parameter.copy_(torch.linspace(-1, 1, parameter.numel()).view_as(parameter))
         _check_states(kernel, energy, fair_coins(40, 8, key=1), {}, num_threads=2 if parallel else 1)

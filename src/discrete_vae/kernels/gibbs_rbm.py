@@ -70,17 +70,12 @@ _MULTIPLIER_0, _MULTIPLIER_1 = np.uint64(MULTIPLIERS[0]), np.uint64(MULTIPLIERS[
 _WEYL_0, _WEYL_1 = np.uint64(WEYL[0]), np.uint64(WEYL[1])
 _MINUS_LOG2_E = np.float32(-1.4426950408889634)
 
-LARGEST_TABLE = 1 << 20
-"""Bytes up to which whole tables are made once per call, up to 128 + 128 units: they fit the second-level cache."""
-
+LARGEST_TABLE = 1 << 20  # bytes of whole tables, up to 128 + 128 units; they fit the second-level cache
 _LARGEST_CHUNK = 1000  # chains; the spins of many more would leave the second-level cache
 
+OF_EIGHT = 5, 3  # sides of the machine on which the kernel is tested before its first use
+
 _Pair = tuple[np.ndarray, np.ndarray]
-
-
-def machine_of_eight() -> RBM:
-    """The machine on which the kernel is tested before its first use."""
-    return RBM(5, 3)
 
 
 def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:

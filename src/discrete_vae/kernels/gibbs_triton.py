@@ -135,25 +135,22 @@ def run(energy: RBM, z: Tensor, call: SweepCall) -> Tensor:
         parts = parts.bfloat16()
     chains = tile_of(left, right)
     temperatures, clamped = call.inverse_temperature, call.clamped
-    arguments = (
-        after,
-        z,
-        parts,
-        energy.bias.detach().float().contiguous(),
-        z if clamped is None else clamped.to(torch.uint8).contiguous(),
-        num_units if clamped is not None and len(clamped) > 1 else 0,
-        z if temperatures is None else temperatures.float().contiguous(),
-        num_chains,
-        energy.num_left,
-        energy.num_right,
-        call.num_sweeps,
-        call.first_chain,
-        call.first_sweep,
-        call.key,
-    )
     with torch.cuda.device(z.device if z.is_cuda else -1):
         _run[(triton.cdiv(num_chains, chains),)](
-            *arguments,
+            after,
+            z,
+            parts,
+            energy.bias.detach().float().contiguous(),
+            z if clamped is None else clamped.to(torch.uint8).contiguous(),
+            num_units if clamped is not None and len(clamped) > 1 else 0,
+            z if temperatures is None else temperatures.float().contiguous(),
+            num_chains,
+            energy.num_left,
+            energy.num_right,
+            call.num_sweeps,
+            call.first_chain,
+            call.first_sweep,
+            call.key,
             LEFT=left,
             RIGHT=right,
             CHAINS=chains,

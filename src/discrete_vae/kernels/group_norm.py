@@ -97,30 +97,26 @@ class _Image:
     ) -> None:
         self._builder, self._first = builder, first
         self._lanes, self._group, self._bfloat16 = lanes, group, bfloat16
-        self._example, self.num_pixels, self._num_channels = sizes
+        example, self.num_pixels, self._num_channels = sizes
+        self._place = builder.add(builder.mul(example, self._num_channels), first)
+        pixels = builder.mul(example, self.num_pixels)
+        self._first_place = builder.add(builder.mul(pixels, self._num_channels), first)
         count = builder.mul(self.num_pixels, constant(group))
         self._count = splat(builder, builder.sitofp(count, FLOAT32), lanes)
 
     def pixels(self, address: Any) -> Columns:
         """The channels of a tensor of images."""
-        builder = self._builder
-        size = builder.mul(
-            self.num_pixels, builder.mul(self._num_channels, constant(2 if self._bfloat16 else 4))
-        )
-        start = builder.add(address, builder.mul(self._example, size))
-        return Columns(builder, start, self._first, self._num_channels, self._lanes, self._bfloat16)
+        channels, lanes = self._num_channels, self._lanes
+        return Columns(self._builder, address, self._first_place, channels, lanes, self._bfloat16)
 
     def parameter(self, address: Any) -> Vector:
         return Numbers(self._builder, address).load(self._first, self._lanes)
 
-    def _place(self) -> Any:
-        return self._builder.add(self._builder.mul(self._example, self._num_channels), self._first)
-
     def load(self, address: Any) -> Vector:
-        return Numbers(self._builder, address).load(self._place(), self._lanes)
+        return Numbers(self._builder, address).load(self._place, self._lanes)
 
     def store(self, vector: Vector, address: Any) -> None:
-        Numbers(self._builder, address).store(vector, self._place())
+        Numbers(self._builder, address).store(vector, self._place)
 
     def sums(self, terms: Callable[[Any], list[Vector]], count: int) -> list[Vector]:
         """Sums over the pixels, of each channel."""

@@ -56,15 +56,13 @@ class Spike(NamedTuple):
 
 def spike_of(smoothing: Smoothing) -> Spike | None:
     """The smoothing as a reduction takes it; None if it is of another kind."""
-    kind = type(smoothing)  # a subclass may have another density
-    if isinstance(smoothing, SpikeExponential) and kind in _INVERSE_SURVIVALS:
+    kind, numbers = type(smoothing), ()  # a subclass may have another density
+    if type(smoothing) is SpikeExponential:
         parameter = smoothing._bounded_parameter()
         assert parameter is not None
         beta = float(parameter.detach())
-        return Spike(
-            kind, torch.tensor([math.expm1(-beta), 1 / beta], device="cpu", dtype=torch.float32).unbind()
-        )
-    return Spike(kind, ()) if kind in _INVERSE_SURVIVALS else None
+        numbers = torch.tensor([math.expm1(-beta), 1 / beta], device="cpu", dtype=torch.float32).unbind()
+    return Spike(kind, numbers) if kind in _INVERSE_SURVIVALS else None
 
 
 def _draw_units(
@@ -345,10 +343,7 @@ class CompiledDraws:
         self._sizes = [len(group) for group in posterior.groups]
         layers = getattr(hierarchy, "posterior", ())
         self._bounds = [layer.log_std_bound for layer in layers if isinstance(layer, GaussianNetwork)]
-        self._affine = []
-        for norm in posterior.norms:
-            assert isinstance(norm, L1BatchNorm)
-            self._affine.append(norm.affine())
+        self._affine = [norm.affine() for norm in posterior.norms if isinstance(norm, L1BatchNorm)]
         self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:
@@ -361,16 +356,15 @@ class CompiledDraws:
         workspace.log_ratio.zero_()
         signed = torch.tensor([key - ((key >> 63) << 64) for key in keys], device="cpu")
         self._units(workspace, features, signed, first)
-        z, zeta = workspace.z, workspace.zeta
+        z, zeta, end = workspace.z, workspace.zeta, self._hierarchy.num_latents
+        start = num_units  # of what the inputs of layers and decoder still lack
         if not self._posterior._in_order:
-            order = self._posterior._to_prior_order
+            order, start = self._posterior._to_prior_order, 0
             z, zeta = z.index_select(-1, order), zeta.index_select(-1, order)
-            for rows in workspace.inputs[len(self._sizes) :]:
-                rows[..., :num_units].copy_(zeta)
-        if self._hierarchy.num_latents > num_units:
+        if start < end:
             zeta = self._hierarchy.with_condition(zeta, features)
             for rows in workspace.inputs[len(self._sizes) :]:
-                rows[..., num_units : self._hierarchy.num_latents].copy_(zeta[..., num_units:])
+                rows[..., start:end].copy_(zeta[..., start:])
         decoder_input = workspace.inputs[-1]
         if self._steps is not None:
             decoder_input = self._layers(self._steps, workspace, zeta, features, signed, first)

@@ -92,29 +92,29 @@ class Graph:
 
     def _read(self, call: Call) -> Iterator[Operation]:
         call, made = functional(call), tensors_in(call.result)
-        function = call.function
-        if not made and not written(call):
+        function, changed = call.function, written(call)
+        if not made and not changed:
             return  # it asked for what shapes and dtypes say
-        changed = [self._value_of(tensor).memory() for tensor in written(call)]
+        memories = [self._value_of(tensor).memory() for tensor in changed]
         arguments, keywords = self._stand_in(call.arguments), self._stand_in(call.keywords)
-        operation = Operation(function, arguments, keywords, changed, [])
+        operation = Operation(function, arguments, keywords, memories, [])
         if draws(function) and not any(
             isinstance(each.fixed, torch.Generator) for each in _read_by(operation)
         ):
             raise ReplayError("it draws from torch's global source of noise")
+        results = zip(made, call.layouts, strict=True)
         if is_view(function):
             (source,) = values_in(operation.arguments[:1])
             if function.overloadpacket in _SAME:
                 self._name(call.result, source)
                 return
-            operation.results = [
-                self._name(tensor, Value(layout, root=source.memory()))
-                for tensor, layout in zip(made, call.layouts, strict=True)
-            ]
+            root = source.memory()
+            operation.results = [self._name(tensor, Value(layout, root=root)) for tensor, layout in results]
         else:
-            for tensor, layout in zip(made, call.layouts, strict=True):
-                known = self._values.get(id(tensor))
-                operation.results.append(self._name(tensor, Value(layout)) if known is None else known)
+            operation.results = [
+                self._values.get(id(tensor)) or self._name(tensor, Value(layout))
+                for tensor, layout in results
+            ]
         yield operation
 
     def _value_of(self, thing: Any) -> Value:
@@ -150,10 +150,9 @@ class Graph:
             operation.arguments = _replaced(operation.arguments, same)
             operation.keywords = _replaced(operation.keywords, same)
             writes.update(operation.written)
-            function = operation.function
-            views = is_view(function)
+            function, views = operation.function, is_view(operation.function)
             constant = ever.isdisjoint(value.memory() for value in operation.results)
-            if is_pure(operation.function) and (views or constant):
+            if is_pure(function) and (views or constant):
                 states = [] if views else [writes[value.memory()] for value in _read_by(operation)]
                 key = _key([function, operation.arguments, operation.keywords, states])
                 earlier = first.setdefault(key, operation)
@@ -384,22 +383,18 @@ def _into(
         return [partial(place.copy_, arguments[0])]
     if name == "masked_fill":
         return [partial(place.copy_, arguments[0]), partial(place.masked_fill_, *arguments[1:])]
-    if name == "slice_backward":
-        gradient, _, axis, start, stop, step = arguments
-        inside = torch.ops.aten.slice.Tensor(place, axis, start, stop, step)
+    if name in ("slice_backward", "select_backward"):
+        gradient, _, *where = arguments
+        inside = getattr(torch.ops.aten, name.removesuffix("_backward"))(place, *where)
         return [place.zero_, partial(inside.copy_, gradient)]
-    if name == "select_backward":
-        gradient, _, axis, index = arguments
-        return [place.zero_, partial(place.select(axis, index).copy_, gradient)]
     if name == "sum" and not arguments[1:] and not keywords:
         return [partial(torch.sum, arguments[0], dim=None, out=place)]
     if name == "where" and all(isinstance(each, Tensor) for each in arguments):
         return [partial(torch.where, *arguments, out=place)]
     if name in _WITH_OUT or str(function).removeprefix("aten.") in _REDUCTIONS:
-        if name not in ("rand", "randn"):
-            return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
-        more = {"generator": keywords.get("generator"), "device": place.device}  # else the default device's
-        return [partial(getattr(torch, name), *arguments, **more, out=place)]
+        if name in ("rand", "randn"):  # which look for the default device's source if none is named
+            keywords = {"generator": keywords.get("generator"), "device": place.device}
+        return [partial(getattr(torch, name), *arguments, **keywords, out=place)]
     return [partial(_call_and_copy, function, tuple(arguments), keywords, tuple(places))]
 
 

@@ -94,17 +94,14 @@ def normalize_backward(
 
 
 def _lowered(
-    loops: dict[torch.dtype, ChunkLoop],
-    tensors: tuple[Tensor, ...],
-    statistics: Tensor,
-    numbers: tuple[Any, ...],
+    loops: dict[torch.dtype, ChunkLoop], tensors: tuple[Tensor, ...], statistics: Tensor, form: Form
 ) -> Callable[[], object]:
     num_rows, num_features = tensors[0].shape
-    loop, place = loops[tensors[0].dtype], statistics.data_ptr()
+    compiled, place = loops[tensors[0].dtype], statistics.data_ptr()
     threads = 1 if num_rows * num_features < SMALLEST_SHARED else available_threads()
     pointers = (*(tensor.data_ptr() for tensor in tensors), place, place + 4 * num_features)
-    run = loop.serial if threads == 1 else partial(loop, threads)
-    return partial(run, pointers, num_rows, num_features, numbers)
+    run = compiled.serial if threads == 1 else partial(compiled, threads)
+    return partial(run, pointers, num_rows, num_features, form)
 
 
 # Inner steps, as numba intrinsics that work on some columns at a time: the sums over the rows of a column stay in

@@ -128,8 +128,8 @@ class RowReduction:
         samples, examples = (math.prod(lead[:-1]), lead[-1]) if len(lead) > 1 else (math.prod(lead), 1)
         of_elements, kinds = _places(elements)
         of_outputs, kinds_of_outputs = _places(outputs)
-        of_spread, kind_of_spread = _places(spread) if spread else ([], kinds)
-        form = kinds, len(per_row), kinds_of_outputs, len(sums), kind_of_spread[0], keys is not None
+        of_spread, kinds_of_spread = _places(spread)
+        form = kinds, len(per_row), kinds_of_outputs, len(sums), kinds_of_spread[:1], keys is not None
         places = [*of_elements, *_places_of_numbers(per_row), *of_outputs, *_places_of_numbers(sums)]
         is_small = samples * examples * num_columns < SMALLEST_SHARED
         threads = 1 if self.finish is not None or is_small else available_threads()
@@ -246,16 +246,12 @@ class RowReduction:
             if self.finish is not None:
                 number = builder.add(builder.mul(sample, examples), example)
                 last = builder.sub(builder.mul(samples, examples), constant(1))
-                at_start = builder.icmp_signed("==", number, constant(0))
-                at_end = builder.icmp_signed("==", number, last)
-                found = [
-                    Vector(builder, builder.select(at_start, new.value, (old + new).value))
-                    for old, new in zip(before, found, strict=True)
-                ]
-                found = [
-                    Vector(builder, builder.select(at_end, end.value, vector.value))
-                    for end, vector in zip(self.finish(found, of_row), found, strict=True)
-                ]
+                at_start, at_end = (
+                    Vector(builder, builder.icmp_signed("==", number, place)) for place in (constant(0), last)
+                )
+                found = [new.where(at_start, old + new) for old, new in zip(before, found, strict=True)]
+                ends = self.finish(found, of_row)
+                found = [end.where(at_end, total) for end, total in zip(ends, found, strict=True)]
             for vector, at in zip(found, singles[last_output:], strict=True):
                 builder.store(vector.element(0), at)
 
