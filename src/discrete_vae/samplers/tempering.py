@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from scipy import special
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_binary, check_finite, check_positive_int, check_tensor, values_are_known
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
 _SWEEPS_PER_JUMP = 4
-_BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
-_ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 _SWEEPS_A_DRAW = 16
 
@@ -74,6 +72,10 @@ class ParallelTempering(MarkovChains):
     jumped: Tensor
     _last_end: Tensor
     _swap_sum: Tensor
+    _entries: ClassVar = {
+        buffer.lstrip("_"): buffer
+        for buffer in ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
+    }
 
     def __init__(
         self,
@@ -222,24 +224,19 @@ class ParallelTempering(MarkovChains):
         return super()._integers() | {"measured": self.measured}
 
     def _state(self) -> dict[str, Tensor]:
-        packed = pack_bits(self.walkers.flatten(0, 1))
-        return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
+        return {"z": pack_bits(self.walkers.flatten(0, 1))} | super()._state()
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        ladder, num_chains = state["inverse_temperatures"], self.num_chains
-        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
-        for entry, dtype, shape in (
-            ("inverse_temperatures", torch.float64, (replicas,)),
-            ("z", torch.uint8, (num_chains * replicas, (self.energy.num_units + 7) // 8)),
-            ("order", torch.int64, (num_chains, replicas)),
-            ("last_end", torch.uint8, (num_chains, replicas)),
-            ("round_trips", torch.int64, (num_chains,)),
-            ("swap_sum", torch.float64, (replicas - 1,)),
-        ):
-            value = check_entry(name(entry), state[entry], dtype, shape)
-            if value.is_floating_point():
-                check_finite(name(entry), value, repair="Load the right file.")
-        check_ladder(ladder)
+        replicas, num_chains = len(check_ladder(state["inverse_temperatures"])), self.num_chains
+        self._check_entries(
+            state,
+            name,
+            z=(num_chains * replicas, (self.energy.num_units + 7) // 8),
+            inverse_temperatures=(replicas,),
+            order=(num_chains, replicas),
+            last_end=(num_chains, replicas),
+            swap_sum=(replicas - 1,),
+        )
         ranks = torch.arange(replicas, device="cpu").repeat(num_chains, 1)
         if not torch.equal(state["order"].sort(1).values.cpu(), ranks):
             raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
@@ -252,7 +249,7 @@ class ParallelTempering(MarkovChains):
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
         self._install(state["inverse_temperatures"], z.unflatten(0, (self.num_chains, -1)))
-        self._set(**{buffer: state[name].clone() for name, buffer in _ENTRIES.items()})
+        super()._take_state(state)
 
 
 # Replica exchange.

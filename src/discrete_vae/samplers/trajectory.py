@@ -7,20 +7,20 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
-from discrete_vae.checks import check_finite, check_number, check_positive_int, values_are_known
+from discrete_vae.checks import check_number, check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 
 LOW_RATE = 0.3  # exchange rate with the last snapshot below which the machine becomes the next one
@@ -28,14 +28,6 @@ COLLAPSED_RATE = 0.1  # rate below which snapshots are put between the last one 
 MAX_SNAPSHOTS = 512
 _MANY = 3  # snapshots at once; fewer are a matter of course while weights are small
 _PAIR_STREAM = 0x70616972
-# entries of the state, which are older than the names of the buffers
-_LADDER_ENTRIES = {
-    "rung_parameters_of": "snapshots",
-    "rung_walkers": "replicas",
-    "rung_guess": "constants",
-    "rung_of_lower": "lower_sums",
-    "rung_of_upper": "upper_sums",
-}
 
 
 class TrajectoryWarning(UserWarning):
@@ -91,6 +83,17 @@ class TrajectoryTempering(MarkovChains):
 
     _free: Tensor
     reservoir: Reservoir
+    _entries: ClassVar = {  # some are older than the names of the buffers
+        "z": "_packed",
+        "free": "_free",
+        "reservoir": "reservoir.packed",
+        "reservoir_free": "reservoir.free",
+        "rung_parameters_of": "ladder.snapshots",
+        "rung_walkers": "ladder.replicas",
+        "rung_guess": "ladder.constants",
+        "rung_of_lower": "ladder.lower_sums",
+        "rung_of_upper": "ladder.upper_sums",
+    }
 
     def __init__(
         self, energy: BoltzmannMachine, num_chains: int, *, seed: int = 0, sweeps_per_swap: int = 100
@@ -215,33 +218,22 @@ class TrajectoryTempering(MarkovChains):
         return super()._integers() | {"rung_sweep": self.ladder.sweep}
 
     def _state(self) -> dict[str, Tensor]:
-        return {
-            "z": self._packed.clone(),
-            "free": self._free.clone(),
-            "reservoir": self.reservoir.packed.clone(),
-            "reservoir_free": self.reservoir.free.clone(),
-            "numbers": self._free.new_tensor([self.reservoir.effective, self.swap_rate]),
-        } | {entry: getattr(self.ladder, buffer).clone() for entry, buffer in _LADDER_ENTRIES.items()}
+        return super()._state() | {
+            "numbers": self._free.new_tensor([self.reservoir.effective, self.swap_rate])
+        }
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        parameters, like = state["rung_parameters_of"], self.ladder.snapshots
+        parameters, num_chains = state["rung_parameters_of"], self.num_chains
         count = max(1, len(parameters)) if isinstance(parameters, Tensor) and parameters.ndim == 2 else 1
-        num_chains, num_bytes = self.num_chains, (self.energy.num_units + 7) // 8
-        for entry, dtype, shape in (
-            ("z", torch.uint8, (num_chains, num_bytes)),
-            ("free", torch.float64, (num_chains,)),
-            ("reservoir", torch.uint8, (SETS * num_chains, num_bytes)),
-            ("reservoir_free", torch.float64, (SETS * num_chains,)),
-            ("numbers", torch.float64, (2,)),
-            ("rung_parameters_of", like.dtype, (count, like.shape[1])),
-            ("rung_walkers", torch.uint8, (count, num_chains, num_bytes)),
-            ("rung_guess", torch.float64, (count - 1,)),
-            ("rung_of_lower", torch.float64, (num_chains, count - 1)),
-            ("rung_of_upper", torch.float64, (num_chains, count - 1)),
-        ):
-            value = check_entry(name(entry), state[entry], dtype, shape)
-            if value.is_floating_point():
-                check_finite(name(entry), value, repair="Load the right file.")
+        self._check_entries(
+            state,
+            name,
+            rung_parameters_of=(count, self.ladder.snapshots.shape[1]),
+            rung_walkers=(count, *self.ladder.replicas.shape[1:]),
+            rung_guess=(count - 1,),
+            rung_of_lower=(num_chains, count - 1),
+            rung_of_upper=(num_chains, count - 1),
+        )
         check_number(name("numbers"), float(state["numbers"][0]), above=0.0, repair="Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
@@ -249,14 +241,9 @@ class TrajectoryTempering(MarkovChains):
         self.ladder.seed, self.ladder.sweep = self.seed, values["rung_sweep"]
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
-        device = self._packed.device
-        self._packed, self._free = (state[name].to(device, copy=True) for name in ("z", "free"))
-        self.reservoir.packed = state["reservoir"].to(device, copy=True)
-        self.reservoir.free = state["reservoir_free"].to(device, copy=True)
+        super()._take_state(state)
         self.reservoir.effective, self.swap_rate = state["numbers"].tolist()
-        self.ladder.set_state(
-            **{buffer: state[entry].to(device, copy=True) for entry, buffer in _LADDER_ENTRIES.items()}
-        )
+        self.ladder.machines.clear()  # of the snapshots before
 
 
 # A ladder of parameter snapshots: replica exchange among them, and log Z from its works.
@@ -296,36 +283,30 @@ class SnapshotLadder(nn.Module):
     def __init__(self, energy: BoltzmannMachine, first: Tensor, num_chains: int, seed: int) -> None:
         super().__init__()
         self.seed, self.sweep = seed, 0
-        self._machines: list[BoltzmannMachine] = []
+        self.machines: list[BoltzmannMachine] = []  # of the snapshots, as far as they were asked for
         empty = torch.zeros(num_chains, 0, dtype=torch.float64, device=first.device)
         z = torch.zeros(num_chains, energy.num_units, dtype=torch.float32, device=first.device)
-        self.set_state(
-            snapshots=first[None],
-            replicas=pack_bits(z)[None],
-            constants=empty[0],
-            lower_sums=empty,
-            upper_sums=empty.clone(),
-        )
+        for name, value in {
+            "snapshots": first[None],
+            "replicas": pack_bits(z)[None],
+            "constants": empty[0],
+            "lower_sums": empty,
+            "upper_sums": empty.clone(),
+        }.items():
+            self.register_buffer(name, value, persistent=False)
         self._advance(energy, [z])
 
     def __len__(self) -> int:
         return len(self.snapshots)
 
-    def set_state(self, **buffers: Tensor) -> None:
-        """Replace buffers."""
-        for name, value in buffers.items():
-            self.register_buffer(name, value, persistent=False)
-        if "snapshots" in buffers:
-            self._machines = []
-
     def machine(self, energy: BoltzmannMachine, index: int) -> BoltzmannMachine:
         """The machine of a snapshot; it must not be changed."""
         device = self.snapshots.device
-        if any(machine.bias.device != device for machine in self._machines):
-            self._machines = []
-        for vector in self.snapshots[len(self._machines) :]:
-            self._machines.append(machine_with(energy, vector))
-        return self._machines[index]
+        if any(machine.bias.device != device for machine in self.machines):
+            self.machines.clear()
+        for vector in self.snapshots[len(self.machines) :]:
+            self.machines.append(machine_with(energy, vector))
+        return self.machines[index]
 
     def states(self, index: int, num_units: int) -> Tensor:
         """The replicas of a snapshot, (chain, unit) float32 in {0,1}."""
@@ -356,7 +337,8 @@ class SnapshotLadder(nn.Module):
                     total[:, gap] += terms
             if number % _ROUNDS_PER_SET:
                 sets.append(z[-1])
-        self.set_state(constants=constants, lower_sums=sums[0], upper_sums=sums[1])
+        self.constants = constants
+        self.lower_sums, self.upper_sums = sums
         collected = torch.cat(sets)
         work = self._work(energy, new - 1, collected)
         return collected, _effective_number(bridge_term(work, work, constants[-1])[1].view(SETS, -1))
@@ -407,7 +389,6 @@ def machine_with(energy: BoltzmannMachine, parameters: Tensor) -> BoltzmannMachi
     machine = copy.deepcopy(energy).to(parameters.dtype).requires_grad_(False)
     sizes = [parameter.numel() for parameter in machine.parameters()]
     for parameter, part in zip(machine.parameters(), parameters.split(sizes), strict=True):
-        parameter.grad = None
         parameter.copy_(part.view_as(parameter))
     return machine
 

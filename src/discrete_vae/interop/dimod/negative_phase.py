@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,7 +19,7 @@ from discrete_vae.errors import DiscreteVAEError, InvalidInputError, SolverError
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, check_entry, one_at_a_time, pack_bits
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits
 
 if TYPE_CHECKING:
     from dimod import BinaryQuadraticModel, Sampler
@@ -82,6 +82,7 @@ class DimodSampler(MarkovChains):
     """
 
     _filter: Tensor
+    _entries: ClassVar = {"z": "_packed", "temperature": "_filter"}
 
     def __init__(
         self,
@@ -236,20 +237,12 @@ class DimodSampler(MarkovChains):
         super()._take_integers(values)
         self.calls = values["calls"]
 
-    def _state(self) -> dict[str, Tensor]:
-        return {"z": self._packed.clone(), "temperature": self._filter.clone()}
-
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        check_entry(name("z"), state["z"], torch.uint8, tuple(self._packed.shape))
-        temperature = check_entry(name("temperature"), state["temperature"], torch.float64, (2,))
-        level, variance = temperature.tolist()
-        if not (abs(level) <= _FARTHEST and 0 <= variance < math.inf):
+        super()._check_state(state, name)
+        level, variance = state["temperature"].tolist()
+        if not (abs(level) <= _FARTHEST and variance >= 0):
             rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
             raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
-
-    def _take_state(self, state: Mapping[str, Tensor]) -> None:
-        self._packed = state["z"].to(self._packed.device, copy=True)
-        self._filter = state["temperature"].to(self._filter.device, copy=True)
 
 
 # The solvers that a config can name. A name is looked up here; no file of a run names what is imported.
