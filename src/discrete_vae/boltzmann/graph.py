@@ -79,19 +79,19 @@ class GraphBoltzmann(PairMachine):
         num_edges = num_units * (num_units - 1) // 2 if isinstance(edges, str) and edges == "complete" else 0
         check_memory("num_units", _PER_UNIT * num_units + _PER_EDGE * num_edges, "Use fewer units.")
         with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
-            pairs = check_edges(num_units, edges)
+            pairs = check_edges(num_units, edges).numpy()
         self.nodes = check_nodes(num_units, nodes, edges)
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
-        blocks = color_blocks(num_units, pairs.numpy())
+        blocks = color_blocks(num_units, pairs)
         # a machine without values keeps its graph on the CPU, where it can be looked at
         on = torch.device("cpu") if self.bias.is_meta else self.bias.device
         self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
         order = np.concatenate(blocks)
-        start, neighbor, edge = adjacency(order, pairs.numpy())
+        start, neighbor, edge = adjacency(order, pairs)
         # the row of each entry, counted from the first row of its block
         row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
-        by_place = np.lexsort((pairs[:, 0], pairs[:, 1]))  # the edges' matrix, row after row
+        by_place = np.lexsort(pairs.T)  # the edges' matrix, row after row
         # the graph belongs to the constructor's arguments, not to the state
         for name, value in {
             "edges": pairs,
@@ -100,15 +100,13 @@ class GraphBoltzmann(PairMachine):
             "neighbor": neighbor,
             "neighbor_edge": edge,
             "_edge_order": by_place,
-            "_edge_places": np.ascontiguousarray(pairs.numpy()[by_place][:, ::-1].T),
+            "_edge_places": np.ascontiguousarray(pairs[by_place][:, ::-1].T),
         }.items():
-            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
-            self.register_buffer(name, value.to(on), persistent=False)
+            self.register_buffer(name, torch.from_numpy(value).to(on), persistent=False)
         # of the edges in their order, whichever end comes first
-        self._edges_sum = hashlib.sha256(np.sort(pairs.numpy(), axis=1).tobytes()).hexdigest()
-        ends = np.cumsum([len(block) for block in blocks])
-        cuts = [0, *start[ends].tolist()]
-        self._entries = [slice(a, b) for a, b in pairwise(cuts)]
+        self._edges_sum = hashlib.sha256(np.sort(pairs, axis=1).tobytes()).hexdigest()
+        ends = np.cumsum([0, *map(len, blocks)])
+        self._entries = [slice(a, b) for a, b in pairwise(start[ends].tolist())]
         places = np.stack([row_in_block.repeat(np.diff(start)), neighbor])
         for index, entries in enumerate(self._entries):
             of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
@@ -180,7 +178,7 @@ class GraphBoltzmann(PairMachine):
         return fields + self.bias.to(z.dtype)[units]
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
+        flat = z[None].mT.flatten(0, -3)
         if len(self.edges) * _DENSE >= self.num_units**2:
             sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
         else:
