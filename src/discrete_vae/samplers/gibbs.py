@@ -23,6 +23,7 @@ from discrete_vae.checks import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_clamped, check_inverse_temperature, fair_coins, run_sweeps
+from discrete_vae.nets.weights import described
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.system import check_memory
@@ -330,12 +331,9 @@ class BlockGibbs(MarkovChains):
 
 def check_entry(name: str, value: object, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Return an entry of a sampler's state if it is a tensor of that dtype and shape."""
-    wanted = f"{dtype} of shape {shape}"
-    received = (
-        f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
-    )
-    if not isinstance(value, Tensor) or received != wanted:
-        raise InvalidInputError(name, f"must be {wanted}", received, _REPAIR)
+    if not isinstance(value, Tensor) or value.dtype != dtype or value.shape != shape:
+        rule = f"must be {str(dtype).removeprefix('torch.')} of shape {shape}"
+        raise InvalidInputError(name, rule, described(value), _REPAIR)
     return value
 
 

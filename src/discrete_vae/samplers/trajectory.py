@@ -187,7 +187,7 @@ class TrajectoryTempering(MarkovChains):
             if rate < COLLAPSED_RATE:
                 snapshot = self.reservoir.reachable(self.energy, self.ladder.snapshots[-1], now)
             states, effective = self.ladder.add(self.energy, snapshot, self.z)
-            self._start(self.ladder.states(len(self.ladder) - 1, self.energy.num_units), states, effective)
+            self._start(self.ladder.states(-1, self.energy.num_units), states, effective)
             added += 1
         if added > _MANY and self.sweep > 0:
             warnings.warn(
@@ -199,14 +199,14 @@ class TrajectoryTempering(MarkovChains):
         return self._pair(self.z)
 
     def _start(self, z: Tensor, states: Tensor, effective: float) -> None:
-        machine = self.ladder.machine(self.energy, len(self.ladder) - 1)
+        machine = self.ladder.machine(self.energy, -1)
         self.reservoir = Reservoir(machine, states, effective)
         self.register_buffer("_packed", pack_bits(z), persistent=False)
         self.register_buffer("_free", reduced_energy(machine, z), persistent=False)
 
     def _pair(self, z: Tensor) -> Pairs:
-        last = self.ladder.machine(self.energy, len(self.ladder) - 1)
-        return self.reservoir.pair(self.energy, last, z, keyed_generator(self.seed, _PAIR_STREAM, self.sweep))
+        generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep)
+        return self.reservoir.pair(self.energy, self.ladder.machine(self.energy, -1), z, generator)
 
     def _go_on(self, z: Tensor, pairs: Pairs) -> Tensor:
         """The chains, from members of the reservoir where that is accepted; the first block is to be drawn anew."""
