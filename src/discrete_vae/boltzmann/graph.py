@@ -65,13 +65,6 @@ class GraphBoltzmann(PairMachine):
     """
 
     _compiled_sweeps = "gibbs_graph"  # in `discrete_vae.kernels`
-    edges: Tensor
-    order: Tensor
-    start: Tensor
-    neighbor: Tensor
-    neighbor_edge: Tensor
-    _edge_places: Tensor
-    _edge_order: Tensor
 
     def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
         super().__init__()
@@ -92,25 +85,21 @@ class GraphBoltzmann(PairMachine):
         # the row of each entry, counted from the first row of its block
         row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
         by_place = np.lexsort(pairs.T)  # the edges' matrix, row after row
-        # the graph belongs to the constructor's arguments, not to the state
-        for name, value in {
-            "edges": pairs,
-            "order": order,
-            "start": start,
-            "neighbor": neighbor,
-            "neighbor_edge": edge,
-            "_edge_order": by_place,
-            "_edge_places": np.ascontiguousarray(pairs[by_place][:, ::-1].T),
-        }.items():
-            self.register_buffer(name, torch.from_numpy(value).to(on), persistent=False)
+
+        def constant(array: np.ndarray) -> nn.Buffer:
+            # the graph belongs to the constructor's arguments, not to the state
+            return nn.Buffer(torch.from_numpy(np.ascontiguousarray(array)).to(on), persistent=False)
+
+        self.edges, self.order, self.start = constant(pairs), constant(order), constant(start)
+        self.neighbor, self.neighbor_edge = constant(neighbor), constant(edge)
+        self._edge_order, self._edge_places = constant(by_place), constant(pairs[by_place][:, ::-1].T)
         # of the edges in their order, whichever end comes first
         self._edges_sum = hashlib.sha256(np.sort(pairs, axis=1).tobytes()).hexdigest()
         ends = np.cumsum([0, *map(len, blocks)])
         self._entries = [slice(a, b) for a, b in pairwise(start[ends].tolist())]
         places = np.stack([row_in_block.repeat(np.diff(start)), neighbor])
         for index, entries in enumerate(self._entries):
-            of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
-            self.register_buffer(f"_places_{index}", of_block.to(on), persistent=False)
+            setattr(self, f"_places_{index}", constant(places[:, entries]))
 
     def extra_repr(self) -> str:
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
@@ -204,24 +193,15 @@ class GraphBoltzmann(PairMachine):
 class _PairOrder(nn.Module):
     """The units of each edge in the order of sampling, and which edges lie between groups and inside one."""
 
-    earlier: Tensor
-    later: Tensor
-    apart: Tensor
-    together: Tensor
-
     def __init__(self, edges: Tensor, group_of_unit: Tensor) -> None:
         super().__init__()
-        forward = group_of_unit[edges[:, 0]] <= group_of_unit[edges[:, 1]]
-        earlier = torch.where(forward, edges[:, 0], edges[:, 1])
-        later = torch.where(forward, edges[:, 1], edges[:, 0])
-        apart = group_of_unit[earlier] < group_of_unit[later]
-        for name, value in {
-            "earlier": earlier,
-            "later": later,
-            "apart": apart.nonzero().flatten(),
-            "together": (~apart).nonzero().flatten(),
-        }.items():
-            self.register_buffer(name, value, persistent=False)
+        first, second = edges.T
+        forward = group_of_unit[first] <= group_of_unit[second]
+        self.earlier = nn.Buffer(torch.where(forward, first, second), persistent=False)
+        self.later = nn.Buffer(torch.where(forward, second, first), persistent=False)
+        apart = group_of_unit[self.earlier] < group_of_unit[self.later]
+        self.apart = nn.Buffer(apart.nonzero().flatten(), persistent=False)
+        self.together = nn.Buffer((~apart).nonzero().flatten(), persistent=False)
 
 
 # Graphs that have a name. Units of those of quantum annealers are in the order in which their maker numbers the nodes.

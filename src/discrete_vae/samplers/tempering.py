@@ -69,7 +69,6 @@ class ParallelTempering(MarkovChains):
     order: Tensor
     energies: Tensor
     round_trips: Tensor
-    jumped: Tensor
     _last_end: Tensor
     _swap_sum: Tensor
     _entries: ClassVar = {
@@ -92,7 +91,7 @@ class ParallelTempering(MarkovChains):
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
         self._check_memory(num_chains * len(ladder))
         device = energy.bias.device
-        self.register_buffer("jumped", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        self.jumped = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
         self._install(ladder, z.view(num_chains, len(ladder), -1))
 

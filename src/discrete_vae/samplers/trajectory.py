@@ -81,7 +81,6 @@ class TrajectoryTempering(MarkovChains):
         log Z = 3.4657 nats (± 0.0000, trajectory tempering)
     """
 
-    _free: Tensor
     reservoir: Reservoir
     _entries: ClassVar = {  # some are older than the names of the buffers
         "z": "_packed",
@@ -201,8 +200,8 @@ class TrajectoryTempering(MarkovChains):
     def _start(self, z: Tensor, states: Tensor, effective: float) -> None:
         machine = self.ladder.machine(self.energy, -1)
         self.reservoir = Reservoir(machine, states, effective)
-        self.register_buffer("_packed", pack_bits(z), persistent=False)
-        self.register_buffer("_free", reduced_energy(machine, z), persistent=False)
+        self._packed = nn.Buffer(pack_bits(z), persistent=False)
+        self._free = nn.Buffer(reduced_energy(machine, z), persistent=False)
 
     def _pair(self, z: Tensor) -> Pairs:
         generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep)
@@ -274,26 +273,17 @@ class SnapshotLadder(nn.Module):
         sweep: Sweeps of each replica so far.
     """
 
-    snapshots: Tensor
-    replicas: Tensor
-    constants: Tensor
-    lower_sums: Tensor
-    upper_sums: Tensor
-
     def __init__(self, energy: BoltzmannMachine, first: Tensor, num_chains: int, seed: int) -> None:
         super().__init__()
         self.seed, self.sweep = seed, 0
         self.machines: list[BoltzmannMachine] = []  # of the snapshots, as far as they were asked for
         empty = torch.zeros(num_chains, 0, dtype=torch.float64, device=first.device)
         z = torch.zeros(num_chains, energy.num_units, dtype=torch.float32, device=first.device)
-        for name, value in {
-            "snapshots": first[None],
-            "replicas": pack_bits(z)[None],
-            "constants": empty[0],
-            "lower_sums": empty,
-            "upper_sums": empty.clone(),
-        }.items():
-            self.register_buffer(name, value, persistent=False)
+        self.snapshots = nn.Buffer(first[None], persistent=False)
+        self.replicas = nn.Buffer(pack_bits(z)[None], persistent=False)
+        self.constants = nn.Buffer(empty[0], persistent=False)
+        self.lower_sums = nn.Buffer(empty, persistent=False)
+        self.upper_sums = nn.Buffer(empty.clone(), persistent=False)
         self._advance(energy, [z])
 
     def __len__(self) -> int:
@@ -456,14 +446,11 @@ class Reservoir(nn.Module):
         effective: Number of independent states that would give the same error.
     """
 
-    packed: Tensor
-    free: Tensor
-
     def __init__(self, machine: BoltzmannMachine, z: Tensor, effective: float) -> None:
         super().__init__()
         self.effective = effective
-        self.register_buffer("packed", pack_bits(z), persistent=False)
-        self.register_buffer("free", reduced_energy(machine, z), persistent=False)
+        self.packed = nn.Buffer(pack_bits(z), persistent=False)
+        self.free = nn.Buffer(reduced_energy(machine, z), persistent=False)
 
     def __len__(self) -> int:
         return len(self.packed)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
 from discrete_vae.checks import check_positive_int
@@ -81,7 +81,6 @@ class DimodSampler(MarkovChains):
         torch.Size([4, 5])
     """
 
-    _filter: Tensor
     _entries: ClassVar = {"z": "_packed", "temperature": "_filter"}
 
     def __init__(
@@ -107,9 +106,10 @@ class DimodSampler(MarkovChains):
         self._opened: Solver | None = None
         self._warned: set[str] = set()
         z = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
-        self.register_buffer("_packed", pack_bits(z), persistent=False)
+        self._packed = nn.Buffer(pack_bits(z), persistent=False)
+        # level and variance of the logarithm of c
         start = torch.tensor([0.0, _UNKNOWN**2], dtype=torch.float64, device="cpu")
-        self.register_buffer("_filter", start, persistent=False)
+        self._filter = nn.Buffer(start, persistent=False)
 
     @property
     def solver_inverse_temperature(self) -> float:
