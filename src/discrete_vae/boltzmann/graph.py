@@ -254,10 +254,8 @@ def zephyr_edges(num_units: int) -> Tensor:
     Source: Boothby, King & Raymond 2021, "Zephyr topology of D-Wave quantum processors".
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
-    # direction, position, copy, track, place
     units = np.arange(num_units).reshape(2, 2 * size + 1, 4, 2, size)
-    grid = np.indices(units.shape)
-    position, track, place = grid[1], grid[3], grid[4]
+    _direction, position, _copy, track, place = np.indices(units.shape)
     crossing = _crossings(position, 2 * place + track, 2)
     along = _pairs(units[..., :-1], units[..., 1:])
     beside = _pairs(units[..., 0, :], units[..., 1, :])
@@ -267,9 +265,8 @@ def zephyr_edges(num_units: int) -> Tensor:
 
 def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
     size = 1 + _size("a Pegasus graph", "8 (m - 1) (3 m - 1)", num_units, lambda m: 8 * m * (3 * m + 2))
-    nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)  # direction, position, place
-    grid = np.indices(nodes.shape)
-    direction, coarse, fine, place = grid[0], grid[1], grid[2], grid[3]
+    nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)
+    direction, coarse, fine, place = np.indices(nodes.shape)
     crossing = _crossings(12 * coarse + fine, 12 * place + _PEGASUS_STARTS[direction, fine], 12)
     along = _pairs(nodes[..., :-1], nodes[..., 1:])
     beside = _pairs(nodes[:, :, ::2], nodes[:, :, 1::2])

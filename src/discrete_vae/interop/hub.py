@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from discrete_vae import __version__
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataSplits, describe_data, subset_indices, training_subset
-from discrete_vae.errors import InvalidInputError, printable
+from discrete_vae.errors import InvalidInputError, not_one_of, printable
 from discrete_vae.evaluation.evaluate import standard_error, weighted_mean
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
@@ -362,9 +362,8 @@ def check_release(
     run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
 ) -> tuple[Path, Release | None]:
     """Check the arguments of `release_run`, which touches nothing; returns the folder, and what it holds already."""
-    if precision not in ("bfloat16", "float32"):
-        rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
-        raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
+    if precision not in get_args(Precision):
+        raise not_one_of("precision", get_args(Precision), precision, "Leave it out for bfloat16.")
     check_words(license=license)
     for name in ("num_examples", "num_samples"):
         check_positive_int(name, settings[name])

@@ -204,8 +204,12 @@ class TrajectoryTempering(MarkovChains):
         self._free = nn.Buffer(reduced_energy(machine, z), persistent=False)
 
     def _pair(self, z: Tensor) -> Pairs:
+        """Pair each chain, in states z of the present machine, with a member of the reservoir."""
         generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep)
-        return self.reservoir.pair(self.energy, self.ladder.machine(self.energy, -1), z, generator)
+        slots = torch.randperm(len(self.reservoir), generator=generator, device="cpu")[: len(z)].to(z.device)
+        free = reduced_energy(self.energy, z)
+        work_here = free - reduced_energy(self.ladder.machine(self.energy, -1), z)
+        return Pairs(slots, free, work_here, self.reservoir.work(self.energy, slots))
 
     def _go_on(self, z: Tensor, pairs: Pairs) -> Tensor:
         """The chains, from members of the reservoir where that is accepted; the first block is to be drawn anew."""
@@ -462,14 +466,6 @@ class Reservoir(nn.Module):
     def work(self, energy: BoltzmannMachine, slots: Tensor | slice = slice(None)) -> Tensor:
         """F of states for another machine less that for their own, (state,) float64, nats."""
         return reduced_energy(energy, self.members(energy.num_units, slots)) - self.free[slots]
-
-    def pair(
-        self, energy: BoltzmannMachine, last: BoltzmannMachine, z: Tensor, generator: torch.Generator
-    ) -> Pairs:
-        """Pair each chain, in states z of the present machine, with a member; ``last`` is the reservoir's machine."""
-        slots = torch.randperm(len(self), generator=generator, device="cpu")[: len(z)].to(z.device)
-        free = reduced_energy(energy, z)
-        return Pairs(slots, free, free - reduced_energy(last, z), self.work(energy, slots))
 
     def reachable(self, energy: BoltzmannMachine, last: Tensor, now: Tensor) -> Tensor:
         """Parameters within reach on the straight line from the last snapshot to the machine; ``now`` if that is.

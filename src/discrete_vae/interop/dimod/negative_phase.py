@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_count, check_positive_int
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, SolverError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
@@ -97,9 +97,7 @@ class DimodSampler(MarkovChains):
         super().__init__(energy, num_chains, seed)
         self.solver, self.parameters_given = solver, dict(parameters or {})
         self.correct_temperature = correct_temperature
-        if num_gibbs_sweeps != 0:
-            check_positive_int("num_gibbs_sweeps", num_gibbs_sweeps)
-        self.num_gibbs_sweeps = num_gibbs_sweeps
+        self.num_gibbs_sweeps = check_count("num_gibbs_sweeps", num_gibbs_sweeps, repair="0 makes none.")
         self.calls = 0
         self.sampled_at = math.nan
         self.chain_break_fraction: float | None = None
