@@ -463,9 +463,8 @@ def _compared(
     )
     released = load_run(new, device=loaded.model.prior.bias.device).model
     before = torch.from_numpy(score(loaded.model, report=report).value)
-    after = torch.from_numpy(
-        score(released, report=None if report is None else lambda done: report(count + done)).value
-    )
+    later = report and (lambda done: report(count + done))
+    after = torch.from_numpy(score(released, report=later).value)
     change, counted = after - before, None if weights is None else torch.from_numpy(weights[chosen])
     error = 0.0
     if change.any():  # which one example alone cannot judge

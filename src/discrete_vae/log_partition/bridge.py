@@ -415,8 +415,8 @@ def weighted_ratio(
     Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
     """
     shift = math.log(num_up / num_down)
-    low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
-    low, high = low - abs(shift) - 1, high + abs(shift) + 1
+    works = torch.cat([up, down])
+    low, high = -works.max() - abs(shift) - 1, -works.min() + abs(shift) + 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         of_0, of_1 = bridge_term(up, down, middle + shift)

@@ -85,7 +85,6 @@ class ParallelTempering(MarkovChains):
         seed: int = 0,
     ) -> None:
         super().__init__(energy, num_chains, seed)
-        self._swap_key = key_to_seed(seed, _SWAP_STREAM)
         self.adapting = inverse_temperatures is None
         self.jumps: ModeJumps | None = None
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
@@ -211,7 +210,8 @@ class ParallelTempering(MarkovChains):
         """
         if self.sweep not in self._drawn_sweeps or self._uniforms.device != device:
             sweeps = self._drawn_sweeps = range(self.sweep, self.sweep + _SWEEPS_A_DRAW)
-            drawn = swap_uniforms(self.num_chains, self.num_replicas - 1, key=self._swap_key, sweeps=sweeps)
+            key = key_to_seed(self.seed, _SWAP_STREAM)
+            drawn = swap_uniforms(self.num_chains, self.num_replicas - 1, key=key, sweeps=sweeps)
             self._uniforms = drawn.to(device)
         return self._uniforms[self.sweep - self._drawn_sweeps.start]
 
@@ -242,8 +242,7 @@ class ParallelTempering(MarkovChains):
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
-        self._swap_key, self.measured = key_to_seed(self.seed, _SWAP_STREAM), values["measured"]
-        self._drawn_sweeps = range(0)
+        self.measured, self._drawn_sweeps = values["measured"], range(0)
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
