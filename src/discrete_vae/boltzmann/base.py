@@ -150,10 +150,8 @@ class BoltzmannMachine(nn.Module, ABC):
         Those are units i of the first block and all j outside it, (..., unit, other unit); a machine with fewer weights
         has one sum per weight.
         """
-        first = z[..., self.block_place(0)]
-        if len(self.blocks) == 1:
-            return z.new_zeros(*z.shape[:-2], first.shape[-1], 0)
-        return first.transpose(-1, -2) @ z[..., torch.cat(self.blocks[1:])]
+        others = torch.cat(self.blocks)[len(self.blocks[0]) :]
+        return z[..., self.block_place(0)].mT @ z[..., others]
 
     def compute_free_energy(
         self, z: Tensor, block: int | None = None, inverse_temperature: float | Tensor = 1.0

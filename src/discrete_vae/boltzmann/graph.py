@@ -65,13 +65,6 @@ class GraphBoltzmann(PairMachine):
     """
 
     _compiled_sweeps = "gibbs_graph"  # in `discrete_vae.kernels`
-    edges: Tensor
-    order: Tensor
-    start: Tensor
-    neighbor: Tensor
-    neighbor_edge: Tensor
-    _edge_places: Tensor
-    _edge_order: Tensor
 
     def __init__(self, num_units: int, edges: Edges, nodes: Sequence[int] | None = None) -> None:
         super().__init__()
@@ -79,40 +72,34 @@ class GraphBoltzmann(PairMachine):
         num_edges = num_units * (num_units - 1) // 2 if isinstance(edges, str) and edges == "complete" else 0
         check_memory("num_units", _PER_UNIT * num_units + _PER_EDGE * num_edges, "Use fewer units.")
         with torch.device("cpu"):  # NumPy works the graph out, wherever the weights are wanted
-            pairs = check_edges(num_units, edges)
+            pairs = check_edges(num_units, edges).numpy()
         self.nodes = check_nodes(num_units, nodes, edges)
         self.weight = nn.Parameter(torch.zeros(len(pairs)))
         self.bias = nn.Parameter(torch.zeros(num_units))
-        blocks = color_blocks(num_units, pairs.numpy())
+        blocks = color_blocks(num_units, pairs)
         # a machine without values keeps its graph on the CPU, where it can be looked at
         on = torch.device("cpu") if self.bias.is_meta else self.bias.device
         self.blocks = tuple(torch.from_numpy(block).to(on) for block in blocks)
         order = np.concatenate(blocks)
-        start, neighbor, edge = adjacency(order, pairs.numpy())
+        start, neighbor, edge = adjacency(order, pairs)
         # the row of each entry, counted from the first row of its block
         row_in_block = np.concatenate([np.arange(len(block)) for block in blocks])
-        by_place = np.lexsort((pairs[:, 0], pairs[:, 1]))  # the edges' matrix, row after row
-        # the graph belongs to the constructor's arguments, not to the state
-        for name, value in {
-            "edges": pairs,
-            "order": order,
-            "start": start,
-            "neighbor": neighbor,
-            "neighbor_edge": edge,
-            "_edge_order": by_place,
-            "_edge_places": np.ascontiguousarray(pairs.numpy()[by_place][:, ::-1].T),
-        }.items():
-            value = value if isinstance(value, Tensor) else torch.from_numpy(value)
-            self.register_buffer(name, value.to(on), persistent=False)
+        by_place = np.lexsort(pairs.T)  # the edges' matrix, row after row
+
+        def constant(array: np.ndarray) -> nn.Buffer:
+            # the graph belongs to the constructor's arguments, not to the state
+            return nn.Buffer(torch.from_numpy(np.ascontiguousarray(array)).to(on), persistent=False)
+
+        self.edges, self.order, self.start = constant(pairs), constant(order), constant(start)
+        self.neighbor, self.neighbor_edge = constant(neighbor), constant(edge)
+        self._edge_order, self._edge_places = constant(by_place), constant(pairs[by_place][:, ::-1].T)
         # of the edges in their order, whichever end comes first
-        self._edges_sum = hashlib.sha256(np.sort(pairs.numpy(), axis=1).tobytes()).hexdigest()
-        ends = np.cumsum([len(block) for block in blocks])
-        cuts = [0, *start[ends].tolist()]
-        self._entries = [slice(a, b) for a, b in pairwise(cuts)]
+        self._edges_sum = hashlib.sha256(np.sort(pairs, axis=1).tobytes()).hexdigest()
+        ends = np.cumsum([0, *map(len, blocks)])
+        self._entries = [slice(a, b) for a, b in pairwise(start[ends].tolist())]
         places = np.stack([row_in_block.repeat(np.diff(start)), neighbor])
         for index, entries in enumerate(self._entries):
-            of_block = torch.from_numpy(np.ascontiguousarray(places[:, entries]))
-            self.register_buffer(f"_places_{index}", of_block.to(on), persistent=False)
+            setattr(self, f"_places_{index}", constant(places[:, entries]))
 
     def extra_repr(self) -> str:
         return f"num_units={self.num_units}, num_edges={len(self.edges)}"
@@ -180,7 +167,7 @@ class GraphBoltzmann(PairMachine):
         return fields + self.bias.to(z.dtype)[units]
 
     def sum_pairs(self, z: Tensor) -> Tensor:
-        flat = z.transpose(-1, -2).flatten(0, -3) if z.ndim > 2 else z.T[None]
+        flat = z[None].mT.flatten(0, -3)
         if len(self.edges) * _DENSE >= self.num_units**2:
             sums = (flat @ flat.transpose(1, 2))[:, self.edges[:, 0], self.edges[:, 1]]
         else:
@@ -206,24 +193,15 @@ class GraphBoltzmann(PairMachine):
 class _PairOrder(nn.Module):
     """The units of each edge in the order of sampling, and which edges lie between groups and inside one."""
 
-    earlier: Tensor
-    later: Tensor
-    apart: Tensor
-    together: Tensor
-
     def __init__(self, edges: Tensor, group_of_unit: Tensor) -> None:
         super().__init__()
-        forward = group_of_unit[edges[:, 0]] <= group_of_unit[edges[:, 1]]
-        earlier = torch.where(forward, edges[:, 0], edges[:, 1])
-        later = torch.where(forward, edges[:, 1], edges[:, 0])
-        apart = group_of_unit[earlier] < group_of_unit[later]
-        for name, value in {
-            "earlier": earlier,
-            "later": later,
-            "apart": apart.nonzero().flatten(),
-            "together": (~apart).nonzero().flatten(),
-        }.items():
-            self.register_buffer(name, value, persistent=False)
+        first, second = edges.T
+        forward = group_of_unit[first] <= group_of_unit[second]
+        self.earlier = nn.Buffer(torch.where(forward, first, second), persistent=False)
+        self.later = nn.Buffer(torch.where(forward, second, first), persistent=False)
+        apart = group_of_unit[self.earlier] < group_of_unit[self.later]
+        self.apart = nn.Buffer(apart.nonzero().flatten(), persistent=False)
+        self.together = nn.Buffer((~apart).nonzero().flatten(), persistent=False)
 
 
 # Graphs that have a name. Units of those of quantum annealers are in the order in which their maker numbers the nodes.
@@ -276,10 +254,8 @@ def zephyr_edges(num_units: int) -> Tensor:
     Source: Boothby, King & Raymond 2021, "Zephyr topology of D-Wave quantum processors".
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
-    # direction, position, copy, track, place
     units = np.arange(num_units).reshape(2, 2 * size + 1, 4, 2, size)
-    grid = np.indices(units.shape)
-    position, track, place = grid[1], grid[3], grid[4]
+    _direction, position, _copy, track, place = np.indices(units.shape)
     crossing = _crossings(position, 2 * place + track, 2)
     along = _pairs(units[..., :-1], units[..., 1:])
     beside = _pairs(units[..., 0, :], units[..., 1, :])
@@ -289,9 +265,8 @@ def zephyr_edges(num_units: int) -> Tensor:
 
 def _pegasus(num_units: int) -> tuple[np.ndarray, np.ndarray]:
     size = 1 + _size("a Pegasus graph", "8 (m - 1) (3 m - 1)", num_units, lambda m: 8 * m * (3 * m + 2))
-    nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)  # direction, position, place
-    grid = np.indices(nodes.shape)
-    direction, coarse, fine, place = grid[0], grid[1], grid[2], grid[3]
+    nodes = np.arange(24 * size * (size - 1)).reshape(2, size, 12, size - 1)
+    direction, coarse, fine, place = np.indices(nodes.shape)
     crossing = _crossings(12 * coarse + fine, 12 * place + _PEGASUS_STARTS[direction, fine], 12)
     along = _pairs(nodes[..., :-1], nodes[..., 1:])
     beside = _pairs(nodes[:, :, ::2], nodes[:, :, 1::2])

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from discrete_vae import __version__
 from discrete_vae.checks import check_positive_int
 from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataSplits, describe_data, subset_indices, training_subset
-from discrete_vae.errors import InvalidInputError, printable
+from discrete_vae.errors import InvalidInputError, not_one_of, printable
 from discrete_vae.evaluation.evaluate import standard_error, weighted_mean
 from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
@@ -232,10 +232,8 @@ def _card(name: str, license: str, config: ModelConfig, **values: Any) -> str:
         name=printable(name),
         license=license,
         config=config,
-        names_of_condition=", ".join(column.name for column in config.condition),
         prior=prior,
         sizes=", ".join(f"{key} {value}" for key, value in sizes.items()),
-        config_json=json.dumps(config.model_dump(mode="json"), indent=2),
         rows=rows,
         version=__version__,
         **values,
@@ -364,9 +362,8 @@ def check_release(
     run: RunDirectory, loaded: LoadedRun, out: str | Path, *, license: str, precision: str, **settings: Any
 ) -> tuple[Path, Release | None]:
     """Check the arguments of `release_run`, which touches nothing; returns the folder, and what it holds already."""
-    if precision not in ("bfloat16", "float32"):
-        rule, repair = "must be bfloat16 or float32", "Leave it out for bfloat16."
-        raise InvalidInputError("precision", rule, f"{precision!r}"[:80], repair)
+    if precision not in get_args(Precision):
+        raise not_one_of("precision", get_args(Precision), precision, "Leave it out for bfloat16.")
     check_words(license=license)
     for name in ("num_examples", "num_samples"):
         check_positive_int(name, settings[name])
@@ -466,9 +463,8 @@ def _compared(
     )
     released = load_run(new, device=loaded.model.prior.bias.device).model
     before = torch.from_numpy(score(loaded.model, report=report).value)
-    after = torch.from_numpy(
-        score(released, report=None if report is None else lambda done: report(count + done)).value
-    )
+    later = report and (lambda done: report(count + done))
+    after = torch.from_numpy(score(released, report=later).value)
     change, counted = after - before, None if weights is None else torch.from_numpy(weights[chosen])
     error = 0.0
     if change.any():  # which one example alone cannot judge

@@ -110,15 +110,14 @@ def sample_bridge(
     check_logits(check_energy(energy))
     sampler = ParallelTempering(energy, num_chains, seed=key_to_seed(seed, _STREAM))
     half = num_chains // 2
-    if start is None:
-        known = local_minima(energy, half, seed=seed)
-    else:
-        known = check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
-        if len(known) == 0:
+    if start is not None:
+        check_binary("start", check_tensor("start", start, ("state", energy.num_units)))
+        if len(start) == 0:
             raise InvalidInputError("start", "must hold a state", "none", "Leave it out to look for minima.")
+    minima = local_minima(energy, max(half, _MODES), seed=seed)
+    known = minima if start is None else start
     sampler.start_from(known[torch.arange(half, device=known.device) % len(known)])
-    modes = local_minima(energy, _MODES, seed=seed)
-    sampler.jumps = ModeJumps(energy, modes, seed=key_to_seed(seed, _STREAM))
+    sampler.jumps = ModeJumps(energy, minima[:_MODES], seed=key_to_seed(seed, _STREAM))
     for _ in range(_TUNING_ROUNDS):
         before = sampler.inverse_temperatures
         sampler.step(max(20, -(-2000 // num_chains)))
@@ -416,8 +415,8 @@ def weighted_ratio(
     Source: Bennett 1976, eqs. 8 and 12. Deviation: effective numbers stand for the counts of states.
     """
     shift = math.log(num_up / num_down)
-    low, high = (-torch.stack([up.max(), down.max()]).max(), -torch.stack([up.min(), down.min()]).min())
-    low, high = low - abs(shift) - 1, high + abs(shift) + 1
+    works = torch.cat([up, down])
+    low, high = -works.max() - abs(shift) - 1, -works.min() + abs(shift) + 1
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         of_0, of_1 = bridge_term(up, down, middle + shift)

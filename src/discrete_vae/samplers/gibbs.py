@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar, runtime_checkable
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition, check_energy
-from discrete_vae.checks import check_binary, check_count, check_index, check_positive_int, check_tensor
+from discrete_vae.checks import (
+    check_binary,
+    check_count,
+    check_finite,
+    check_index,
+    check_positive_int,
+    check_tensor,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_clamped, check_inverse_temperature, fair_coins, run_sweeps
+from discrete_vae.nets.weights import described
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.system import check_memory
@@ -41,7 +48,7 @@ def one_at_a_time(method: Callable[Concatenate[_C, _P], _R]) -> Callable[Concate
     return locked
 
 
-class MarkovChains(nn.Module, ABC):
+class MarkovChains(nn.Module):
     """Persistent chains of a Boltzmann machine as a module.
 
     Assigned to a module of yours, a sampler is part of its ``state_dict``, ``.to``, ``deepcopy`` and pickle. Its state
@@ -67,6 +74,7 @@ class MarkovChains(nn.Module, ABC):
 
     energy: BoltzmannMachine
     _packed: Tensor
+    _entries: ClassVar[Mapping[str, str]] = {"z": "_packed"}  # of the state, and the buffers that hold them
 
     def __init__(self, energy: BoltzmannMachine, num_chains: int, seed: int) -> None:
         super().__init__()
@@ -105,17 +113,30 @@ class MarkovChains(nn.Module, ABC):
     def extra_repr(self) -> str:
         return f"{self.num_chains} chains of {self.energy.num_units} units after {self.sweep} sweeps"
 
-    @abstractmethod
     def _state(self) -> dict[str, Tensor]:
-        """The tensors of the state but the sampler's integers, as copies."""
+        """The tensors of the state but the sampler's integers."""
+        return {entry: self.get_buffer(buffer) for entry, buffer in self._entries.items()}
 
-    @abstractmethod
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
         """Refuse tensors that do not fit; ``name`` gives the words for an entry."""
+        self._check_entries(state, name)
 
-    @abstractmethod
+    def _check_entries(
+        self, state: Mapping[str, Any], name: Callable[[str], str], **shapes: tuple[int, ...]
+    ) -> None:
+        """Refuse tensors unlike the present ones, but for those with other shapes, and floats that are not finite."""
+        for entry, own in self._state().items():
+            shape = shapes.get(entry, tuple(own.shape))
+            value = check_entry(name(entry), state[entry], own.dtype, shape)
+            if value.is_floating_point():
+                check_finite(name(entry), value, repair=_REPAIR)
+
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         """Take over checked tensors, as copies."""
+        for entry, path in self._entries.items():
+            owner, _, buffer = path.rpartition(".")
+            copied = state[entry].to(self.get_buffer(path).device, copy=True)
+            setattr(self.get_submodule(owner), buffer, copied)
 
     def _integers(self) -> dict[str, int]:
         return {"num_units": self.energy.num_units, "sweep": self.sweep, "seed": self.seed}
@@ -142,7 +163,7 @@ class MarkovChains(nn.Module, ABC):
     @one_at_a_time
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
         for name, value in self._state().items():
-            destination[prefix + name] = value
+            destination[prefix + name] = value.clone()
         for name, value in self._integers().items():
             signed = value - 2**64 if value >= 2**63 else value  # as torch has 64 bits
             destination[prefix + name] = torch.tensor(signed, device="cpu")
@@ -299,29 +320,20 @@ class BlockGibbs(MarkovChains):
         self.sweep = end
         return z
 
-    def _state(self) -> dict[str, Tensor]:
-        return {"z": self._packed.clone()}
-
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        packed, num_bytes = state["z"], (self.energy.num_units + 7) // 8
+        packed = state["z"]
         if isinstance(packed, Tensor) and packed.ndim == 2 and len(packed) != self.num_chains:
             rule = f"must hold the sampler's {self.num_chains} chains"
             repair = f"Build the sampler with num_chains={len(packed)}."
             raise InvalidInputError(name("z"), rule, len(packed), repair)
-        check_entry(name("z"), packed, torch.uint8, (self.num_chains, num_bytes))
-
-    def _take_state(self, state: Mapping[str, Tensor]) -> None:
-        self._packed = state["z"].to(self._packed.device, copy=True)
+        super()._check_state(state, name)
 
 
 def check_entry(name: str, value: object, dtype: torch.dtype, shape: tuple[int, ...]) -> Tensor:
     """Return an entry of a sampler's state if it is a tensor of that dtype and shape."""
-    wanted = f"{dtype} of shape {shape}"
-    received = (
-        f"{value.dtype} of shape {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)[:80]
-    )
-    if not isinstance(value, Tensor) or received != wanted:
-        raise InvalidInputError(name, f"must be {wanted}", received, _REPAIR)
+    if not isinstance(value, Tensor) or value.dtype != dtype or value.shape != shape:
+        rule = f"must be {str(dtype).removeprefix('torch.')} of shape {shape}"
+        raise InvalidInputError(name, rule, described(value), _REPAIR)
     return value
 
 

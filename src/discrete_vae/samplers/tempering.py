@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from scipy import special
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_binary, check_finite, check_positive_int, check_tensor, values_are_known
+from discrete_vae.checks import check_binary, check_positive_int, check_tensor, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import fair_coins, philox4x32, run_sweeps, uniforms
 from discrete_vae.numerics import softplus_sum
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
 
 _SWAP_STREAM = 0x73776170
 _WINDOW_SWEEPS, _WINDOW_SWAPS = 20, 2000  # what a measurement of exchange rates takes at least
 _SWEEPS_PER_JUMP = 4
-_BUFFERS = ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
-_ENTRIES = {buffer.lstrip("_"): buffer for buffer in _BUFFERS}  # of the state
 _UNEVEN = 0.1  # rates this far from their mean ask for new places
 _SWEEPS_A_DRAW = 16
 
@@ -71,9 +69,12 @@ class ParallelTempering(MarkovChains):
     order: Tensor
     energies: Tensor
     round_trips: Tensor
-    jumped: Tensor
     _last_end: Tensor
     _swap_sum: Tensor
+    _entries: ClassVar = {
+        buffer.lstrip("_"): buffer
+        for buffer in ("inverse_temperatures", "order", "round_trips", "_last_end", "_swap_sum")
+    }
 
     def __init__(
         self,
@@ -84,13 +85,12 @@ class ParallelTempering(MarkovChains):
         seed: int = 0,
     ) -> None:
         super().__init__(energy, num_chains, seed)
-        self._swap_key = key_to_seed(seed, _SWAP_STREAM)
         self.adapting = inverse_temperatures is None
         self.jumps: ModeJumps | None = None
         ladder = start_ladder() if inverse_temperatures is None else check_ladder(inverse_temperatures)
         self._check_memory(num_chains * len(ladder))
         device = energy.bias.device
-        self.register_buffer("jumped", torch.zeros((), dtype=torch.int64, device=device), persistent=False)
+        self.jumped = nn.Buffer(torch.zeros((), dtype=torch.int64, device=device), persistent=False)
         z = fair_coins(num_chains * len(ladder), energy.num_units, key=self._key, device=device)
         self._install(ladder, z.view(num_chains, len(ladder), -1))
 
@@ -210,7 +210,8 @@ class ParallelTempering(MarkovChains):
         """
         if self.sweep not in self._drawn_sweeps or self._uniforms.device != device:
             sweeps = self._drawn_sweeps = range(self.sweep, self.sweep + _SWEEPS_A_DRAW)
-            drawn = swap_uniforms(self.num_chains, self.num_replicas - 1, key=self._swap_key, sweeps=sweeps)
+            key = key_to_seed(self.seed, _SWAP_STREAM)
+            drawn = swap_uniforms(self.num_chains, self.num_replicas - 1, key=key, sweeps=sweeps)
             self._uniforms = drawn.to(device)
         return self._uniforms[self.sweep - self._drawn_sweeps.start]
 
@@ -222,37 +223,31 @@ class ParallelTempering(MarkovChains):
         return super()._integers() | {"measured": self.measured}
 
     def _state(self) -> dict[str, Tensor]:
-        packed = pack_bits(self.walkers.flatten(0, 1))
-        return {"z": packed} | {name: getattr(self, buffer).clone() for name, buffer in _ENTRIES.items()}
+        return {"z": pack_bits(self.walkers.flatten(0, 1))} | super()._state()
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        ladder, num_chains = state["inverse_temperatures"], self.num_chains
-        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
-        for entry, dtype, shape in (
-            ("inverse_temperatures", torch.float64, (replicas,)),
-            ("z", torch.uint8, (num_chains * replicas, (self.energy.num_units + 7) // 8)),
-            ("order", torch.int64, (num_chains, replicas)),
-            ("last_end", torch.uint8, (num_chains, replicas)),
-            ("round_trips", torch.int64, (num_chains,)),
-            ("swap_sum", torch.float64, (replicas - 1,)),
-        ):
-            value = check_entry(name(entry), state[entry], dtype, shape)
-            if value.is_floating_point():
-                check_finite(name(entry), value, repair="Load the right file.")
-        check_ladder(ladder)
+        replicas, num_chains = len(check_ladder(state["inverse_temperatures"])), self.num_chains
+        self._check_entries(
+            state,
+            name,
+            z=(num_chains * replicas, (self.energy.num_units + 7) // 8),
+            inverse_temperatures=(replicas,),
+            order=(num_chains, replicas),
+            last_end=(num_chains, replicas),
+            swap_sum=(replicas - 1,),
+        )
         ranks = torch.arange(replicas, device="cpu").repeat(num_chains, 1)
         if not torch.equal(state["order"].sort(1).values.cpu(), ranks):
             raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
         super()._take_integers(values)
-        self._swap_key, self.measured = key_to_seed(self.seed, _SWAP_STREAM), values["measured"]
-        self._drawn_sweeps = range(0)
+        self.measured, self._drawn_sweeps = values["measured"], range(0)
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         z = unpack_bits(state["z"].to(self.jumped.device), self.energy.num_units)
         self._install(state["inverse_temperatures"], z.unflatten(0, (self.num_chains, -1)))
-        self._set(**{buffer: state[name].clone() for name, buffer in _ENTRIES.items()})
+        super()._take_state(state)
 
 
 # Replica exchange.

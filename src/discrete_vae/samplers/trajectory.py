@@ -7,20 +7,20 @@ import math
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, LogPartition
-from discrete_vae.checks import check_finite, check_number, check_positive_int, values_are_known
+from discrete_vae.checks import check_number, check_positive_int, values_are_known
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.kernels.gibbs import check_logits, fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import bridge_term, solve_gaps, weighted_ratio
 from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed, keyed_generator
-from discrete_vae.samplers.gibbs import MarkovChains, check_entry, one_at_a_time, pack_bits, unpack_bits
+from discrete_vae.samplers.gibbs import MarkovChains, one_at_a_time, pack_bits, unpack_bits
 from discrete_vae.samplers.tempering import exchange_probabilities, reduced_energy
 
 LOW_RATE = 0.3  # exchange rate with the last snapshot below which the machine becomes the next one
@@ -28,14 +28,6 @@ COLLAPSED_RATE = 0.1  # rate below which snapshots are put between the last one 
 MAX_SNAPSHOTS = 512
 _MANY = 3  # snapshots at once; fewer are a matter of course while weights are small
 _PAIR_STREAM = 0x70616972
-# entries of the state, which are older than the names of the buffers
-_LADDER_ENTRIES = {
-    "rung_parameters_of": "snapshots",
-    "rung_walkers": "replicas",
-    "rung_guess": "constants",
-    "rung_of_lower": "lower_sums",
-    "rung_of_upper": "upper_sums",
-}
 
 
 class TrajectoryWarning(UserWarning):
@@ -89,8 +81,18 @@ class TrajectoryTempering(MarkovChains):
         log Z = 3.4657 nats (± 0.0000, trajectory tempering)
     """
 
-    _free: Tensor
     reservoir: Reservoir
+    _entries: ClassVar = {  # some are older than the names of the buffers
+        "z": "_packed",
+        "free": "_free",
+        "reservoir": "reservoir.packed",
+        "reservoir_free": "reservoir.free",
+        "rung_parameters_of": "ladder.snapshots",
+        "rung_walkers": "ladder.replicas",
+        "rung_guess": "ladder.constants",
+        "rung_of_lower": "ladder.lower_sums",
+        "rung_of_upper": "ladder.upper_sums",
+    }
 
     def __init__(
         self, energy: BoltzmannMachine, num_chains: int, *, seed: int = 0, sweeps_per_swap: int = 100
@@ -184,7 +186,7 @@ class TrajectoryTempering(MarkovChains):
             if rate < COLLAPSED_RATE:
                 snapshot = self.reservoir.reachable(self.energy, self.ladder.snapshots[-1], now)
             states, effective = self.ladder.add(self.energy, snapshot, self.z)
-            self._start(self.ladder.states(len(self.ladder) - 1, self.energy.num_units), states, effective)
+            self._start(self.ladder.states(-1, self.energy.num_units), states, effective)
             added += 1
         if added > _MANY and self.sweep > 0:
             warnings.warn(
@@ -196,14 +198,18 @@ class TrajectoryTempering(MarkovChains):
         return self._pair(self.z)
 
     def _start(self, z: Tensor, states: Tensor, effective: float) -> None:
-        machine = self.ladder.machine(self.energy, len(self.ladder) - 1)
+        machine = self.ladder.machine(self.energy, -1)
         self.reservoir = Reservoir(machine, states, effective)
-        self.register_buffer("_packed", pack_bits(z), persistent=False)
-        self.register_buffer("_free", reduced_energy(machine, z), persistent=False)
+        self._packed = nn.Buffer(pack_bits(z), persistent=False)
+        self._free = nn.Buffer(reduced_energy(machine, z), persistent=False)
 
     def _pair(self, z: Tensor) -> Pairs:
-        last = self.ladder.machine(self.energy, len(self.ladder) - 1)
-        return self.reservoir.pair(self.energy, last, z, keyed_generator(self.seed, _PAIR_STREAM, self.sweep))
+        """Pair each chain, in states z of the present machine, with a member of the reservoir."""
+        generator = keyed_generator(self.seed, _PAIR_STREAM, self.sweep)
+        slots = torch.randperm(len(self.reservoir), generator=generator, device="cpu")[: len(z)].to(z.device)
+        free = reduced_energy(self.energy, z)
+        work_here = free - reduced_energy(self.ladder.machine(self.energy, -1), z)
+        return Pairs(slots, free, work_here, self.reservoir.work(self.energy, slots))
 
     def _go_on(self, z: Tensor, pairs: Pairs) -> Tensor:
         """The chains, from members of the reservoir where that is accepted; the first block is to be drawn anew."""
@@ -215,33 +221,22 @@ class TrajectoryTempering(MarkovChains):
         return super()._integers() | {"rung_sweep": self.ladder.sweep}
 
     def _state(self) -> dict[str, Tensor]:
-        return {
-            "z": self._packed.clone(),
-            "free": self._free.clone(),
-            "reservoir": self.reservoir.packed.clone(),
-            "reservoir_free": self.reservoir.free.clone(),
-            "numbers": self._free.new_tensor([self.reservoir.effective, self.swap_rate]),
-        } | {entry: getattr(self.ladder, buffer).clone() for entry, buffer in _LADDER_ENTRIES.items()}
+        return super()._state() | {
+            "numbers": self._free.new_tensor([self.reservoir.effective, self.swap_rate])
+        }
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        parameters, like = state["rung_parameters_of"], self.ladder.snapshots
+        parameters, num_chains = state["rung_parameters_of"], self.num_chains
         count = max(1, len(parameters)) if isinstance(parameters, Tensor) and parameters.ndim == 2 else 1
-        num_chains, num_bytes = self.num_chains, (self.energy.num_units + 7) // 8
-        for entry, dtype, shape in (
-            ("z", torch.uint8, (num_chains, num_bytes)),
-            ("free", torch.float64, (num_chains,)),
-            ("reservoir", torch.uint8, (SETS * num_chains, num_bytes)),
-            ("reservoir_free", torch.float64, (SETS * num_chains,)),
-            ("numbers", torch.float64, (2,)),
-            ("rung_parameters_of", like.dtype, (count, like.shape[1])),
-            ("rung_walkers", torch.uint8, (count, num_chains, num_bytes)),
-            ("rung_guess", torch.float64, (count - 1,)),
-            ("rung_of_lower", torch.float64, (num_chains, count - 1)),
-            ("rung_of_upper", torch.float64, (num_chains, count - 1)),
-        ):
-            value = check_entry(name(entry), state[entry], dtype, shape)
-            if value.is_floating_point():
-                check_finite(name(entry), value, repair="Load the right file.")
+        self._check_entries(
+            state,
+            name,
+            rung_parameters_of=(count, self.ladder.snapshots.shape[1]),
+            rung_walkers=(count, *self.ladder.replicas.shape[1:]),
+            rung_guess=(count - 1,),
+            rung_of_lower=(num_chains, count - 1),
+            rung_of_upper=(num_chains, count - 1),
+        )
         check_number(name("numbers"), float(state["numbers"][0]), above=0.0, repair="Load the right file.")
 
     def _take_integers(self, values: Mapping[str, int]) -> None:
@@ -249,14 +244,9 @@ class TrajectoryTempering(MarkovChains):
         self.ladder.seed, self.ladder.sweep = self.seed, values["rung_sweep"]
 
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
-        device = self._packed.device
-        self._packed, self._free = (state[name].to(device, copy=True) for name in ("z", "free"))
-        self.reservoir.packed = state["reservoir"].to(device, copy=True)
-        self.reservoir.free = state["reservoir_free"].to(device, copy=True)
+        super()._take_state(state)
         self.reservoir.effective, self.swap_rate = state["numbers"].tolist()
-        self.ladder.set_state(
-            **{buffer: state[entry].to(device, copy=True) for entry, buffer in _LADDER_ENTRIES.items()}
-        )
+        self.ladder.machines.clear()  # of the snapshots before
 
 
 # A ladder of parameter snapshots: replica exchange among them, and log Z from its works.
@@ -287,45 +277,30 @@ class SnapshotLadder(nn.Module):
         sweep: Sweeps of each replica so far.
     """
 
-    snapshots: Tensor
-    replicas: Tensor
-    constants: Tensor
-    lower_sums: Tensor
-    upper_sums: Tensor
-
     def __init__(self, energy: BoltzmannMachine, first: Tensor, num_chains: int, seed: int) -> None:
         super().__init__()
         self.seed, self.sweep = seed, 0
-        self._machines: list[BoltzmannMachine] = []
+        self.machines: list[BoltzmannMachine] = []  # of the snapshots, as far as they were asked for
         empty = torch.zeros(num_chains, 0, dtype=torch.float64, device=first.device)
         z = torch.zeros(num_chains, energy.num_units, dtype=torch.float32, device=first.device)
-        self.set_state(
-            snapshots=first[None],
-            replicas=pack_bits(z)[None],
-            constants=empty[0],
-            lower_sums=empty,
-            upper_sums=empty.clone(),
-        )
+        self.snapshots = nn.Buffer(first[None], persistent=False)
+        self.replicas = nn.Buffer(pack_bits(z)[None], persistent=False)
+        self.constants = nn.Buffer(empty[0], persistent=False)
+        self.lower_sums = nn.Buffer(empty, persistent=False)
+        self.upper_sums = nn.Buffer(empty.clone(), persistent=False)
         self._advance(energy, [z])
 
     def __len__(self) -> int:
         return len(self.snapshots)
 
-    def set_state(self, **buffers: Tensor) -> None:
-        """Replace buffers."""
-        for name, value in buffers.items():
-            self.register_buffer(name, value, persistent=False)
-        if "snapshots" in buffers:
-            self._machines = []
-
     def machine(self, energy: BoltzmannMachine, index: int) -> BoltzmannMachine:
         """The machine of a snapshot; it must not be changed."""
         device = self.snapshots.device
-        if any(machine.bias.device != device for machine in self._machines):
-            self._machines = []
-        for vector in self.snapshots[len(self._machines) :]:
-            self._machines.append(machine_with(energy, vector))
-        return self._machines[index]
+        if any(machine.bias.device != device for machine in self.machines):
+            self.machines.clear()
+        for vector in self.snapshots[len(self.machines) :]:
+            self.machines.append(machine_with(energy, vector))
+        return self.machines[index]
 
     def states(self, index: int, num_units: int) -> Tensor:
         """The replicas of a snapshot, (chain, unit) float32 in {0,1}."""
@@ -356,7 +331,8 @@ class SnapshotLadder(nn.Module):
                     total[:, gap] += terms
             if number % _ROUNDS_PER_SET:
                 sets.append(z[-1])
-        self.set_state(constants=constants, lower_sums=sums[0], upper_sums=sums[1])
+        self.constants = constants
+        self.lower_sums, self.upper_sums = sums
         collected = torch.cat(sets)
         work = self._work(energy, new - 1, collected)
         return collected, _effective_number(bridge_term(work, work, constants[-1])[1].view(SETS, -1))
@@ -407,7 +383,6 @@ def machine_with(energy: BoltzmannMachine, parameters: Tensor) -> BoltzmannMachi
     machine = copy.deepcopy(energy).to(parameters.dtype).requires_grad_(False)
     sizes = [parameter.numel() for parameter in machine.parameters()]
     for parameter, part in zip(machine.parameters(), parameters.split(sizes), strict=True):
-        parameter.grad = None
         parameter.copy_(part.view_as(parameter))
     return machine
 
@@ -475,14 +450,11 @@ class Reservoir(nn.Module):
         effective: Number of independent states that would give the same error.
     """
 
-    packed: Tensor
-    free: Tensor
-
     def __init__(self, machine: BoltzmannMachine, z: Tensor, effective: float) -> None:
         super().__init__()
         self.effective = effective
-        self.register_buffer("packed", pack_bits(z), persistent=False)
-        self.register_buffer("free", reduced_energy(machine, z), persistent=False)
+        self.packed = nn.Buffer(pack_bits(z), persistent=False)
+        self.free = nn.Buffer(reduced_energy(machine, z), persistent=False)
 
     def __len__(self) -> int:
         return len(self.packed)
@@ -494,14 +466,6 @@ class Reservoir(nn.Module):
     def work(self, energy: BoltzmannMachine, slots: Tensor | slice = slice(None)) -> Tensor:
         """F of states for another machine less that for their own, (state,) float64, nats."""
         return reduced_energy(energy, self.members(energy.num_units, slots)) - self.free[slots]
-
-    def pair(
-        self, energy: BoltzmannMachine, last: BoltzmannMachine, z: Tensor, generator: torch.Generator
-    ) -> Pairs:
-        """Pair each chain, in states z of the present machine, with a member; ``last`` is the reservoir's machine."""
-        slots = torch.randperm(len(self), generator=generator, device="cpu")[: len(z)].to(z.device)
-        free = reduced_energy(energy, z)
-        return Pairs(slots, free, free - reduced_energy(last, z), self.work(energy, slots))
 
     def reachable(self, energy: BoltzmannMachine, last: Tensor, now: Tensor) -> Tensor:
         """Parameters within reach on the straight line from the last snapshot to the machine; ``now`` if that is.

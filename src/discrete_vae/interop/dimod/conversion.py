@@ -14,7 +14,7 @@ from discrete_vae.boltzmann.base import BoltzmannMachine, FactorialBernoulli, ch
 from discrete_vae.boltzmann.graph import GraphBoltzmann, color_blocks
 from discrete_vae.boltzmann.rbm import RBM
 from discrete_vae.checks import DIVERGED, check_number
-from discrete_vae.errors import InvalidInputError
+from discrete_vae.errors import InvalidInputError, not_one_of
 from discrete_vae.system import optional_library
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def to_bqm(
     name = getattr(vartype, "name", vartype)  # of dimod's own
     if not isinstance(name, str) or name not in get_args(Vartype):
         repair = "Variables in {0,1} are BINARY, those in {-1,+1} SPIN."
-        raise InvalidInputError("vartype", "must be 'BINARY' or 'SPIN'", repr(vartype), repair)
+        raise not_one_of("vartype", get_args(Vartype), vartype, repair)
     heads, tails = pairs_of(energy).T.copy()
     in_order = range(energy.num_units)  # which dimod is quick to find out
     bqm = dimod.BinaryQuadraticModel.from_numpy_vectors(

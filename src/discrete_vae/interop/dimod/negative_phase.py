@@ -7,19 +7,19 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine, fit_inverse_temperature
-from discrete_vae.checks import check_positive_int
+from discrete_vae.checks import check_count, check_positive_int
 from discrete_vae.errors import DiscreteVAEError, InvalidInputError, SolverError, not_one_of
 from discrete_vae.interop.dimod.conversion import REPAIR, labels_of, library, pairs_of, to_bqm
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.rng import key_to_seed
-from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, check_entry, one_at_a_time, pack_bits
+from discrete_vae.samplers.gibbs import BlockGibbs, MarkovChains, one_at_a_time, pack_bits
 
 if TYPE_CHECKING:
     from dimod import BinaryQuadraticModel, Sampler
@@ -81,7 +81,7 @@ class DimodSampler(MarkovChains):
         torch.Size([4, 5])
     """
 
-    _filter: Tensor
+    _entries: ClassVar = {"z": "_packed", "temperature": "_filter"}
 
     def __init__(
         self,
@@ -97,18 +97,17 @@ class DimodSampler(MarkovChains):
         super().__init__(energy, num_chains, seed)
         self.solver, self.parameters_given = solver, dict(parameters or {})
         self.correct_temperature = correct_temperature
-        if num_gibbs_sweeps != 0:
-            check_positive_int("num_gibbs_sweeps", num_gibbs_sweeps)
-        self.num_gibbs_sweeps = num_gibbs_sweeps
+        self.num_gibbs_sweeps = check_count("num_gibbs_sweeps", num_gibbs_sweeps, repair="0 makes none.")
         self.calls = 0
         self.sampled_at = math.nan
         self.chain_break_fraction: float | None = None
         self._opened: Solver | None = None
         self._warned: set[str] = set()
         z = fair_coins(num_chains, energy.num_units, key=self._key, device=energy.bias.device)
-        self.register_buffer("_packed", pack_bits(z), persistent=False)
+        self._packed = nn.Buffer(pack_bits(z), persistent=False)
+        # level and variance of the logarithm of c
         start = torch.tensor([0.0, _UNKNOWN**2], dtype=torch.float64, device="cpu")
-        self.register_buffer("_filter", start, persistent=False)
+        self._filter = nn.Buffer(start, persistent=False)
 
     @property
     def solver_inverse_temperature(self) -> float:
@@ -236,20 +235,12 @@ class DimodSampler(MarkovChains):
         super()._take_integers(values)
         self.calls = values["calls"]
 
-    def _state(self) -> dict[str, Tensor]:
-        return {"z": self._packed.clone(), "temperature": self._filter.clone()}
-
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        check_entry(name("z"), state["z"], torch.uint8, tuple(self._packed.shape))
-        temperature = check_entry(name("temperature"), state["temperature"], torch.float64, (2,))
-        level, variance = temperature.tolist()
-        if not (abs(level) <= _FARTHEST and 0 <= variance < math.inf):
+        super()._check_state(state, name)
+        level, variance = state["temperature"].tolist()
+        if not (abs(level) <= _FARTHEST and variance >= 0):
             rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
             raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
-
-    def _take_state(self, state: Mapping[str, Tensor]) -> None:
-        self._packed = state["z"].to(self._packed.device, copy=True)
-        self._filter = state["temperature"].to(self._filter.device, copy=True)
 
 
 # The solvers that a config can name. A name is looked up here; no file of a run names what is imported.

@@ -121,12 +121,7 @@ def remap(
         raise InvalidInputError("energy", "must be a GraphBoltzmann", f"a {type(energy).__name__}", repair)
     node_list, edge_list = sorted(nodes), list(edges)
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
-    if (
-        places.ndim != 2
-        or places.shape[1] != energy.num_units
-        or not len(places)
-        or places.dtype.kind not in "iu"
-    ):
+    if places.shape[1:] != (energy.num_units,) or not len(places) or places.dtype.kind not in "iu":
         rule = f"must be integers (place, {energy.num_units}), one place at least"
         received = f"{places.dtype} of shape {places.shape}"
         raise InvalidInputError("candidates", rule, received, "discrete_vae.interop.dimod.places makes them.")

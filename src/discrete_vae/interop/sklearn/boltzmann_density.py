@@ -347,8 +347,7 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
         check_is_fitted(self)
         with torch.no_grad():
             blocks = [self.machine_.hidden_given_visible(rows) for rows in self._blocks(X)]
-        found = torch.cat(blocks).numpy()
-        return found.astype(dtype_of(X), copy=False)
+        return torch.cat(blocks).numpy().astype(dtype_of(X), copy=False)
 
     def inverse_transform(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probabilities of the bits, (row, feature), given hidden units, (row, hidden), in [0, 1]."""
