@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from discrete_vae.config import ModelConfig, TableLikelihoodConfig
 from discrete_vae.data import infer_schema
 from discrete_vae.data.schema import raw_column
-from discrete_vae.errors import InvalidInputError
 from tests.models import small_model
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 NUMBER = r"[+-]?\d+([.,']\d+)*"  # a word that a reader of files takes for a number, or asks about
 
@@ -234,11 +233,10 @@ def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
 
 def test_groups_of_digits_are_taken_for_such_however_few_they_are():
     for count in (1, 50):
-        with pytest.raises(InvalidInputError, match="data.thousands"):
-            infer_schema({"income": [*range(100, 200 - count), *(["1,000"] * count)]})
+        table = {"income": [*range(100, 200 - count), *(["1,000"] * count)]}
+        assert "data.thousands" in str(refused(infer_schema, table))
     spaces = [*range(100, 900), "1\u202f000", "12\u202f500,5"]
-    with pytest.raises(InvalidInputError, match="data.thousands \" \" --data.decimal ','"):
-        infer_schema({"income": spaces})
+    assert "data.thousands \" \" --data.decimal ','" in str(refused(infer_schema, {"income": spaces}))
 
 
 def test_other_tables_than_the_schemas_are_refused():
