@@ -15,7 +15,7 @@ from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
 from tests.commands.conftest import NUM_STEPS, TINY, snapshot
-from tests.interop.events import events, lines
+from tests.training.events import events, lines
 
 
 def final_files(run, step=NUM_STEPS):

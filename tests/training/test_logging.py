@@ -5,7 +5,7 @@ import pytest
 from discrete_vae import load_dataset
 from discrete_vae.training.logging import TensorBoardLogger
 from discrete_vae.training.loop import run_steps
-from tests.interop.events import events, lines
+from tests.training.events import events, lines
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, assert_same_run, start_run, train_quietly
 
 pytest.importorskip("tensorboard", reason="TensorBoard, an extra, is not installed")
