@@ -10,7 +10,7 @@ import torch
 from discrete_vae.cli.options import choose_device
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, write_json
-from tests.commands.test_train import forget_after
+from tests.cli.conftest import forget_after
 
 
 @pytest.fixture

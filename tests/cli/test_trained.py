@@ -9,11 +9,7 @@ from discrete_vae import load_run, pretrained_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, sha256_file, shipped_folder
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import NUM_STEPS, snapshot
-from tests.commands.test_train import forget_after
-
-SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2"]
-
+from tests.cli.conftest import FEW, NUM_STEPS, forget_after, snapshot
 
 # --pretrained NAME
 
@@ -36,9 +32,9 @@ def no_data(monkeypatch):
 
 
 def test_samples_take_no_data_and_go_here(done, here, no_data):
-    out, _ = done("sample", "--pretrained", "digits", *SMALL)
+    out, _ = done("sample", "--pretrained", "digits", *FEW)
     assert out == "Samples along the chains: digits-samples.png\n"
-    done("sample", shipped_folder("digits"), *SMALL, "--out", "of-folder.png")
+    done("sample", shipped_folder("digits"), *FEW, "--out", "of-folder.png")
     assert sorted(path.name for path in here.iterdir()) == ["digits-samples.png", "of-folder.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in here.iterdir())
 
@@ -140,8 +136,8 @@ def test_results_say_that_the_change_was_accepted(done, trained):
     for verb, file in (("evaluate", "evaluation"), ("log-partition", "log_partition")):
         assert "warning: " in done(verb, trained, ACCEPT)[1]
         assert read_json(trained / f"{file}.json")["changed_config"] == expected
-    done("sample", trained, ACCEPT, *SMALL)
+    done("sample", trained, ACCEPT, *FEW)
     for picture in ("samples", "reconstructions", "training"):
         assert after.encode() in (trained / "figures" / f"{picture}.png").read_bytes()
     for suffix in (".pdf", ".svg"):
-        done("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")
+        done("sample", trained, ACCEPT, *FEW, "--out", trained / f"x{suffix}")

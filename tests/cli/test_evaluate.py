@@ -20,8 +20,7 @@ from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import computing_on
-from tests.commands.conftest import TINY, snapshot, table_of
-from tests.commands.test_forged_checkpoint import forge
+from tests.cli.conftest import TINY, columns_of, forge, snapshot
 
 
 def evaluation(run):
@@ -157,8 +156,7 @@ def test_each_example_has_its_row(done, trained, tmp_path, ending):
     path = tmp_path / f"rows{ending}"
     done("evaluate", trained, "--num-examples", 4, "--per-example", path)
     if ending == ".csv":
-        rows = table_of(path)
-        columns = {name: [float(row[name]) for row in rows] for name in rows[0]}
+        columns = {name: [*map(float, cells)] for name, cells in columns_of(path).items()}
     else:
         columns = {name: column.tolist() for name, column in np.load(path).items()}
     found = evaluation(trained)

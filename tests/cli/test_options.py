@@ -10,7 +10,7 @@ from discrete_vae.cli import dvae
 from discrete_vae.cli.options import SECTIONS, VERBS, examples
 from discrete_vae.config.overrides import suggest_setting
 from discrete_vae.data import files
-from tests.commands.conftest import TINY
+from tests.cli.conftest import TINY
 
 
 def command(verb):
