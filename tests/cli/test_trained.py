@@ -92,22 +92,18 @@ def test_the_list_says_how_good_they_are(cli):
 ACCEPT = "--accept-changed-config"
 
 
-def change(run, old='"learning_rate": 0.', new='"learning_rate": 1.'):
+def change(run):
     """One flipped bit; returns the sums before and after."""
     path = run / "config.json"
     before = path.read_bytes()
-    assert before.count(old.encode()) == 1
-    path.write_bytes(before.replace(old.encode(), new.encode()))
+    assert before.count(b'"learning_rate": 0.') == 1
+    path.write_bytes(before.replace(b'"learning_rate": 0.', b'"learning_rate": 1.'))
     return hashlib.sha256(before).hexdigest(), sha256_file(path)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"learning_rate": 0.', '"learning_rate": 1.'), ('"seed": 0,\n  "data"', '"seed": 1,\n  "data"')],
-)
-def test_a_flipped_digit_is_refused_by_every_verb(refused, trained, old, new):
+def test_a_flipped_digit_is_refused_by_every_verb(refused, trained):
     forget_after(trained, 4)
-    before, after = change(trained, old, new)
+    before, after = change(trained)
     for words in ("train --resume --run-dir", "evaluate", "sample", "log-partition", "refit"):
         error = refused(*words.split(), trained)
         file = trained / "config.json"

@@ -19,6 +19,7 @@ from discrete_vae.interop.hub import card_of_run, release_run, save_for_hub, thi
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.cli.conftest import snapshot
 from tests.refusals import refused, refused_argument
 from tests.training.tiny import CONFIG, QuietProgress, changed
 
@@ -166,12 +167,9 @@ def test_what_the_run_says_of_itself_is_completed_and_gives_a_card_no_lines(trai
 
 
 def test_float32_keeps_every_bit_and_the_run_stays_as_it_is(trained, digits, tmp_path):
-    def files():
-        return {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()}
-
-    before = files()
+    before = snapshot(trained.path)
     found = release_run(trained, load_run(trained), digits, tmp_path / "new", precision="float32", **QUICK)
-    assert files() == before
+    assert snapshot(trained.path) == before
     assert (found.difference, found.difference_std_error, found.before) == (0.0, 0.0, found.after)
     weights = load_run(trained).model.state_dict()
     released = load_run(tmp_path / "new").model.state_dict()

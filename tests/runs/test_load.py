@@ -17,6 +17,7 @@ from discrete_vae.data.splits import DataMetadata
 from discrete_vae.runs import io, load
 from discrete_vae.runs.io import read_json, sha256_fields, sha256_file, write_json
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.cli.conftest import snapshot
 from tests.models import small_config
 from tests.refusals import refused, refused_argument
 from tests.training.tiny import CONFIG as TINY
@@ -101,12 +102,12 @@ def test_a_saved_model_gives_way_and_other_files_do_not(saved):
 
 
 def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
-    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    before = snapshot(saved)
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("discrete_vae.runs.load.write_summed", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         build("layers").save_pretrained(saved)
-    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert snapshot(saved) == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
