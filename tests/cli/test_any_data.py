@@ -29,17 +29,6 @@ DATA = {
 }
 
 
-@pytest.fixture
-def file(tmp_path):
-    """Write data of a kind, with gaps or without."""
-
-    def write(kind, *, gaps=False, shape=(60, 12)):
-        np.save(tmp_path / "mine.npy", (DATA[kind] * (WITH_GAPS if gaps else 1)).reshape(shape))
-        return tmp_path / "mine.npy"
-
-    return write
-
-
 def test_examples_and_features_without_a_value_are_said(done, tmp_path):
     x = DATA["gaussian"].copy()
     x[:, 3], x[:40] = np.nan, np.nan  # of 60 rows 48 train
@@ -59,9 +48,10 @@ def test_examples_and_features_without_a_value_are_said(done, tmp_path):
         ("bernoulli", True, (60, 12)),
     ],
 )
-def test_every_verb_and_a_resumed_run_bit_for_bit(cli, done, tmp_path, file, kind, gaps, shape):
-    run = tmp_path / "run"
-    words = ("--data", file(kind, gaps=gaps, shape=shape), "--model.likelihood", kind, *TINY)
+def test_every_verb_and_a_resumed_run_bit_for_bit(cli, done, tmp_path, kind, gaps, shape):
+    run, file = tmp_path / "run", tmp_path / "mine.npy"
+    np.save(file, (DATA[kind] * (WITH_GAPS if gaps else 1)).reshape(shape))
+    words = ("--data", file, "--model.likelihood", kind, *TINY)
     out, err = done("train", *words, "--run-dir", run)
     assert "Independent columns: " in out
     assert (" are missing: " in err) == gaps
@@ -181,17 +171,10 @@ def mixed_lines(rows=80):
 SAID = ["--data.missing-values", "?", "--data.decimal", ",", "--data.kinds", "pain=ordinal:low<mid<high"]
 
 
-@pytest.fixture
-def mixed(done, tmp_path):
-    """A table of all kinds of columns, and what training on it says."""
-    file = tmp_path / "mixed.csv"
+def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused, tmp_path):
+    run, file, turned = tmp_path / "run", tmp_path / "mixed.csv", tmp_path / "turned.csv"
     file.write_text("\n".join(mixed_lines()), encoding="utf-8")
-    return file, done("train", "--data", file, *SAID, *TINY, "--run-dir", tmp_path / "run")[1]
-
-
-def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused, mixed, tmp_path):
-    file, err = mixed
-    run, turned = tmp_path / "run", tmp_path / "turned.csv"
+    _, err = done("train", "--data", file, *SAID, *TINY, "--run-dir", run)
     assert "1 ordinal" in err
     assert "'name' is left out" in err
     out, _ = done("validate", "--data", file, *SAID, *TINY)

@@ -140,23 +140,17 @@ def test_one_example_has_no_spread(done, trained, tmp_path):
 # impute
 
 
-@pytest.fixture
-def gapped(data_file, tmp_path):
+def test_arrays(done, trained, data_file, tmp_path):
     x = np.load(data_file)[:8].astype(np.float32)
-    x[np.random.default_rng(0).random(x.shape) < 0.2] = np.nan
-    np.save(tmp_path / "gaps.npy", x)
-    return x
-
-
-def test_arrays(done, trained, gapped, tmp_path):
+    gaps = np.random.default_rng(0).random(x.shape) < 0.2
+    np.save(tmp_path / "gaps.npy", np.where(gaps, np.nan, x))
     words = ["--data", tmp_path / "gaps.npy", "--out", tmp_path / "o.npz", *FAST, "--draws", 2]
     picture, errors = tmp_path / "p.png", tmp_path / "e.npy"
     out, _ = done("impute", trained, *words, "--picture", picture, "--std-errors", errors)
     found = np.load(tmp_path / "o.npz")
-    gaps = np.isnan(gapped)
     assert f"{gaps.sum()} gaps in {gaps.any(1).sum()} examples" in out
     assert (found["gaps"] == gaps).all()
-    assert (found["filled"][~gaps] == gapped[~gaps]).all()
+    assert (found["filled"][~gaps] == x[~gaps]).all()
     assert ((found["filled"] >= 0) & (found["filled"] <= 1)).all()
     assert found["draws"].shape == (8, 2, 12)
     assert set(np.unique(found["draws"])) <= {0, 1}

@@ -284,9 +284,9 @@ def test_independent_columns_are_fitted_to_what_the_run_sees(done, data_file, tm
     config = load_run(run).config
     whole = load_data(config)
     part, found = training_subset(whole, config.training), read_json(run / "evaluation.json")
+    likelihood = load_run(run).model.likelihood
     expected, other = (
-        independent_features(load_run(run).model.likelihood, each.train, whole.test).value
-        for each in (part, whole)
+        independent_features(likelihood, each.train, whole.test).value for each in (part, whole)
     )
     assert found["independent_features"]["value"] == pytest.approx(expected, abs=1e-6)
     assert abs(expected - other) > 1e-3

@@ -73,20 +73,14 @@ def test_chains_start_at_given_states(done, images, tmp_path, monkeypatch):
 # figure
 
 
-@pytest.fixture
-def run(trained):
-    """A run with estimates of log Z."""
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_of_a_run_go_into_its_folder(done, trained, name):
     estimates = [{"value": value, "std_error": 0.1, "method": "m"} for value in (1.0, 1.1, 0.9)]
     step = read_json(trained / "best.json")["step"]
     found = {"step": step, "config": {"std_error": 0.1, "seed": 0}, "estimates": estimates, "exact": 1.05}
     log_partition_store(RunDirectory(trained)).add(found)
-    return trained
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_of_a_run_go_into_its_folder(done, run, name):
-    out, _ = done("figure", name, run)
-    picture, table = (run / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
+    out, _ = done("figure", name, trained)
+    picture, table = (trained / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
     assert out == f"Table:   {table}\nPicture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
     columns = columns_of(table)

@@ -1,8 +1,10 @@
 """dvae train: what a run leaves, resuming, loggers and threads, small parts and large seeds, and what goes wrong."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 
 import numpy as np
@@ -131,6 +133,43 @@ def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
     error = refused("train", "--resume", "--run-dir", trained, "--accept-changed-config")
     assert "data must be those that " in error
     assert "Bring the file back" in error
+
+
+@pytest.mark.filterwarnings("always:the run began with")
+@pytest.mark.parametrize(
+    ("part", "name", "before"),
+    [
+        ("platform", "processor", "Abacus"),
+        ("platform", "instruction_settings", {"MKL_CBWR": "COMPATIBLE"}),
+        ("packages", "torch", "0.1"),
+        ("device", "type", "cuda"),
+    ],
+)
+def test_a_run_that_goes_on_where_sums_round_differently_says_so(cli, done, trained, part, name, before):
+    file = trained / "environment.json"
+    environment = read_json(file)
+    present = environment[part][name]
+    environment[part][name] = before
+    write_json(file, environment)
+    assert cli("train", "--resume", "--run-dir", trained)[2].count("warning") == 0  # nothing is left to do
+    forget_after(trained, 4)
+    _, err = done("train", "--resume", "--run-dir", trained)
+    if name == "type":
+        assert "The run began on cuda and continues on cpu: equal up to rounding, not bit for bit." in err
+    else:
+        (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+        assert repr(before) in line
+        assert repr(present) in line
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="there is one capability")
+def test_the_capability_of_the_process_is_what_counts(trained):
+    code = "import json, sys; from discrete_vae.runs.run_directory import other_rounding; "
+    code += f"print(other_rounding({read_json(trained / 'environment.json')!r}))"
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    words = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert "'DEFAULT'" in words
+    assert repr(torch.backends.cpu.get_cpu_capability()) in words
 
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])

@@ -226,11 +226,8 @@ WRONG_FILES = {
         {"train": bits(9, 3), "test": bits(9, 3), "condition_train": np.arange(9)},
     ],
     "array 'weights'": [
-        *(
-            {"x": X, "weights": each}
-            for each in (-np.ones(40), np.full(40, np.nan), np.ones((40, 1)), np.ones(39))
-        ),
-        {"x": X, "weights": np.array(["a"] * 40)},
+        {"x": X, "weights": each}
+        for each in (-np.ones(40), np.full(40, np.nan), np.ones((40, 1)), np.ones(39), np.full(40, "a"))
     ],
     "array 'condition'": [
         {"x": X, "condition": each} for each in (np.ones(39), np.ones((40, 0)), bits(40, 2, 2))
@@ -283,10 +280,8 @@ def test_what_float32_rounds_is_named_beside_gaps(file):
 
 
 def test_few_rows_beside_those_of_training_are_not_judged_by_their_own_range(file):
-    near, wide = (
-        np.array([[225211923.0, 1, 2], [225211924.0, 1, 2]]),
-        np.linspace(0, 3e8, 30).reshape(10, 3),
-    )
+    near = np.array([[225211923.0, 1, 2], [225211924.0, 1, 2]])
+    wide = np.linspace(0, 3e8, 30).reshape(10, 3)
     assert read_rows(file(near), REALS).x.shape == (2, 3)
     assert len(load_file(path=file(train=wide, valid=near, test=near)).test) == 2
 

@@ -102,6 +102,10 @@ def draw(means, seed):
     return torch.bernoulli(means, generator=torch.Generator().manual_seed(seed))
 
 
+def coins(shape, seed, p=0.3):
+    return draw(torch.full(shape, p), seed)
+
+
 def test_samples_of_the_right_model_lie_in_the_band_and_those_without_the_correlations_do_not():
     """Both axes estimate +-0.64, the correlation of two bits flipped with probability 0.1."""
     x = draw(mixture((1000,), 0), 0)
@@ -118,40 +122,35 @@ def test_samples_of_the_right_model_lie_in_the_band_and_those_without_the_correl
 
 
 def test_independent_noise_fills_the_band_as_normal_errors_do_and_other_means_are_seen():
-    x = draw(torch.full((2000, 100), 0.3), 0)
-    found = feature_statistics_table(x, draw(torch.full((20, 100, 100), 0.3), 1))
+    x = coins((2000, 100), 0)
+    found = feature_statistics_table(x, coins((20, 100, 100), 1))
     assert abs(found.correlations.share_inside - 0.95) < 0.015  # 4950 pairs
     assert abs(found.means.share_inside - 0.95) < 0.09
-    means = feature_statistics_table(x[:, :10], draw(torch.full((20, 200, 10), 0.4), 1)).means
+    means = feature_statistics_table(x[:, :10], coins((20, 200, 10), 1, 0.4)).means
     assert means.share_inside == 0
     assert abs(means.distance - 0.1) < 0.02
 
 
 def test_errors_of_samples_are_those_of_whole_chains():
-    x, states = draw(torch.full((4000, 6), 0.3), 0), draw(torch.full((3, 6), 0.3), 1)
+    x, states = coins((4000, 6), 0), coins((3, 6), 1)
     found = feature_statistics_table(x, states.expand(20, 3, 6)).means  # chains that stand still
     p = states.double().mean(0)
     widened = stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)  # two degrees of freedom
     expected = (p * (1 - p) / 4000 + widened**2 * states.double().var(0) / 3).sqrt()
     np.testing.assert_allclose(found.std_error, expected, rtol=1e-6)
-    few = feature_statistics_table(
-        draw(torch.full((5000, 60), 0.3), 2), draw(torch.full((2, 10, 60), 0.3), 3)
-    )
+    few = feature_statistics_table(coins((5000, 60), 2), coins((2, 10, 60), 3))
     assert few.correlations.share_inside > 0.85  # errors of single draws would all be 0
-    one = feature_statistics_table(
-        draw(torch.full((5000, 60), 0.3), 4), draw(torch.full((400, 1, 60), 0.3), 5)
-    )
+    one = feature_statistics_table(coins((5000, 60), 4), coins((400, 1, 60), 5))
     assert abs(one.correlations.share_inside - 0.95) < 0.03  # 1770 pairs
 
 
 def test_constant_features_have_no_correlation_and_of_very_many_some_are_compared():
-    x = draw(torch.full((100, 4), 0.5), 0)
+    x = coins((100, 4), 0, 0.5)
     x[:, 1], x[:, 3] = 0, 1
-    found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
+    found = feature_statistics_table(x, coins((20, 20, 4), 1, 0.5))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
-    x, samples = draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
-    many = feature_statistics_table(x, samples)
+    many = feature_statistics_table(coins((50, 700), 0), coins((10, 10, 700), 1))
     assert (len(many.means.data), len(many.correlations.data)) == (700, 256 * 255 // 2)
 
 
@@ -159,8 +158,8 @@ def test_constant_features_have_no_correlation_and_of_very_many_some_are_compare
     ("num_examples", "num_features", "num_chains"), [(100, 1, 40), (1, 5, 40), (6, 12, 2)]
 )
 def test_picture_of_feature_statistics(num_examples, num_features, num_chains, pixels):
-    x = draw(torch.full((num_examples, num_features), 0.3), 0)
-    table = feature_statistics_table(x, draw(torch.full((5, num_chains, num_features), 0.3), 1))
+    x, samples = coins((num_examples, num_features), 0), coins((5, num_chains, num_features), 1)
+    table = feature_statistics_table(x, samples)
     picture = pixels(draw_feature_statistics(table, name="mine"))
     assert picture.shape[1] == 1140
     colors = picture.flatten(0, 1)
@@ -190,7 +189,7 @@ def test_real_values_with_gaps(pixels):
     assert len(pixels(draw_feature_statistics(found)))
 
 
-X = torch.bernoulli(torch.full((90, 12), 0.4), generator=torch.Generator().manual_seed(0))
+X = coins((90, 12), 0, 0.4)
 
 
 def test_examples_are_evenly_spaced_and_means_are_theirs_by_the_seed(model, monkeypatch):

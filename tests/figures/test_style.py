@@ -151,28 +151,17 @@ def test_a_file_is_written_whole_in_a_folder_that_is_made_then(tmp_path):
     assert [entry.name for entry in path.parent.iterdir()] == ["A.PNG"]
 
 
-def of_grid(**change):
-    arguments = {"images": torch.rand(3, 2, 1, 6), "image_shape": (2, 3), "text": TEXT} | change
-    return lambda folder: draw_image_grid(**arguments)
-
-
-REFUSED = [
-    *(
-        (lambda folder, shape=shape: cell_shape(6, shape), "image_shape")
-        for shape in ((2, 2), (6,), (-2, -3), (2.0, 3))
-    ),
-    *((lambda folder, name=name: picture_file(folder / name), "path") for name in ("a", "a.txt", ".png")),
-    (lambda folder: save_figure(Figure(), (folder / "a.png").mkdir() or folder / "a.png"), "a.png"),
-    (of_grid(images=torch.zeros(2, 2, 6)), "images"),
-    (of_grid(images=torch.zeros(0, 2, 1, 6)), "images"),
-    (of_grid(images=torch.full((1, 1, 1, 6), 1.5)), "images"),
-    (of_grid(image_shape=(4, 4)), "image_shape"),
-]
-
-
-@pytest.mark.parametrize(("call", "argument"), REFUSED)
-def test_wrong_arguments_are_refused(call, argument, tmp_path):
-    assert argument in refused_argument(call, tmp_path)
+def test_wrong_arguments_are_refused(tmp_path):
+    for shape in ((2, 2), (6,), (-2, -3), (2.0, 3)):
+        assert refused_argument(cell_shape, 6, shape) == "image_shape"
+    for name in ("a", "a.txt", ".png"):
+        assert refused_argument(picture_file, tmp_path / name) == "path"
+    (tmp_path / "a.png").mkdir()
+    assert "a.png" in refused_argument(save_figure, Figure(), tmp_path / "a.png")
+    right = {"images": torch.rand(3, 2, 1, 6), "image_shape": (2, 3), "text": TEXT}
+    for images in (torch.zeros(2, 2, 6), torch.zeros(0, 2, 1, 6), torch.full((1, 1, 1, 6), 1.5)):
+        assert refused_argument(draw_image_grid, **right | {"images": images}) == "images"
+    assert refused_argument(draw_image_grid, **right | {"image_shape": (4, 4)}) == "image_shape"
 
 
 def test_units_are_shown_below_the_label_that_they_are_on_for():

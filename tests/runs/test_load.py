@@ -66,13 +66,6 @@ def saved(tmp_path):
     return build().save_pretrained(tmp_path / "model")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    run = start_run(tmp_path_factory.mktemp("pretrained") / "run")
-    train_quietly(run)
-    return run
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_is_saved_is_loaded(name, tmp_path):
     model = build(name).eval()
@@ -236,7 +229,9 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path, make, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_gives_its_best_checkpoint_and_folders_of_something_else_are_refused(run, tmp_path):
+def test_a_run_gives_its_best_checkpoint_and_folders_of_something_else_are_refused(tmp_path):
+    run = start_run(tmp_path / "best")
+    train_quietly(run)
     best = load_run(run.path)
     for source in (run, run.path, str(run.path)):
         assert same(DiscreteVAE.from_pretrained(source), best.model)
