@@ -92,7 +92,7 @@ FAST := tests/boltzmann tests/smoothing tests/hierarchy tests/likelihoods tests/
     tests/objectives/test_terms.py tests/objectives/test_importance.py tests/objectives/gradients \
     tests/kernels/test_gibbs_law.py tests/samplers/test_gibbs.py \
     tests/evaluation/test_diagnostics.py tests/training/test_run.py tests/training/test_schedules.py \
-    tests/commands/test_options.py \
+    tests/cli/test_options.py \
     'tests/test_golden.py::test_digits[spike-exponential]' \
     'tests/test_golden.py::test_digits[ramps, graph, categorical, parallel tempering]' \
     'tests/test_golden.py::test_digits[overlapping-exponential, gaussian, gaps]' \

@@ -14,25 +14,16 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def forked(command):
-    """What torchrun does, with one import for both processes; prints their exit statuses."""
-    return [([sys.executable, "-m", "tests.processes", *command], {})]
+FORKED = ("-m", "tests.processes")  # what torchrun does, with one import for both; prints their exit statuses
+TORCHRUN = ("-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone")
 
 
-def torchrun(command):
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--standalone"]
-    return [([*launcher, *command], {})]
-
-
-def start(launch, command):
-    """Start them; this repository's source and tests are what they import."""
+def start(*words):
+    """Start Python, which imports this repository's source and tests."""
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
     quiet = {"PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "1"}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    return [
-        subprocess.Popen(words, env=os.environ | quiet | address, **pipes)
-        for words, address in launch(command)
-    ]
+    return subprocess.Popen([sys.executable, *map(str, words)], env=os.environ | quiet, **pipes)
 
 
 # Runs programs one after the other, each in a fork of a process that has imported the package and started no thread.

@@ -7,34 +7,30 @@ import torch
 from discrete_vae import checks
 from tests.refusals import refused_argument
 
-REFUSED = [
-    *((checks.check_positive_int, (value,), {}) for value in (0, -1, 1.0, True, None, "3")),
-    *(
-        (checks.check_number, (value,), {"above": 0, "at_most": 2, "repair": "Choose 1."})
-        for value in (math.nan, math.inf, "1", None, True, 0.0, 2.5)
+NAN = math.nan
+OTHERS = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.float8_e4m3fn), [1.0]
+OTHERS += torch.ones(2, 3).to_sparse(), torch.ones(2, 3, device="meta")
+REFUSED = [  # a check, values, and what else it is given
+    (checks.check_positive_int, (0, -1, 1.0, True, None, "3"), {}),
+    (
+        checks.check_number,
+        (NAN, math.inf, "1", None, True, 0.0, 2.5),
+        {"above": 0, "at_most": 2, "repair": "Choose 1."},
     ),
     *(
-        (checks.check_tensor, (torch.zeros(2, 3), shape), {})
+        (checks.check_tensor, (torch.zeros(2, 3),), {"shape": shape})
         for shape in ((..., 4), (3,), (2, "a", "b"), (..., 5, 2, 3))
     ),
-    *(
-        (checks.check_tensor, (value, (...,)), {})
-        for value in (
-            [1.0],
-            torch.zeros(1, dtype=torch.int64),
-            torch.zeros(1, dtype=torch.float8_e4m3fn),
-            torch.ones(2, 3).to_sparse(),
-            torch.ones(2, 3, device="meta"),
-        )
-    ),
-    *((checks.check_unit_interval, (torch.tensor([0.5, value]),), {}) for value in (-0.1, 255.0, math.nan)),
-    *((checks.check_binary, (torch.tensor([0.0, value]),), {}) for value in (0.5, 2.0, -1.0, math.nan)),
+    (checks.check_tensor, OTHERS, {"shape": (...,)}),
+    (checks.check_unit_interval, [torch.tensor([0.5, value]) for value in (-0.1, 255.0, NAN)], {}),
+    (checks.check_binary, [torch.tensor([0.0, value]) for value in (0.5, 2.0, -1.0, NAN)], {}),
 ]
 
 
 def test_the_argument_is_named():
-    for check, arguments, settings in REFUSED:
-        assert refused_argument(check, "x", *arguments, **settings) == "x", (check, arguments)
+    for check, values, settings in REFUSED:
+        for value in values:
+            assert refused_argument(check, "x", value, **settings) == "x", (check, value, settings)
 
 
 def test_what_fits_is_returned():

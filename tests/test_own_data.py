@@ -15,14 +15,6 @@ VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random(
 VALUES["with gaps"] = np.where(RANDOM.random((60, 12)) < 0.2, np.nan, VALUES["probabilities"])
 
 
-@pytest.fixture
-def reads(monkeypatch):
-    """Counts how often a file is read."""
-    count, read = [], files.read_npy
-    monkeypatch.setattr(files, "read_npy", lambda file: count.append(file) or read(file))
-    return count
-
-
 @pytest.mark.parametrize("kind", VALUES)
 @pytest.mark.parametrize(
     "overrides",
@@ -35,11 +27,12 @@ def reads(monkeypatch):
     ],
     ids=lambda overrides: " ".join(path for path, _ in overrides),
 )
-def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, reads, kind, overrides):
-    path = tmp_path / "mine.npy"
+def test_a_file_is_read_once_and_gives_the_data_of_the_config(tmp_path, monkeypatch, kind, overrides):
+    path, reads, read = tmp_path / "mine.npy", [], files.read_npy
     np.save(path, VALUES[kind])
+    monkeypatch.setattr(files, "read_npy", lambda file: reads.append(file) or read(file))
     config, found = read_own_experiment(path, overrides, size="smoke")
-    assert len(reads) == 1
+    assert reads == [path]
     given = dict(overrides)
     decided = kind != "bits" and "model.likelihood" not in given
     assert config.data.binarize == (decided or given.get("data.binarize") == ["true"])

@@ -12,7 +12,6 @@ from discrete_vae import DiscreteVAE, load_dataset
 from discrete_vae.config import ExperimentConfig, TableLikelihoodConfig, WarmUpConfig
 from discrete_vae.config.overrides import apply_overrides, settings, slots
 from discrete_vae.data.batches import TrainingBatches
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import evaluate_elbo
 from discrete_vae.presets import (
     SIZES,
@@ -26,6 +25,7 @@ from discrete_vae.presets import (
 )
 from discrete_vae.training.loop import training_step
 from discrete_vae.training.state import TrainingState
+from tests.refusals import refused
 
 
 @pytest.mark.parametrize("name", experiment_names())
@@ -41,19 +41,17 @@ def test_config_builds_a_model(name, size):
 def test_an_unknown_name_is_answered_with_what_was_meant():
     names = {"digit": "digits?", "omniglott": "omniglot?", "mine.csv": "--data mine.csv?"}
     for name, repair in (names | dict.fromkeys(("x", "", None), "dvae list")).items():
-        with pytest.raises(InvalidInputError, match=f"^experiment .*{re.escape(repair)}"):
-            load_experiment(name)
+        error = refused(load_experiment, name)
+        assert (error.argument, repair in error.repair) == ("experiment", True)
 
 
 def test_settings_by_name_are_those_of_the_command_line():
     given = {"training.num_epochs": 7, "model.smoothing": "spike-slab", "model.decoder.hidden": (5, 6)}
     words = overrides("training.num-epochs 7, model.smoothing spike-slab, model.decoder.hidden 5 6")
     assert load_experiment("digits", settings=given) == apply_overrides(load_experiment("digits"), words)
-    with pytest.raises(InvalidInputError, match="num-epochs"):
-        load_experiment("digits", settings={"training.epochs": 7})
+    assert "num-epochs" in refused(load_experiment, "digits", settings={"training.epochs": 7}).repair
     for wrong in (["training.num_epochs", 7], "training.num_epochs", {7: "training.num_epochs"}, 0):
-        with pytest.raises(InvalidInputError, match="^settings "):
-            load_experiment("digits", settings=wrong)
+        assert refused(load_experiment, "digits", settings=wrong).argument == "settings"
 
 
 def test_settings_may_be_dictionaries_and_lists():
@@ -160,7 +158,7 @@ def steps(config, num_steps, dataset=None, steps_per_epoch=None):
 def test_a_deep_hierarchy_starts_gently(sharing):
     """With torch's own start of the Gaussian heads, complete sharing begins at -1,033 and falls below -10^6."""
     config = digits_like("mnist-static", "smoke", num_layers=20, sharing=sharing)
-    values, _ = steps(config, 10)
+    values, _ = steps(config, 4)
     assert min(values) > -100.0
 
 

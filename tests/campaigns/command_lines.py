@@ -15,7 +15,7 @@ from discrete_vae.figures.registry import FIGURES
 from tests.campaigns.engine import Campaign, Finding, Outcome, refusal
 from tests.campaigns.forked import call
 from tests.campaigns.tiny_runs import prepare, snapshot
-from tests.commands.conftest import TINY
+from tests.cli.conftest import TINY
 
 _NEVER_NUMBERS = ("", " ", *re.split(" ", "x nan NaN inf -inf 1e400 1,5 0x10 true? None? ζ {} [ --"))
 _NUMBERS = re.split(

@@ -14,6 +14,7 @@ from tests.campaigns import damage
 from tests.campaigns.engine import FAULTS, Campaign, Finding, Outcome, refusal
 from tests.campaigns.forked import call
 from tests.campaigns.tiny_runs import forget_results, kill_when, prepare, reader_words, succeed
+from tests.cli.conftest import snapshot
 
 
 @dataclass(frozen=True)
@@ -162,10 +163,10 @@ def links(forging, chosen, number, folder):
     if chosen.random() < 0.5:  # training has something left to do
         shutil.rmtree(max((run / "checkpoints").iterdir(), key=lambda path: int(path.name[5:])))
     done = _link(run, outside, chosen)
-    before, outcome = _everything(outside), Outcome.EQUAL
+    before, outcome = snapshot(outside), Outcome.EQUAL
     for verb in chosen.sample(list(_VERBS), 2):
         ended = call([*_words(verb, run, folder), *(_LOGGER if verb == "resume" else [])], limit=60)
-        if _everything(outside) != before:
+        if snapshot(outside) != before:
             return Finding(Outcome.LOST, f"{done}\nwritten outside of the run\n{ended}")
         if ended.status != 0:
             outcome, detail, _ = refusal(ended, before=False)
@@ -194,7 +195,3 @@ def _link(run, outside, chosen):
         (target / ".tmp-step-3-00000000-1-0123456789abcdef").mkdir()
     path.symlink_to(target)
     return f"{path.relative_to(run)} is a link: {kind}"
-
-
-def _everything(folder):
-    return {str(path): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}

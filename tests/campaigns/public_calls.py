@@ -1,6 +1,5 @@
 """The public callables with arguments that are right, as a start for wrong ones."""
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +24,7 @@ class Call:
     """A public callable.
 
     Attributes:
-        name: Its name.
+        name: Its name, the first word of which is what it is of.
         function: Takes the arguments by name; what it returns is compared.
         arguments: Right ones.
         optional: Those that may be None.
@@ -43,11 +42,6 @@ class Call:
     real: set[str]
     gaps: set[str]
     sizes: set[str]
-
-    @property
-    def exported(self):
-        """The public name that the call is of: the word that its own name begins with."""
-        return re.split(r"\W", self.name)[0]
 
 
 def _call(name, function, /, **arguments):

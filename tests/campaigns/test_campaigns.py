@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from inspect import isabstract
@@ -63,7 +64,7 @@ def test_every_exported_callable_has_an_entry_among_the_calls(tmp_path):
     calls = public_calls(tmp_path)
     found = {name: getattr(discrete_vae, name) for name in discrete_vae.__all__}
     callables = {name for name, value in found.items() if callable(value) and not isabstract(value)}
-    covered = {call.exported for call in calls}
+    covered = {re.split(r"\W", call.name)[0] for call in calls}
     assert callables - covered == WITHOUT_ENTRY
     assert covered <= set(found)
     assert len({call.name for call in calls}) == len(calls)

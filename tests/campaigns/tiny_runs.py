@@ -19,7 +19,7 @@ from discrete_vae.runs.run_directory import MetricsLog
 from discrete_vae.training.state import TIME_METRICS
 from tests.campaigns.engine import Finding, Outcome
 from tests.campaigns.forked import call
-from tests.commands.conftest import TINY
+from tests.cli.conftest import TINY
 
 NUM_STEPS = 12
 # A step size that overshoots: the best checkpoint is an early one, which only its name in best.json keeps.

@@ -23,11 +23,11 @@ from discrete_vae.config.overrides import (
     split_overrides,
     swapped_sizes,
 )
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.presets import SIZES, load_experiment, own_data
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.loop import run_steps
+from tests.refusals import refused
 
 DIGITS = load_experiment("digits")
 
@@ -39,8 +39,7 @@ def changed(words):
 def test_importance_samples_may_start_at_once_where_nothing_warms_up():
     words = "--model.hierarchy gaussian --training.num-importance-samples 5 --training.importance-start 0"
     assert changed(f"{words} --training.warm-up.strength 1").training.importance_start == 0
-    with pytest.raises(InvalidInputError, match="importance_start"):
-        changed(words)
+    assert "importance_start" in str(refused(changed, words))
 
 
 def test_values_are_set_and_the_rest_stays():
@@ -99,10 +98,9 @@ WRONG = """
 
 @pytest.mark.parametrize("words", WRONG.strip().splitlines())
 def test_wrong_settings_are_named(words):
-    with pytest.raises(InvalidInputError) as caught:
-        changed(words)
-    assert caught.value.argument == words.split()[0]
-    assert "pydantic" not in str(caught.value)
+    error = refused(changed, words)
+    assert error.argument == words.split()[0]
+    assert "pydantic" not in str(error)
 
 
 @pytest.mark.parametrize("experiment", ["digits", "mnist-static-rbm128"])
@@ -140,8 +138,7 @@ def test_importance_samples_of_the_experiment_give_way():
         change = split_overrides(words.split())[1]
         with pytest.warns(UserWarning, match=r"without the experiment's 5 importance samples: .*must be"):
             assert apply_overrides(base, change).training.num_importance_samples == 1
-        with pytest.raises(InvalidInputError, match="must be"):
-            apply_overrides(base, [*change, ("training.num-importance-samples", ["5"])])
+        refused(apply_overrides, base, [*change, ("training.num-importance-samples", ["5"])])
 
 
 # A component that is swapped in takes sizes that fit the experiment.
@@ -192,8 +189,9 @@ def test_every_swap_trains_at_smoke(small, path, name, tmp_path):
 def test_every_swap_of_digits_stays_small(size):
     digits = load_experiment("digits", size)
     growth = MAX_GROWTH if size in ("smoke", "short") else 10  # eight or ten layers beside four groups
+    most = growth * num_parameters(digits)
     for path, name in SWAPS:
-        assert num_parameters(swapped(digits, path, name)) <= growth * num_parameters(digits), (path, name)
+        assert num_parameters(swapped(digits, path, name)) <= most, (path, name)
 
 
 def test_every_size_of_every_component_has_a_rule():

@@ -14,7 +14,7 @@ import pytest
 from discrete_vae.data.arrays import as_float32, read_npy, read_npz
 from discrete_vae.data.rows import load_file
 from discrete_vae.errors import InvalidInputError
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 BITS = np.random.default_rng(0).integers(0, 2, (60, 12))
 
@@ -109,8 +109,7 @@ def test_forged_headers_and_values_are_refused(tmp_path):
 def test_values_in_the_wrong_byte_order_are_refused():
     for array, both in ((BITS, "<f4 >f4"), (BITS + 0.5, "<f8 >f8"), (BITS, "<i2 >i2"), (7 * BITS, ">i8 <i8")):
         stored, read_as = both.split()
-        with pytest.raises(InvalidInputError, match="byte order"):
-            as_float32("x", array.astype(stored).view(read_as))
+        assert "byte order" in str(refused(as_float32, "x", array.astype(stored).view(read_as)))
 
 
 def test_an_altered_member_is_refused_by_its_name(tmp_path):
@@ -177,5 +176,4 @@ def test_too_little_memory_is_no_damage(tmp_path, monkeypatch):
     np.save(tmp_path / "x.npy", np.zeros((100, 1000), bool))
     for free in (200_000, 20_000):
         monkeypatch.setattr("discrete_vae.system.available_memory", lambda free=free: free)
-        with pytest.raises(InvalidInputError, match="memory"):
-            load_file(path=tmp_path / "x.npy")
+        assert "memory" in str(refused(load_file, path=tmp_path / "x.npy"))

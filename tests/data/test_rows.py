@@ -14,9 +14,8 @@ from discrete_vae.data.datasets import load_dataset, load_digits
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import labels_of_part, load_file, read_label_file, read_rows, rows_of_part
 from discrete_vae.data.tables import ColumnRoles
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.own_data import own_experiment
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 BITS = ModelConfig(num_features=3, prior=RBMConfig())
 REALS = ModelConfig(num_features=3, prior=RBMConfig(), likelihood=GaussianLikelihoodConfig())
@@ -227,11 +226,8 @@ WRONG_FILES = {
         {"train": bits(9, 3), "test": bits(9, 3), "condition_train": np.arange(9)},
     ],
     "array 'weights'": [
-        *(
-            {"x": X, "weights": each}
-            for each in (-np.ones(40), np.full(40, np.nan), np.ones((40, 1)), np.ones(39))
-        ),
-        {"x": X, "weights": np.array(["a"] * 40)},
+        {"x": X, "weights": each}
+        for each in (-np.ones(40), np.full(40, np.nan), np.ones((40, 1)), np.ones(39), np.full(40, "a"))
     ],
     "array 'condition'": [
         {"x": X, "condition": each} for each in (np.ones(39), np.ones((40, 0)), bits(40, 2, 2))
@@ -273,23 +269,19 @@ def test_what_is_no_data_set_is_refused_by_name(file, content, settings, argumen
 
 def test_what_float32_rounds_is_named_beside_gaps(file):
     near = np.array([[1.0, np.nan], [1.0, 16777217.0], [np.nan, 16777220.0]])
-    with pytest.raises(InvalidInputError, match=r"feature 1 from 16777217.0 to 16777220.0"):
-        as_float32("x", near)
+    assert "feature 1 from 16777217.0 to 16777220.0" in str(refused(as_float32, "x", near))
     assert as_float32("x", near, fitted=True).shape == (3, 2)  # of a model that knows their range
     assert as_float32("x", np.array([[3, 1], [16777217, 1]])).shape == (2, 2)
     names = 2**60 + np.arange(100)[:, None]  # all one value in float64
     assert refused_argument(as_float32, "x", names) == "x"
     assert as_float32("x", names[1:2].repeat(9, 0)).shape == (9, 1)
     seconds = "\n".join(["width,seconds", *(f"{row},{1.7e9 + row % 7}" for row in range(40))])
-    with pytest.raises(InvalidInputError, match="column 'seconds'"):
-        load_file(path=file(seconds))
+    assert "column 'seconds'" in str(refused(load_file, path=file(seconds)))
 
 
 def test_few_rows_beside_those_of_training_are_not_judged_by_their_own_range(file):
-    near, wide = (
-        np.array([[225211923.0, 1, 2], [225211924.0, 1, 2]]),
-        np.linspace(0, 3e8, 30).reshape(10, 3),
-    )
+    near = np.array([[225211923.0, 1, 2], [225211924.0, 1, 2]])
+    wide = np.linspace(0, 3e8, 30).reshape(10, 3)
     assert read_rows(file(near), REALS).x.shape == (2, 3)
     assert len(load_file(path=file(train=wide, valid=near, test=near)).test) == 2
 
@@ -320,14 +312,14 @@ def test_files_of_labels(file, tmp_path):
     assert read_label_file(file("kind\n10\n9\n")).tolist() == [10, 9]  # which words would sort otherwise
     assert read_label_file(file(np.array([3, 1]))).tolist() == [3, 1]
     for text, line in (("k\na\n\nb\n", 3), ('k\n"a\nb"\n\n', 4), ("\nk\na\n", 1), ("k,b\na,b\n", 1)):
-        with pytest.raises(InvalidInputError, match=f"labels .* line {line} "):
-            read_label_file(file(text))
+        error = refused(read_label_file, file(text))
+        assert (error.argument, f"line {line} " in f"{error.received} ") == ("labels", True)
     (tmp_path / "latin.csv").write_bytes(b"kind\n\xff\n")
     for name in ("pipe.csv", "pipe.npy"):
         os.mkfifo(tmp_path / name)
     for name in ("latin.csv", "pipe.csv", "pipe.npy"):
-        with pytest.raises(InvalidInputError, match=f"labels|{name}"):
-            read_label_file(tmp_path / name)
+        error = refused(read_label_file, tmp_path / name)
+        assert error.argument == "labels" or name in str(error)
 
 
 # New examples for a model.
@@ -375,8 +367,7 @@ def test_columns_are_found_by_name(file):
 def test_what_the_model_cannot_read_is_refused(file):
     for header, named in (("a,b,d", "'c'"), ("a,d,e", "'b'"), ("a,b,c,id", "'id'")):
         path = file(header + "\n" + ",".join("1" for _ in header.split(",")) + "\n")
-        with pytest.raises(InvalidInputError, match=named):
-            read_rows(path, REALS, columns="abc")
+        assert named in str(refused(read_rows, path, REALS, columns="abc"))
     twos = np.full((2, 3), 2.0)
     wrong = [(BITS, array) for array in (np.zeros((2, 4)), twos, twos * np.nan, twos[:0])]
     for model, array in (*wrong, (IMAGES, np.zeros((2, 3, 2))), (REALS, twos * np.inf)):

@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from discrete_vae.config import ModelConfig, TableLikelihoodConfig
 from discrete_vae.data import infer_schema
 from discrete_vae.data.schema import raw_column
-from discrete_vae.errors import InvalidInputError
 from tests.models import small_model
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 NUMBER = r"[+-]?\d+([.,']\d+)*"  # a word that a reader of files takes for a number, or asks about
 
@@ -182,7 +181,7 @@ def test_values_come_back_as_what_they_are_in_the_table():
         assert column.tolist() == [*table[name]]
 
 
-COUNTED = {"a": [0, 2, 5]}
+COUNTED, OF_E = {"a": [0, 2, 5]}, {"a": "count:exposure:e"}
 WRONG_TABLES = [
     (([1, 2],), "table"),
     (({"a": []},), "table"),
@@ -209,13 +208,10 @@ WRONG_TABLES = [
     (({"a": [-2.0, 2.0]}, {"a": "real:log1p"}), "column 'a'"),
     *(((COUNTED, {"a": f"count:{more}"}), "column 'a'") for more in ("totals", "exposure:", "exposure:a")),
     ((COUNTED | {"e": [1, 2, 3]}, {"a": "count:total:exposure:e"}), "column 'a'"),
-    ((COUNTED, {"a": "count:exposure:e"}), "exposure"),
-    *(
-        ((COUNTED | {"e": [1, 1, wrong]}, {"a": "count:exposure:e"}), "column 'e'")
-        for wrong in (None, 0, "x")
-    ),
+    ((COUNTED, OF_E), "exposure"),
+    *(((COUNTED | {"e": [1, 1, wrong]}, OF_E), "column 'e'") for wrong in (None, 0, "x")),
     ((COUNTED | {"e": [1, 2, 3]}, {"e": "exposure"}), "kind of column 'e'"),
-    ((COUNTED | {"e": [1, 2, 3]}, {"a": "count:exposure:e", "e": "real"}), "kind of column 'e'"),
+    ((COUNTED | {"e": [1, 2, 3]}, OF_E | {"e": "real"}), "kind of column 'e'"),
 ]
 
 
@@ -234,11 +230,10 @@ def test_a_mark_among_many_numbers_is_no_word_however_often_it_is_there():
 
 def test_groups_of_digits_are_taken_for_such_however_few_they_are():
     for count in (1, 50):
-        with pytest.raises(InvalidInputError, match="data.thousands"):
-            infer_schema({"income": [*range(100, 200 - count), *(["1,000"] * count)]})
+        table = {"income": [*range(100, 200 - count), *(["1,000"] * count)]}
+        assert "data.thousands" in str(refused(infer_schema, table))
     spaces = [*range(100, 900), "1\u202f000", "12\u202f500,5"]
-    with pytest.raises(InvalidInputError, match="data.thousands \" \" --data.decimal ','"):
-        infer_schema({"income": spaces})
+    assert "data.thousands \" \" --data.decimal ','" in str(refused(infer_schema, {"income": spaces}))
 
 
 def test_other_tables_than_the_schemas_are_refused():

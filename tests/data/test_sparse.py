@@ -15,7 +15,6 @@ from discrete_vae.config.base import by_kind
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import load_file, read_rows, rows_of_part
 from discrete_vae.data.splits import PARTS, summarize
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation import independent_features
 from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.evaluate_run import evaluate_run
@@ -24,7 +23,7 @@ from discrete_vae.likelihoods import NegativeBinomialLikelihood
 from discrete_vae.likelihoods.scaling import feature_moments
 from discrete_vae.own_data import read_own_experiment
 from discrete_vae.sparse import SparseRows
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 RANDOM = np.random.default_rng(0)
 COUNTS = RANDOM.poisson(0.2, (90, 7)).astype(np.int32)
@@ -174,8 +173,7 @@ def test_values_that_float32_loses_are_named(tmp_path, value, named):
     values = np.zeros((60, 5), type(value))
     values[:, 1], values[4, 3] = 1, value
     sp.save_npz(tmp_path / "mine.npz", sp.csr_array(values))
-    with pytest.raises(InvalidInputError, match=named):
-        load_file(path=tmp_path / "mine.npz")
+    assert named in str(refused(load_file, path=tmp_path / "mine.npz"))
 
 
 def test_new_rows_are_read_for_a_trained_model(tmp_path):
@@ -186,8 +184,7 @@ def test_new_rows_are_read_for_a_trained_model(tmp_path):
     assert torch.equal(found.x[:], wanted.x)
     assert torch.equal(found.subset(np.array([5, 8])).x[:], wanted.x[[5, 8]])
     sp.save_npz(tmp_path / "wide.npz", sp.csr_array((4, 9)))
-    with pytest.raises(InvalidInputError, match="7 values"):
-        read_rows(tmp_path / "wide.npz", config.model)
+    assert "7 values" in str(refused(read_rows, tmp_path / "wide.npz", config.model))
 
 
 # HDF5 and annotated matrices, by libraries that come with the extra `formats`.

@@ -23,9 +23,8 @@ from discrete_vae.data.splits import (
     likelihood_for,
     training_subset,
 )
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import EnvironmentSchema, check_fields
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 
 def test_permutations_hold_every_number_once_and_depend_on_seed_and_key_alone():
@@ -100,8 +99,8 @@ def test_what_a_run_keeps_of_its_data():
     right = {"event_shape": [4], "low": 0, "high": 1}
     wrong = [right | {"event_shape": shape} for shape in ([2, 2], [0], [True], "4")]
     for picture in (5, {}, *wrong, *(right | {"low": low} for low in (None, "nan"))):
-        with pytest.raises(InvalidInputError, match=r"e.json, field 'data\.picture"):
-            check_fields("e.json", {"data": {"picture": picture}}, EnvironmentSchema, "Restore it.")
+        given = "e.json", {"data": {"picture": picture}}, EnvironmentSchema
+        assert refused_argument(check_fields, *given).startswith("e.json, field 'data.picture")
 
 
 # Likelihoods that read the values.
@@ -154,9 +153,9 @@ def test_the_likelihoods_that_can_read_data_are_named_where_one_cannot(tmp_path,
         if kind in readers:
             assert likelihood_for(kind, dataset).kind == kind
             continue
-        with pytest.raises(InvalidInputError, match="part 'train'") as caught:
-            likelihood_for(kind, dataset)
-        named = caught.value.repair.partition(" can read them")[0]
+        error = refused(likelihood_for, kind, dataset)
+        assert "part 'train'" in error.argument
+        named = error.repair.partition(" can read them")[0]
         assert {word for word in KINDS if word in named} == readers
 
 

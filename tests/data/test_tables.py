@@ -19,9 +19,8 @@ from discrete_vae.data.tables import (
     label_words,
     read_table,
 )
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.results import OutputFile
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 
 def write(tmp_path, text, encoding="utf-8"):
@@ -76,8 +75,8 @@ def test_a_table_longer_than_a_block_is_whole(tmp_path):
     np.testing.assert_array_equal(table.numbers("x"), values[:, :99])
     np.testing.assert_array_equal(table.labels, np.arange(1000))
     path = write(tmp_path, "\n".join([*lines[:899], "0,0,0,no" + ",0" * 96]))
-    with pytest.raises(InvalidInputError, match="'x3'.* line 900"):
-        read_table(path, ColumnRoles("kind")).numbers("x.csv")
+    error = refused(read_table(path, ColumnRoles("kind")).numbers, "x.csv")
+    assert ("'x3'" in error.argument, "line 900" in str(error)) == (True, True)
 
 
 def test_names_may_hold_separators_and_lines(tmp_path):
@@ -91,8 +90,8 @@ def test_names_may_hold_separators_and_lines(tmp_path):
     ):
         found = read_table(write(tmp_path, text))
         assert (found.names, found.num_rows) == (names, 1)
-    with pytest.raises(InvalidInputError, match="in line 4"):
-        read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n')).numbers("x.csv")
+    table = read_table(write(tmp_path, 'a,"two\nlines"\n1,2\n3,x\n'))
+    assert "in line 4" in str(refused(table.numbers, "x.csv"))
 
 
 NO_TABLES = {
@@ -134,14 +133,14 @@ def test_parquet(parquet, monkeypatch):
     assert table.names == ("a", "b", "c")
     np.testing.assert_array_equal(table.numbers("x"), [[1, 0.5, 1], [2, np.nan, np.nan], [3, 2, 0]])
     for column in (np.array(["red", "1", None], dtype=object), np.zeros(3, "M8[s]")):
-        with pytest.raises(InvalidInputError, match="column 'kind'"):
-            read_table(parquet(COLUMNS | {"kind": column})).numbers("x.parquet")
+        numbers = read_table(parquet(COLUMNS | {"kind": column})).numbers
+        assert "column 'kind'" in refused_argument(numbers, "x.parquet")
     words = pytest.importorskip("pyarrow").array(["x", "y", "x"])
     path = parquet(COLUMNS | {"kind": words.dictionary_encode()})
     for library in ("pandas", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, library, None)
-        with pytest.raises(InvalidInputError, match=rf"needs {library[:6]}.*discrete-vae\[tables\]"):
-            read_table(path)
+        error = refused(read_table, path)
+        assert (f"needs {library[:6]}" in error.rule, "discrete-vae[tables]" in error.repair) == (True, True)
 
 
 def test_damaged_parquet_is_refused(parquet):
@@ -162,10 +161,10 @@ def test_labels_and_columns_that_are_ignored_are_no_features(tmp_path):
         assert table.names == ("a", "b")
         np.testing.assert_array_equal(table.numbers("x"), [[1, 2], [3, np.nan]])
         assert table.labels.tolist() == ([3, 1] if words == ("3", "1") else [*words])
-    with pytest.raises(InvalidInputError, match="ignored_columns .*'no'"):
-        read_table(path, ColumnRoles(ignored=("id", "no")))
-    with pytest.raises(InvalidInputError, match="column 'day'"):
-        read_table(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"}))).numbers("x")
+    error = refused(read_table, path, ColumnRoles(ignored=("id", "no")))
+    assert (error.argument, "'no'" in error.received) == ("ignored_columns", True)
+    table = read_table(path, ColumnRoles("kind", ("id", "no"), optional=frozenset({"no"})))
+    assert "column 'day'" in refused_argument(table.numbers, "x")
 
 
 @pytest.fixture
@@ -321,8 +320,7 @@ def test_codes_keep_their_zeros(tmp_path):
 
 def test_the_encoding_that_is_likely_is_named(tmp_path):
     for text, encoding in (("a;b\n1;€\n", "cp1252"), ("a\tb\n1\t2\n", "utf-16")):
-        with pytest.raises(InvalidInputError, match=f"--data.encoding {encoding}"):
-            read_table(write(tmp_path, text, encoding))
+        assert f"--data.encoding {encoding}" in str(refused(read_table, write(tmp_path, text, encoding)))
 
 
 def test_compressed_and_tab_separated_files(tmp_path):
@@ -339,8 +337,7 @@ def test_compressed_and_tab_separated_files(tmp_path):
 
 def test_an_index_of_pandas_is_left_out_where_that_is_said(tmp_path):
     path = write(tmp_path, ",a\n0,1\n1,5\n")
-    with pytest.raises(InvalidInputError, match="ignored-columns"):
-        read_table(path)
+    assert "ignored-columns" in str(refused(read_table, path))
     assert read_table(path, ColumnRoles(ignored=("",))).names == ("a",)
     assert read_table(write(tmp_path, "a,,\n0,,\n1,,\n"), ColumnRoles(ignored=("",))).names == ("a",)
 

@@ -1,9 +1,10 @@
-"""A small model whose pictures take no time, and a reader of them."""
+"""A small model whose pictures take no time, and how a figure looks."""
 
 import matplotlib.image
 import pytest
 import torch
 
+from discrete_vae.figures import save_figure
 from tests.models import small_model
 
 
@@ -14,11 +15,12 @@ def model():
 
 
 @pytest.fixture
-def read_picture():
-    """The (height, width, 3) values of a PNG file, in [0, 1]."""
+def pixels(tmp_path):
+    """The (height, width, 3) values of a figure in a PNG file, in [0, 1]."""
 
-    def read(path):
+    def draw(figure):
+        path = save_figure(figure, tmp_path / "a.png")
         assert path.read_bytes().startswith(b"\x89PNG")
         return torch.from_numpy(matplotlib.image.imread(path))[..., :3]
 
-    return read
+    return draw

@@ -9,7 +9,6 @@ from discrete_vae.figures.curves import (
     log_partition_histogram_table,
     training_curves_table,
 )
-from discrete_vae.figures.style import save_figure
 from tests.refusals import refused_argument
 
 
@@ -92,9 +91,8 @@ def test_the_start_of_importance_samples_is_marked_where_the_run_has_come_so_far
 @pytest.mark.parametrize(
     "records", [metrics(200, kl_continuous=5.0), [{"step": 10, "epoch": 0.0, "elbo": -90.0}]]
 )
-def test_picture_of_training_curves(records, tmp_path, read_picture):
-    save_figure(draw_training_curves(training_curves_table(records), name="a-run"), tmp_path / "curves.png")
-    picture = read_picture(tmp_path / "curves.png")
+def test_picture_of_training_curves(records, pixels):
+    picture = pixels(draw_training_curves(training_curves_table(records), name="a-run"))
     assert picture.shape[1] == 1080
     colors = picture.flatten(0, 1)
     assert ((colors[:, 2] - colors[:, 0]) > 0.5).sum() > 20  # some of it is blue
@@ -104,14 +102,13 @@ def test_picture_of_training_curves(records, tmp_path, read_picture):
     ("repeats", "error", "label"),
     [(1, 0.003, "repeat"), (19, 0.0, "repeat"), (20, 0.003, "fraction of the estimates")],
 )
-def test_few_estimates_are_dots_and_many_are_bars(repeats, error, label, tmp_path, read_picture):
+def test_few_estimates_are_dots_and_many_are_bars(repeats, error, label, pixels):
     values = 40 + error * np.random.default_rng(0).standard_normal(repeats)
     table = log_partition_histogram_table(values, np.full(repeats, error), exact=40.0)
     figure = draw_log_partition_histogram(table, name="digits")
     (axes,), (legend,) = figure.axes, figure.legends
     assert label in (axes.get_xlabel(), axes.get_ylabel())
-    save_figure(figure, tmp_path / "histogram.png")
-    assert read_picture(tmp_path / "histogram.png").shape == (540, 960, 3)
+    assert pixels(figure).shape == (540, 960, 3)
     assert not legend.get_window_extent().overlaps(axes.get_window_extent())
     assert "exact value" in [text.get_text() for text in legend.get_texts()]
     assert log_partition_histogram_table([1.0, 2.0], [0.3, 0.4]).stated == pytest.approx(0.125**0.5)

@@ -18,7 +18,6 @@ from discrete_vae.figures.run import (
     feature_statistics_table,
     reconstructions_table,
 )
-from discrete_vae.figures.style import save_figure
 from tests.refusals import refused_argument
 
 
@@ -73,14 +72,14 @@ def test_wrong_arguments_of_an_evolution_leave_the_chains_alone(changes, argumen
     assert arguments["chains"].sweep == before
 
 
-def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(model, tmp_path):
+def test_draws_of_a_group_share_zeta_and_differ_in_their_continuous_layers(model, pixels):
     hierarchy = GaussianHierarchyConfig(num_layers=2, num_units=3, posterior_hidden=(4,), prior_hidden=(4,))
     torch.manual_seed(0)
     model = DiscreteVAE.from_config(model.config.model_copy(update={"hierarchy": hierarchy}))
     table = evolution_table(model, fresh(model), num_rows=2, num_sweeps=1)
     assert table.varies == "their continuous layers"
     assert not torch.equal(table.means[:, :, 0], table.means[:, :, 1])
-    save_figure(draw_evolution(table, (3, 4)), tmp_path / "figure.png")
+    assert len(pixels(draw_evolution(table, (3, 4))))
     with torch.no_grad():
         model.decoder.network.layers[0].weight[:, 7:].zero_()  # the decoder reads zeta alone
     table = evolution_table(model, fresh(model), num_rows=2, num_sweeps=1)
@@ -103,6 +102,10 @@ def draw(means, seed):
     return torch.bernoulli(means, generator=torch.Generator().manual_seed(seed))
 
 
+def coins(shape, seed, p=0.3):
+    return draw(torch.full(shape, p), seed)
+
+
 def test_samples_of_the_right_model_lie_in_the_band_and_those_without_the_correlations_do_not():
     """Both axes estimate +-0.64, the correlation of two bits flipped with probability 0.1."""
     x = draw(mixture((1000,), 0), 0)
@@ -119,51 +122,45 @@ def test_samples_of_the_right_model_lie_in_the_band_and_those_without_the_correl
 
 
 def test_independent_noise_fills_the_band_as_normal_errors_do_and_other_means_are_seen():
-    x = draw(torch.full((2000, 100), 0.3), 0)
-    found = feature_statistics_table(x, draw(torch.full((20, 100, 100), 0.3), 1))
+    x = coins((2000, 100), 0)
+    found = feature_statistics_table(x, coins((20, 100, 100), 1))
     assert abs(found.correlations.share_inside - 0.95) < 0.015  # 4950 pairs
     assert abs(found.means.share_inside - 0.95) < 0.09
-    means = feature_statistics_table(x[:, :10], draw(torch.full((20, 200, 10), 0.4), 1)).means
+    means = feature_statistics_table(x[:, :10], coins((20, 200, 10), 1, 0.4)).means
     assert means.share_inside == 0
     assert abs(means.distance - 0.1) < 0.02
 
 
 def test_errors_of_samples_are_those_of_whole_chains():
-    x, states = draw(torch.full((4000, 6), 0.3), 0), draw(torch.full((3, 6), 0.3), 1)
+    x, states = coins((4000, 6), 0), coins((3, 6), 1)
     found = feature_statistics_table(x, states.expand(20, 3, 6)).means  # chains that stand still
     p = states.double().mean(0)
     widened = stats.t.ppf(0.975, 2) / stats.norm.ppf(0.975)  # two degrees of freedom
     expected = (p * (1 - p) / 4000 + widened**2 * states.double().var(0) / 3).sqrt()
     np.testing.assert_allclose(found.std_error, expected, rtol=1e-6)
-    few = feature_statistics_table(
-        draw(torch.full((5000, 60), 0.3), 2), draw(torch.full((2, 10, 60), 0.3), 3)
-    )
+    few = feature_statistics_table(coins((5000, 60), 2), coins((2, 10, 60), 3))
     assert few.correlations.share_inside > 0.85  # errors of single draws would all be 0
-    one = feature_statistics_table(
-        draw(torch.full((5000, 60), 0.3), 4), draw(torch.full((400, 1, 60), 0.3), 5)
-    )
+    one = feature_statistics_table(coins((5000, 60), 4), coins((400, 1, 60), 5))
     assert abs(one.correlations.share_inside - 0.95) < 0.03  # 1770 pairs
 
 
 def test_constant_features_have_no_correlation_and_of_very_many_some_are_compared():
-    x = draw(torch.full((100, 4), 0.5), 0)
+    x = coins((100, 4), 0, 0.5)
     x[:, 1], x[:, 3] = 0, 1
-    found = feature_statistics_table(x, draw(torch.full((20, 20, 4), 0.5), 1))
+    found = feature_statistics_table(x, coins((20, 20, 4), 1, 0.5))
     assert len(found.correlations.data) == 1
     assert np.isfinite(found.correlations.std_error).all()
-    x, samples = draw(torch.full((50, 700), 0.5), 0), draw(torch.full((10, 10, 700), 0.5), 1)
-    many = feature_statistics_table(x, samples)
+    many = feature_statistics_table(coins((50, 700), 0), coins((10, 10, 700), 1))
     assert (len(many.means.data), len(many.correlations.data)) == (700, 256 * 255 // 2)
 
 
 @pytest.mark.parametrize(
     ("num_examples", "num_features", "num_chains"), [(100, 1, 40), (1, 5, 40), (6, 12, 2)]
 )
-def test_picture_of_feature_statistics(num_examples, num_features, num_chains, tmp_path, read_picture):
-    x = draw(torch.full((num_examples, num_features), 0.3), 0)
-    table = feature_statistics_table(x, draw(torch.full((5, num_chains, num_features), 0.3), 1))
-    save_figure(draw_feature_statistics(table, name="mine"), tmp_path / "table.png")
-    picture = read_picture(tmp_path / "table.png")
+def test_picture_of_feature_statistics(num_examples, num_features, num_chains, pixels):
+    x, samples = coins((num_examples, num_features), 0), coins((5, num_chains, num_features), 1)
+    table = feature_statistics_table(x, samples)
+    picture = pixels(draw_feature_statistics(table, name="mine"))
     assert picture.shape[1] == 1140
     colors = picture.flatten(0, 1)
     assert ((colors[:, 2] - colors[:, 0]) > 0.3).sum() > 10  # points are blue
@@ -177,7 +174,7 @@ def normal(shape, seed, *, coupled=True):
     return torch.from_numpy(x * np.logspace(-2, 3, 12) + np.logspace(-1, 3, 12))
 
 
-def test_real_values_with_gaps(tmp_path):
+def test_real_values_with_gaps(pixels):
     """The band holds what scales, offsets and gaps leave: a right model inside, one without correlations outside."""
     x = normal((2000,), 0)
     x[torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.2] = torch.nan
@@ -189,10 +186,10 @@ def test_real_values_with_gaps(tmp_path):
     assert found.means.distance < 0.1
     assert not found.in_unit_interval
     assert feature_statistics_table(x, normal((10, 200), 1, coupled=False)).correlations.share_inside < 0.05
-    save_figure(draw_feature_statistics(found), tmp_path / "table.png")
+    assert len(pixels(draw_feature_statistics(found)))
 
 
-X = torch.bernoulli(torch.full((90, 12), 0.4), generator=torch.Generator().manual_seed(0))
+X = coins((90, 12), 0, 0.4)
 
 
 def test_examples_are_evenly_spaced_and_means_are_theirs_by_the_seed(model, monkeypatch):
@@ -210,12 +207,10 @@ def test_examples_are_evenly_spaced_and_means_are_theirs_by_the_seed(model, monk
 
 
 @pytest.mark.parametrize("image_shape", [(3, 4), None])
-def test_pictures_of_images_and_of_tables(image_shape, model, tmp_path, read_picture):
+def test_pictures_of_images_and_of_tables(image_shape, model, pixels):
     samples = draw_evolution(evolution_table(model, fresh(model, 5), num_rows=6, num_draws=2), image_shape)
     pairs = draw_reconstructions(reconstructions_table(model, X, num_examples=47), image_shape)
-    for figure in (samples, pairs):
-        save_figure(figure, tmp_path / "a.png")
-        picture = read_picture(tmp_path / "a.png")
+    for picture in map(pixels, (samples, pairs)):
         assert min(picture.shape[:2]) > 100
         assert len(picture[..., 0].unique()) > 20
         assert picture.std() > 0.05
@@ -232,10 +227,10 @@ def test_each_strip_of_a_narrow_table_has_its_label(num_features):
     assert all(upper.y0 >= lower.y1 for upper, lower in itertools.pairwise(boxes))  # none covers the next
 
 
-def test_the_upper_one_of_a_pair_is_the_input(tmp_path, read_picture):
+def test_the_upper_one_of_a_pair_is_the_input(pixels):
     table = ReconstructionTable(torch.ones(1, 12), torch.zeros(1, 12), torch.arange(1))
-    save_figure(draw_reconstructions(table, (3, 4)), tmp_path / "a.png")
-    ink = (read_picture(tmp_path / "a.png") == 0).all(-1).sum(1)  # a row of pixels; labels add a few
+    drawn = pixels(draw_reconstructions(table, (3, 4)))
+    ink = (drawn == 0).all(-1).sum(1)  # a row of pixels; labels add a few
     assert (ink[-8 - 73 : -8 - 37] >= 48).all()
     assert (ink[-8 - 36 : -8] < 40).all()
 

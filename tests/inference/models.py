@@ -2,8 +2,7 @@
 
 import torch
 
-from discrete_vae import DiscreteVAE
-from tests.models import small_config
+from tests import models
 
 
 def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, scale=0.7, **settings):
@@ -12,13 +11,11 @@ def small_model(*, layers=0, seed=0, num_features=6, units=(3, 2), groups=2, sca
     if layers:
         networks = {"posterior_hidden": (5,), "prior_hidden": (5,), "sharing": {"kind": "none"}}
         parts["hierarchy"] = {"kind": "gaussian", "num_layers": layers, "num_units": 2, **networks}
-    config = small_config(num_features, units=units, groups=groups, hidden=(5,), **parts, **settings)
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        model = DiscreteVAE.from_config(config)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(scale * torch.randn_like(parameter))
+    sizes = {"units": units, "groups": groups, "hidden": (5,)}
+    with torch.random.fork_rng(), torch.no_grad():
+        model = models.small_model(num_features, seed=seed, **sizes, **parts, **settings)
+        for parameter in model.parameters():
+            parameter.add_(scale * torch.randn_like(parameter))
     model.project_()
     return model.eval()
 

@@ -34,7 +34,7 @@ from discrete_vae.inference.score import elbo_rows
 from discrete_vae.log_partition.estimate import AnnealingDisagreementWarning, CheckedLogPartition
 from tests.campaigns import damage
 from tests.inference.models import small_model, some_bits
-from tests.processes import forked, start, torchrun
+from tests.processes import FORKED, TORCHRUN, start
 
 CONFIG = EvaluationConfig(num_samples=4)
 BITS = some_bits(430, seed=1)  # three parts
@@ -317,9 +317,9 @@ def evaluate_tiny():
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of uneven weights
-@pytest.mark.parametrize("launch", [forked, pytest.param(torchrun, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("launch", [FORKED, pytest.param(TORCHRUN, marks=pytest.mark.slow)])
 def test_two_processes_equal_one_to_the_last_digit(launch, tmp_path):
-    (process,) = start(launch, ["-m", "tests.inference.test_evaluate_run", str(tmp_path)])
+    process = start(*launch, "-m", "tests.inference.test_evaluate_run", tmp_path)
     alone = json.loads(json.dumps(evaluate_tiny()))
     _, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors

@@ -72,28 +72,27 @@ TRAINING = {
 TRAINING["exposure"] = TRAINING["negative-binomial"]
 
 
+def model_of(likelihood, num_features, **parts):
+    """A model of two units in two groups, whose networks have no hidden layers."""
+    posterior = HierarchicalPosterior(num_features, [[0], [1]], (), SpikeExponential(beta=2.0))
+    return DiscreteVAE(prior=RBM(1, 1), posterior=posterior, likelihood=likelihood, **parts)
+
+
 def build(kind="bernoulli", *, layers=0, missing=False):
     torch.manual_seed(5)
     make, rows = LIKELIHOODS[kind]
     likelihood = make((len(rows[0]),))
     num_features = likelihood.input_shape[0] + len(rows[0]) * missing
-    prior = RBM(1, 1)
     hierarchy = None
     if layers:
         sharing = NoSharing(2, layers, 1, hidden=(), log_std_bound=0.6)
         hierarchy = GaussianHierarchy(num_features, sharing, (), log_std_bound=0.6)
-    model = DiscreteVAE(
-        prior=prior,
-        posterior=HierarchicalPosterior(num_features, [[0], [1]], (), SpikeExponential(beta=2.0)),
-        likelihood=likelihood,
-        hierarchy=hierarchy,
-        missing=missing,
-    )
+    model = model_of(likelihood, num_features, hierarchy=hierarchy, missing=missing)
     if kind in TRAINING:
         model.likelihood.initialize_(TRAINING[kind].round())
     scale = 0.4 if kind in ("negative-binomial", "exposure") else 1.5
     with torch.no_grad():
-        for parameter in [*prior.parameters(), *model.decoder.parameters()]:
+        for parameter in [*model.prior.parameters(), *model.decoder.parameters()]:
             parameter.copy_(scale * torch.randn_like(parameter))
     return model.double().eval(), torch.tensor(rows, dtype=torch.float64)
 
@@ -102,13 +101,7 @@ def table():
     """A table in which an average of codes is not the most probable one."""
     torch.manual_seed(6)
     likelihood = TableLikelihood((len(COLUMNS),), COLUMNS)
-    model = DiscreteVAE(
-        prior=RBM(1, 1),
-        posterior=HierarchicalPosterior(
-            likelihood.input_shape[0], [[0], [1]], (), SpikeExponential(beta=2.0)
-        ),
-        likelihood=likelihood,
-    )
+    model = model_of(likelihood, likelihood.input_shape[0])
     x = torch.tensor([[0.0, 0, -1, 0, 0, 1, 0], [1, 1, 1, 0, 1, 9, 3], [1, 2, 0.5, 0, 2, 3, 4]])
     model.initialize_(x)
     with torch.no_grad():
@@ -293,11 +286,7 @@ def test_draws_have_the_law_and_means_agree(method):
 def two_modes():
     """A column of two spikes, and a posterior that believes what it reads there and takes a gap for one of them."""
     torch.manual_seed(7)
-    model = DiscreteVAE(
-        prior=RBM(1, 1),
-        posterior=HierarchicalPosterior(2, [[0], [1]], (), SpikeExponential(beta=2.0)),
-        likelihood=GaussianLikelihood((2,)),
-    )
+    model = model_of(GaussianLikelihood((2,)), 2)
     with torch.no_grad():
         for parameter in model.posterior.parameters():
             parameter.zero_()

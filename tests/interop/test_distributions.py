@@ -162,26 +162,18 @@ def test_the_smoothings_parameter_learns_through_the_density():
     assert found.item() == pytest.approx((above - below) / 0.002, rel=1e-3)
 
 
-SLAB, GAUSSIAN = SpikeSlab(), SpikeGaussian()
-
-
-@pytest.mark.parametrize(
-    ("call", "argument"),
-    [
-        (lambda: SmoothedBernoulli(LOGITS, SharpLimit()), "smoothing"),
-        (lambda: SmoothedBernoulli(LOGITS, Bernoulli(0.5)), "smoothing"),
-        (lambda: SmoothedBernoulli(LOGITS, SpikeGaussian(shifted=True)), "smoothing"),
-        (lambda: SmoothedBernoulli([0.0], SLAB), "logits"),
-        (lambda: SmoothedBernoulli(LOGITS, SLAB, LOGITS), "parameters"),
-        (lambda: SmoothedBernoulli(LOGITS, GAUSSIAN, LOGITS), "parameters"),
-        (lambda: SmoothedBernoulli(LOGITS[:3], GAUSSIAN, torch.zeros(2), torch.ones(2)), "loc"),
-        (lambda: SmoothedBernoulli(LOGITS, SLAB).icdf(0.5), "value"),
-        (lambda: SharpLimit().log_prob(torch.ones(1), torch.zeros(1)), "smoothing"),
-        (lambda: SharpLimit().conditional_moments(), "smoothing"),
-    ],
-)
-def test_wrong_arguments_are_named(call, argument):
-    assert refused_argument(call) == argument
+def test_wrong_arguments_are_named():
+    slab, gaussian, sharp = SpikeSlab(), SpikeGaussian(), SharpLimit()
+    for argument, *given in (
+        *(("smoothing", LOGITS, kind) for kind in (sharp, Bernoulli(0.5), SpikeGaussian(shifted=True))),
+        ("logits", [0.0], slab),
+        *(("parameters", LOGITS, kind, LOGITS) for kind in (slab, gaussian)),
+        ("loc", LOGITS[:3], gaussian, torch.zeros(2), torch.ones(2)),
+    ):
+        assert refused_argument(SmoothedBernoulli, *given) == argument
+    assert refused_argument(SmoothedBernoulli(LOGITS, slab).icdf, 0.5) == "value"
+    assert refused_argument(sharp.log_prob, torch.ones(1), torch.zeros(1)) == "smoothing"
+    assert refused_argument(sharp.conditional_moments) == "smoothing"
 
 
 @pytest.mark.parametrize("logits", [(0.0, 18.0), (18.0, -18.0), (-110.0, 3.0), (200.0, 200.0)])

@@ -13,14 +13,14 @@ from safetensors.torch import load_file
 from discrete_vae import load_dataset, load_run, train
 from discrete_vae.cli import main
 from discrete_vae.data.splits import subset_indices
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.interop import hub
 from discrete_vae.interop.hub import card_of_run, release_run, save_for_hub, thinned
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.refusals import refused_argument
+from tests.cli.conftest import snapshot
+from tests.refusals import refused, refused_argument
 from tests.training.tiny import CONFIG, QuietProgress, changed
 
 QUICK = {"license": "mit", "num_examples": 40, "num_samples": 2}
@@ -167,12 +167,9 @@ def test_what_the_run_says_of_itself_is_completed_and_gives_a_card_no_lines(trai
 
 
 def test_float32_keeps_every_bit_and_the_run_stays_as_it_is(trained, digits, tmp_path):
-    def files():
-        return {path: path.read_bytes() for path in trained.path.rglob("*") if path.is_file()}
-
-    before = files()
+    before = snapshot(trained.path)
     found = release_run(trained, load_run(trained), digits, tmp_path / "new", precision="float32", **QUICK)
-    assert files() == before
+    assert snapshot(trained.path) == before
     assert (found.difference, found.difference_std_error, found.before) == (0.0, 0.0, found.after)
     weights = load_run(trained).model.state_dict()
     released = load_run(tmp_path / "new").model.state_dict()
@@ -194,18 +191,17 @@ def no_space(*_, **__):
 )
 def test_what_fails_leaves_nothing(trained, digits, tmp_path, monkeypatch, part, fault, said):
     monkeypatch.setattr(hub, part, fault)
-    with pytest.raises(InvalidInputError, match=said):
-        release_run(trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    error = refused(release_run, trained, load_run(trained), digits, tmp_path / "new", **QUICK)
+    assert said in str(error)
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_checkpoint_that_is_not_the_best_takes_its_own_evaluation(trained, digits, tmp_path):
     step = min(set(trained.checkpoints().steps()) - {load_run(trained).step})
     loaded = load_run(trained, step)
-    with pytest.raises(InvalidInputError) as refused:
-        release_run(trained, loaded, digits, tmp_path / "new", **QUICK)
-    repair = refused.value.repair.removeprefix("Evaluate it: dvae ").rstrip(".")
-    assert main([*shlex.split(repair), "--num-examples", "20", "--device", "cpu"]) == 0
+    repair = refused(release_run, trained, loaded, digits, tmp_path / "new", **QUICK).repair
+    words = shlex.split(repair.removeprefix("Evaluate it: dvae ").rstrip("."))
+    assert main([*words, "--num-examples", "20", "--device", "cpu"]) == 0
     for _ in range(2):  # the second finds the first
         release_run(trained, loaded, digits, tmp_path / "new", **QUICK)
     assert json.loads((tmp_path / "new" / "evaluation.json").read_text())["step"] == step

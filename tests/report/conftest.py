@@ -9,7 +9,7 @@ import pytest
 
 from discrete_vae.cli import main
 from discrete_vae.report import make_report
-from tests.commands.conftest import TINY
+from tests.cli.conftest import TINY
 
 STRANGE = '<script>alert("1")</script>'
 _TINY = shlex.join([*TINY, "--training.num-epochs", "4", "--training.sampler.num-chains", "40"])

@@ -13,7 +13,6 @@ from unittest.mock import Mock
 
 import pytest
 
-from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import (
     MetricsSchema,
     check_fields,
@@ -185,8 +184,7 @@ def test_what_is_written_is_read_and_what_json_cannot_express_is_refused(tmp_pat
     fields = {"step": 3, "elbo": -81.00000000000001, "words": ["ζ", None, True]}
     write_json(tmp_path / "a.json", fields)
     for value in (float("nan"), float("inf"), object()):
-        with pytest.raises(InvalidInputError, match=r"a\.json"):
-            write_json(tmp_path / "a.json", {"elbo": value})
+        assert "a.json" in refused_argument(write_json, tmp_path / "a.json", {"elbo": value})
     assert read_json(tmp_path / "a.json") == fields
     assert names(tmp_path) == ["a.json"]
 

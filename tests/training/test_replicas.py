@@ -8,7 +8,7 @@ import torch
 from discrete_vae.data.datasets import load_dataset
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.training.run import train
-from tests.processes import forked, start, torchrun
+from tests.processes import FORKED, TORCHRUN, start
 from tests.training.replicas import STOPPED_AT, averaged_gradient
 from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, assert_same_run, last_tensors
 
@@ -17,7 +17,7 @@ from tests.training.tiny import CONFIG, NUM_STEPS, QuietProgress, assert_same_ru
 def folder(tmp_path_factory):
     """What two processes leave behind, the second of which ends without a word."""
     folder = tmp_path_factory.mktemp("replicas")
-    (process,) = start(forked, ["-m", "tests.training.replicas", str(folder)])
+    process = start(*FORKED, "-m", "tests.training.replicas", folder)
     statuses, errors = process.communicate(timeout=400)
     assert statuses.split() == ["0", "9"], errors
     return folder
@@ -96,14 +96,14 @@ def test_one_process_goes_on_where_two_stopped(folder):
 @pytest.mark.slow
 def test_torchrun_trains_and_reports_once(tmp_path):
     command = ["-m", "discrete_vae", "train", "digits", "--size", "smoke", "--run-dir", str(tmp_path / "run")]
-    (process,) = start(torchrun, command)
+    process = start(*TORCHRUN, *command)
     out, errors = process.communicate(timeout=400)
     assert process.returncode == 0, errors
     assert out.count("Best checkpoint") == 1
-    (process,) = start(torchrun, [*command[:-1], str(tmp_path / "run")])
+    process = start(*TORCHRUN, *command)
     _, errors = process.communicate(timeout=400)
     assert errors.count("error: ") == 1
     assert "must be a new or empty folder" in errors
-    (process,) = start(torchrun, ["-m", "discrete_vae", "evaluate", str(tmp_path / "none")])
+    process = start(*TORCHRUN, "-m", "discrete_vae", "evaluate", tmp_path / "none")
     _, errors = process.communicate(timeout=400)
     assert errors.count("error: ") == 1  # that both have found

@@ -255,7 +255,7 @@ def zephyr_edges(num_units: int) -> Tensor:
     """
     size = _size("a Zephyr graph", "16 m (2 m + 1)", num_units, lambda m: 16 * m * (2 * m + 1))
     units = np.arange(num_units).reshape(2, 2 * size + 1, 4, 2, size)
-    _direction, position, _copy, track, place = np.indices(units.shape)
+    position, track, place = np.indices(units.shape)[[1, 3, 4]]  # of direction, position, copy, track, place
     crossing = _crossings(position, 2 * place + track, 2)
     along = _pairs(units[..., :-1], units[..., 1:])
     beside = _pairs(units[..., 0, :], units[..., 1, :])

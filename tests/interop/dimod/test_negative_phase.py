@@ -20,13 +20,13 @@ from discrete_vae import (
     train,
 )
 from discrete_vae.config.overrides import apply_overrides
-from discrete_vae.errors import InvalidInputError, SolverError
+from discrete_vae.errors import SolverError
 from discrete_vae.interop.dimod import DimodSampler, from_bqm, negative_phase, places, register_solver, to_bqm
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.testing import check_frequencies, enumerate_machine
 from discrete_vae.training.refit import RunRefit
 from tests.boltzmann.graphs import ODD_CYCLE, randomize, small_graph, state_counts
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 samplers = pytest.importorskip("dwave.samplers", reason="dwave-samplers is not installed (extra dwave)")
@@ -251,10 +251,9 @@ def test_a_native_machine_is_not_embedded():
     ],
 )
 def test_what_the_graph_of_a_solver_lacks_is_counted(machine, edges, words):
-    with pytest.raises(InvalidInputError) as caught:
-        DimodSampler(machine, 10, solver=structured(edges)).connect(1)
-    assert caught.value.argument == "energy"
-    assert all(word in str(caught.value) for word in words)
+    error = refused(DimodSampler(machine, 10, solver=structured(edges)).connect, 1)
+    assert error.argument == "energy"
+    assert all(word in str(error) for word in words)
 
 
 class Lists(ExactDraws):
@@ -331,24 +330,25 @@ def test_a_run_goes_on_bit_for_bit_and_opens_without_the_solver(tmp_path, monkey
     assert saved.prior.nodes == loaded.model.prior.nodes
 
 
-@pytest.mark.parametrize(
-    "failure", [ConnectionError("no route"), Exception("timeout"), ValueError("no embedding")]
-)
-def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(failure, tmp_path, monkeypatch):
+def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(tmp_path, monkeypatch):
     config, dataset = configured(**{"training.validate-every": "50"}), load_dataset("digits")
     train(config, dataset, tmp_path / "whole")
+    failures = ConnectionError("no route"), Exception("timeout"), ValueError("no embedding")
+    # each in the third step, after the read that tries the solver
+    answers = iter([None, None, *(each for failure in failures for each in (None, failure))])
     annealer = samplers.SimulatedAnnealingSampler
-    sample, answers = annealer.sample, iter([None, None, None, failure])
+    sample = annealer.sample
 
     def failing(*arguments, **keywords):
-        if error := next(answers, None):  # in the third step, after the read that tries the solver
+        if error := next(answers, None):
             raise error
         return sample(*arguments, **keywords)
 
     monkeypatch.setattr(annealer, "sample", failing)
-    with pytest.raises(SolverError, match=rf"simulated-annealing gave no samples: .*{failure}"):
-        train(config, dataset, tmp_path / "parts")
-    assert RunDirectory.open(tmp_path / "parts").checkpoints().steps() == (2,)
+    for failure in failures:
+        with pytest.raises(SolverError, match=rf"simulated-annealing gave no samples: .*{failure}"):
+            train(config, dataset, tmp_path / "parts")
+        assert RunDirectory.open(tmp_path / "parts").checkpoints().steps() == (2,)
     train(config, dataset, tmp_path / "parts")
     whole, parts = (load_run(tmp_path / name, "last").model.state_dict() for name in ("whole", "parts"))
     assert all(torch.equal(value, parts[name]) for name, value in whole.items())
@@ -365,8 +365,8 @@ def test_a_solver_that_fails_ends_a_run_that_goes_on_bit_for_bit(failure, tmp_pa
 )
 def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_path, changed, name):
     settings = {f"training.sampler.{key}": value for key, value in changed.items()}
-    with pytest.raises(InvalidInputError, match=name):
-        train(configured(**settings), load_dataset("digits"), tmp_path / "run")
+    error = refused(lambda: train(configured(**settings), load_dataset("digits"), tmp_path / "run"))
+    assert name in str(error)
     assert not (tmp_path / "run").exists()
 
 
@@ -382,8 +382,7 @@ def test_what_the_solver_does_not_take_is_found_before_anything_is_written(tmp_p
 def test_a_missing_extra_is_named(call, monkeypatch):
     for name in ("dimod", "dwave", "dwave.graphs", "dwave.samplers"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InvalidInputError, match=r"discrete-vae\[dwave\]"):
-        call()
+    assert "discrete-vae[dwave]" in str(refused(call))
 
 
 def test_samples_of_before_are_there_without_dimod(monkeypatch):

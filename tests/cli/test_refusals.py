@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.runs.io import read_json, write_json
-from tests.commands.conftest import TINY, refusal, snapshot
+from tests.cli.conftest import TINY, refusal, snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:the last doubling", "ignore:bridge sampling")
 

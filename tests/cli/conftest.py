@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from discrete_vae.cli import main
+from discrete_vae.runs.checkpoints import CheckpointRecord, read_checkpoint, write_checkpoint
 
 TINY = shlex.split(
     "--size smoke --training.num-epochs 6 --training.validate-every 2 --training.log-every 1 --training.num-sweeps 2 "
@@ -15,6 +16,7 @@ TINY = shlex.split(
     "--model.posterior.groups 2 --model.decoder.hidden 4 --evaluation.num-samples 20"
 )
 NUM_STEPS = 6  # one batch an epoch
+FEW = ("--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2")  # samples
 
 
 @pytest.fixture
@@ -71,9 +73,46 @@ def snapshot(folder):
     return {path: path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
 
 
-def table_of(path, delimiter=","):
-    """The rows of a table in text, a dictionary each."""
-    return list(csv.DictReader(path.read_text().splitlines(), delimiter=delimiter))
+def columns_of(path, delimiter=","):
+    """The cells of a table in text by the names of their columns."""
+    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines(), delimiter=delimiter)
+    return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
+
+
+# Runs as they are left behind.
+
+
+def final_files(run, step=NUM_STEPS):
+    """Weights, beta, chains, optimizer and running log Z, byte for byte, and which checkpoint is the best."""
+    folder = run / "checkpoints" / f"step-{step}"
+    return {path.name: path.read_bytes() for path in (*folder.iterdir(), run / "best.json")}
+
+
+def forget_after(run, step):
+    """Bring a finished run back to where it was after a step."""
+    for folder in (run / "checkpoints").iterdir():
+        if int(folder.name.removeprefix("step-")) > step:
+            shutil.rmtree(folder)
+
+
+def flip_a_byte(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def forge(folder, tensors=None, meta=None, **record):
+    """Write a checkpoint anew with other tensors and values; None or "gone" as a value takes one away."""
+    there = read_checkpoint(folder, int(folder.name.removeprefix("step-")))
+    tensors = {name: value for name, value in (there.tensors | (tensors or {})).items() if value is not None}
+    meta = {name: value for name, value in (there.meta | (meta or {})).items() if value != "gone"}
+    for file in folder.iterdir():
+        file.unlink()
+    fields = {"best": there.record.best, "interim": False} | record
+    write_checkpoint(folder, CheckpointRecord(there.step, meta, **fields), tensors)
+
+
+# Data and runs.
 
 
 @pytest.fixture(scope="session")

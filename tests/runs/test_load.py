@@ -1,8 +1,10 @@
-"""A model in a folder of its own: whole, checked, and the same after the way out and in."""
+"""Models in folders: saved and loaded the same, damage and forgery found; those that come with the library."""
 
 import json
 import shutil
+import zipfile
 from functools import partial
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
@@ -10,12 +12,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from discrete_vae import DiscreteVAE, load_run
-from discrete_vae.errors import InvalidInputError
+from discrete_vae import DiscreteVAE, load_pretrained, load_run, pretrained_names
+from discrete_vae.data.splits import DataMetadata
+from discrete_vae.runs import io, load
 from discrete_vae.runs.io import read_json, sha256_fields, sha256_file, write_json
 from discrete_vae.runs.run_directory import RunDirectory
+from tests.cli.conftest import snapshot
 from tests.models import small_config
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 from tests.training.tiny import CONFIG as TINY
 from tests.training.tiny import start_run, train_quietly
 
@@ -62,13 +66,6 @@ def saved(tmp_path):
     return build().save_pretrained(tmp_path / "model")
 
 
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    run = start_run(tmp_path_factory.mktemp("pretrained") / "run")
-    train_quietly(run)
-    return run
-
-
 @pytest.mark.parametrize("name", CONFIGS)
 def test_what_is_saved_is_loaded(name, tmp_path):
     model = build(name).eval()
@@ -92,18 +89,18 @@ def test_a_saved_model_gives_way_and_other_files_do_not(saved):
     other.save_pretrained(saved)
     assert same(DiscreteVAE.from_pretrained(saved), other)
     (saved / "notes.txt").write_text("mine")
-    with pytest.raises(InvalidInputError, match="path .*notes.txt"):
-        other.save_pretrained(saved)
+    error = refused(other.save_pretrained, saved)
+    assert (error.argument, "notes.txt" in error.received) == ("path", True)
     assert (saved / "notes.txt").read_text() == "mine"
 
 
 def test_a_write_that_fails_leaves_the_model_that_was_there(saved, monkeypatch):
-    before = {path.name: path.read_bytes() for path in saved.iterdir()}
+    before = snapshot(saved)
     full = OSError(28, "No space left on device")
     monkeypatch.setattr("discrete_vae.runs.load.write_summed", Mock(side_effect=full))
     with pytest.raises(OSError, match="No space"):
         build("layers").save_pretrained(saved)
-    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
+    assert snapshot(saved) == before
     assert [path.name for path in saved.parent.iterdir()] == [saved.name]
 
 
@@ -114,8 +111,7 @@ def test_every_flipped_bit_is_found(saved, name):
         damaged = bytearray(content)
         damaged[place] ^= 1
         (saved / name).write_bytes(damaged)
-        with pytest.raises(InvalidInputError):
-            DiscreteVAE.from_pretrained(saved)
+        refused(DiscreteVAE.from_pretrained, saved)
 
 
 @pytest.mark.parametrize(
@@ -137,17 +133,16 @@ def test_forged_weights_are_named(saved, change, name):
 def test_forged_configs_are_refused(saved):
     file = saved / "config.json"
     right = read_json(file)
-    for name, value in (
-        ("format", 2),
-        ("dtype", "int64"),
-        ("own", 3),
-        ("model", {"num_features": -1}),
-        ("model", 3),
+    for wrong in (
+        {"format": 2},
+        {"dtype": "int64"},
+        {"own": 3},
+        {"model": {"num_features": -1}},
+        {"model": 3},
     ):
-        file.write_text(json.dumps(right | {name: value}))
+        file.write_text(json.dumps(right | wrong))
         seal(saved)
-        with pytest.raises(InvalidInputError):
-            DiscreteVAE.from_pretrained(saved)
+        refused(DiscreteVAE.from_pretrained, saved)
 
 
 def test_files_that_do_not_say_what_the_mask_is_are_of_models_that_read_what_is_observed(tmp_path):
@@ -193,8 +188,7 @@ def test_modules_of_ones_own_are_asked_for(names, tmp_path):
     assert same(DiscreteVAE.from_pretrained(folder, **{name: own_parts()[name] for name in names}), model)
     for given in ({}, own_parts() | {"encoder": nn.Linear(6, 4), "decoder": nn.Linear(5, 6)}):
         if given.keys() != set(names):
-            with pytest.raises(InvalidInputError, match="encoder|decoder"):
-                DiscreteVAE.from_pretrained(folder, **given)
+            assert refused_argument(DiscreteVAE.from_pretrained, folder, **given) in ("encoder", "decoder")
 
 
 class Named(nn.Linear):
@@ -235,17 +229,93 @@ def test_what_cannot_be_built_again_is_not_saved(tmp_path, make, name):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_run_gives_its_best_checkpoint_and_folders_of_something_else_are_refused(run, tmp_path):
+def test_a_run_gives_its_best_checkpoint_and_folders_of_something_else_are_refused(tmp_path):
+    run = start_run(tmp_path / "best")
+    train_quietly(run)
     best = load_run(run.path)
     for source in (run, run.path, str(run.path)):
         assert same(DiscreteVAE.from_pretrained(source), best.model)
     file = shutil.copytree(run.path, tmp_path / "run") / "config.json"
     file.write_text(file.read_text().replace('"name":"tiny"', '"name":"other"'))
-    with pytest.raises(InvalidInputError, match=r"config\.json"):
-        DiscreteVAE.from_pretrained(file.parent)
+    assert refused_argument(DiscreteVAE.from_pretrained, file.parent) == str(file)
     (tmp_path / "file").touch()
     (tmp_path / "loop").symlink_to("loop")
     for source in (tmp_path, tmp_path / "none"):
         assert refused_argument(DiscreteVAE.from_pretrained, source) == "path"
     for target in (run.path, tmp_path / "file", tmp_path / "loop"):
         assert refused_argument(build().save_pretrained, target) == "path"
+
+
+# Models that come with the library, and names of the hub.
+
+
+ROOT = Path(__file__).parents[2]
+MODELS = ROOT / "reproduction" / "models"
+LARGEST = 3 * 2**20  # bytes, all files of a model
+
+
+def size(folder):
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", pretrained_names())
+def test_a_model_is_small_and_complete_and_the_page_has_its_figures(name):
+    folder, page = io.shipped_folder(name), (ROOT / "docs" / "pretrained.md").read_text()
+    assert folder == MODELS / name
+    assert size(folder) <= LARGEST
+    run, loaded = RunDirectory.open(folder), load_pretrained(name)
+    assert run.quoted == f"--pretrained {name}"
+    release, evaluation = read_json(run.release_path), read_json(run.evaluation_path)
+    assert release["step"] == evaluation["step"] == loaded.step
+    assert abs(release["difference"]) + 2 * release["difference_std_error"] <= 0.1
+    found = evaluation["log_likelihood"]
+    assert found["std_error"] > 0
+    recorded = DataMetadata.read(run.read_environment())
+    assert recorded.num_features == loaded.config.model.num_values
+    card = (folder / "README.md").read_text()
+    assert f"{found['value']:.3f}" in card
+    assert f"{release['difference']:+.4f}" in card
+    assert loaded.changed_config is None
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `{name}` |"))
+    row = row.replace("\N{NO-BREAK SPACE}", " ")
+    assert f"| {found['value']:.2f} ± {found['std_error']:.2f} | {size(folder) / 1e6:.1f} MB |" in row
+
+
+def test_each_folder_is_a_model_and_another_name_lists_them(monkeypatch, tmp_path):
+    assert {path.name for path in MODELS.iterdir() if path.is_dir()} == set(pretrained_names())
+    for name in ("digit", "x", "../models/digits", None):
+        error = refused(load_pretrained, name)
+        assert (error.argument, "digits" in error.rule) == ("name", True)
+    for name in (".tmp-a", "b"):  # the first is what a killed release leaves
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").touch()
+    monkeypatch.setattr(io, "FOLDERS", (tmp_path,))
+    assert pretrained_names() == ("b",)
+    monkeypatch.setattr(io, "FOLDERS", (tmp_path / "none",))
+    assert pretrained_names() == ()
+    assert refused_argument(load_pretrained, "digits") == "name"
+
+
+def test_the_wheel_has_them_and_an_editable_install_no_copies(tmp_path, monkeypatch):
+    build = pytest.importorskip("hatchling.build")
+    monkeypatch.chdir(ROOT)
+    files = {}
+    for make in (build.build_wheel, build.build_editable):
+        into = tmp_path / make.__name__
+        into.mkdir()
+        with zipfile.ZipFile(into / make(str(into))) as wheel:
+            files[make.__name__] = set(wheel.namelist())
+    wanted = set()
+    for folder, place in ((MODELS, "discrete_vae/models"), (ROOT / "src" / "discrete_vae", "discrete_vae")):
+        found = (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+        wanted |= {f"{place}/{path.relative_to(folder).as_posix()}" for path in found}
+    assert {name for name in files["build_wheel"] if name.startswith("discrete_vae/")} == wanted
+    assert not any(name.startswith("discrete_vae/") for name in files["build_editable"])
+
+
+def test_names_of_the_hub_are_told_from_paths(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    others = ["runs/digits", "digits", "/ada/digits", "~/digits", "a/b/c", "../digits", Path("ada/digits")]
+    assert load.is_hub_name("ada/digits")
+    assert not any(load.is_hub_name(name) for name in others)

@@ -70,7 +70,7 @@ def carry_out(folder):
 def carried_out(tmp_path_factory):
     """The folder of all results, and how the processes ended; forked by one that has a single thread."""
     folder = tmp_path_factory.mktemp("processes")
-    (process,) = start(lambda words: [([sys.executable, *words], {})], ["-m", __name__, str(folder)])
+    process = start("-m", __name__, folder)
     out, errors = process.communicate(timeout=240)
     assert process.returncode == 0, errors
     return folder, json.loads(out)

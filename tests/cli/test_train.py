@@ -1,34 +1,25 @@
 """dvae train: what a run leaves, resuming, loggers and threads, small parts and large seeds, and what goes wrong."""
 
+import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 import torch
 
+from discrete_vae import DiscreteVAE
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.checkpoints import STATE_FILE
 from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
-from tests.commands.conftest import NUM_STEPS, TINY, snapshot
-from tests.interop.events import events, lines
-
-
-def final_files(run, step=NUM_STEPS):
-    """Weights, beta, chains, optimizer and running log Z, byte for byte, and which checkpoint is the best."""
-    folder = run / "checkpoints" / f"step-{step}"
-    return {path.name: path.read_bytes() for path in (*folder.iterdir(), run / "best.json")}
-
-
-def forget_after(run, step):
-    """Bring a finished run back to where it was after a step."""
-    for folder in (run / "checkpoints").iterdir():
-        if int(folder.name.removeprefix("step-")) > step:
-            shutil.rmtree(folder)
+from tests.cli.conftest import TINY, final_files, flip_a_byte, forget_after, snapshot
+from tests.training.events import events, lines
+from tests.transformations import SMOOTHINGS
 
 
 def test_a_run_says_where_its_results_are_and_what_comes_next(done, tmp_path, data_file):
@@ -144,10 +135,41 @@ def test_resuming_on_other_data_is_refused(refused, trained, tmp_path):
     assert "Bring the file back" in error
 
 
-def flip_a_byte(path):
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
+@pytest.mark.filterwarnings("always:the run began with")
+@pytest.mark.parametrize(
+    ("part", "name", "before"),
+    [
+        ("platform", "processor", "Abacus"),
+        ("platform", "instruction_settings", {"MKL_CBWR": "COMPATIBLE"}),
+        ("packages", "torch", "0.1"),
+        ("device", "type", "cuda"),
+    ],
+)
+def test_a_run_that_goes_on_where_sums_round_differently_says_so(cli, done, trained, part, name, before):
+    file = trained / "environment.json"
+    environment = read_json(file)
+    present = environment[part][name]
+    environment[part][name] = before
+    write_json(file, environment)
+    assert cli("train", "--resume", "--run-dir", trained)[2].count("warning") == 0  # nothing is left to do
+    forget_after(trained, 4)
+    _, err = done("train", "--resume", "--run-dir", trained)
+    if name == "type":
+        assert "The run began on cuda and continues on cpu: equal up to rounding, not bit for bit." in err
+    else:
+        (line,) = [line for line in err.splitlines() if line.startswith("warning: ")]
+        assert repr(before) in line
+        assert repr(present) in line
+
+
+@pytest.mark.skipif(torch.backends.cpu.get_cpu_capability() == "DEFAULT", reason="there is one capability")
+def test_the_capability_of_the_process_is_what_counts(trained):
+    code = "import json, sys; from discrete_vae.runs.run_directory import other_rounding; "
+    code += f"print(other_rounding({read_json(trained / 'environment.json')!r}))"
+    environment = os.environ | {"ATEN_CPU_CAPABILITY": "default"}
+    words = subprocess.check_output([sys.executable, "-c", code], env=environment, text=True)
+    assert "'DEFAULT'" in words
+    assert repr(torch.backends.cpu.get_cpu_capability()) in words
 
 
 @pytest.mark.parametrize("file", [STATE_FILE, "checkpoint.json"])
@@ -223,3 +245,47 @@ def test_a_run_whose_config_asks_for_absurd_sizes_is_refused(trained, section, p
     write_json(trained / "config.json", config)
     with pytest.warns(UserWarning, match="config"), pytest.raises(InvalidInputError, match="memory"):
         load_run(trained, accept_changed_config=True)
+
+
+# Every smoothing and every estimator of the gradient.
+
+GRADIENTS = ["reinforce", "leave-one-out --training.gradient.num-samples 3", "disarm", "naive-kl"]
+GRADIENTS += ["reinforce --training.gradient.baseline learned --training.gradient.baseline.hidden 4"]
+IMPORTANCE = "--training.num-importance-samples 3 --training.importance-start 0"
+WORDS = [f"--model.smoothing {words}" for words in (*SMOOTHINGS, "straight-through", f"ramps {IMPORTANCE}")]
+WORDS += [f"--training.gradient {words}" for words in GRADIENTS]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_a_resumed_run_equals_an_unbroken_one(done, tmp_path, data_file, words):
+    run = tmp_path / "run"
+    _, err = done("train", "--data", data_file, *words.split(), *TINY, "--run-dir", run)
+    assert "operation by operation" not in err
+    right = final_files(run)
+    forget_after(run, 2)
+    done("train", "--resume", "--run-dir", run)
+    assert final_files(run) == right
+    assert "log-likelihood" in done("evaluate", run, "--num-samples", 10)[0]
+    if "gradient" not in words:
+        model = DiscreteVAE.from_pretrained(run)
+        again = DiscreteVAE.from_pretrained(model.save_pretrained(tmp_path / "saved"))
+        draws = [each.sample(20, num_sweeps=5, seed=1) for each in (model, again)]
+        assert torch.equal(draws[0].mean, draws[1].mean)
+        assert again.smoothing.check_zeta(draws[0].zeta, (20, 5)).shape == (20, 5)
+
+
+def test_importance_samples_of_zeta_want_a_smoothing_without_a_spike(refused, data_file):
+    error = refused("train", "--data", data_file, *TINY, *IMPORTANCE.split())
+    assert "num_importance_samples must be 1 without Gaussian layers where the smoothing has a spike" in error
+
+
+@pytest.mark.filterwarnings("ignore:.*config.json is not the file")
+def test_a_checkpoint_of_another_gradient_is_refused(cli, done, tmp_path, data_file):
+    run = tmp_path / "run"
+    done("train", "--data", data_file, *TINY, "--training.gradient", "reinforce", "--run-dir", run)
+    forget_after(run, 4)
+    config = read_json(run / "config.json")
+    config["training"]["gradient"] = {"kind": "disarm"}
+    write_json(run / "config.json", config)
+    status, _, err = cli("train", "--resume", "--accept-changed-config", "--run-dir", run)
+    assert (status, "gradient/baseline.total must not be there" in err) == (2, True), err

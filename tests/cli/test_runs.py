@@ -18,11 +18,9 @@ from discrete_vae.runs.results import log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.samplers.gibbs import unpack_bits
 from discrete_vae.training.refit import RunRefit
-from tests.commands.conftest import snapshot, table_of
-from tests.commands.test_forged_checkpoint import forge
+from tests.cli.conftest import FEW, columns_of, forge, snapshot
 from tests.training.tiny import start_run, train_quietly
 
-SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2", "--num-draws", "2"]
 QUICK_LOG_Z = ["--std-error", "0.05", "--health-sweeps", "200"]
 QUICK = ("--num-steps", "4", "--batch-size", "10")
 TAKEN = "--out must be a new or empty folder"
@@ -41,7 +39,7 @@ def images(tmp_path_factory):
 
 
 def test_three_pictures_go_into_the_run(done, images):
-    printed, _ = done("sample", images.path, *SMALL)
+    printed, _ = done("sample", images.path, *FEW, "--num-draws", "2")
     for name in ("samples", "reconstructions", "training"):
         path = images.figures_path / f"{name}.png"
         assert path.read_bytes().startswith(b"\x89PNG")
@@ -53,7 +51,7 @@ def test_the_same_seed_gives_the_same_picture(done, images, tmp_path):
         pictures = []
         for seed in (1, 1, 2):
             words = ["--out", tmp_path / "x.png", "--seed", seed, "--start", start, "--burn-in", "5"]
-            done("sample", images.path, *SMALL, *words)
+            done("sample", images.path, *FEW, *words)
             pictures.append((tmp_path / "x.png").read_bytes())
         assert pictures[0] == pictures[1] != pictures[2], start
 
@@ -75,26 +73,21 @@ def test_chains_start_at_given_states(done, images, tmp_path, monkeypatch):
 # figure
 
 
-@pytest.fixture
-def run(trained):
-    """A run with estimates of log Z."""
+@pytest.mark.parametrize("name", FIGURES)
+def test_figures_of_a_run_go_into_its_folder(done, trained, name):
     estimates = [{"value": value, "std_error": 0.1, "method": "m"} for value in (1.0, 1.1, 0.9)]
     step = read_json(trained / "best.json")["step"]
     found = {"step": step, "config": {"std_error": 0.1, "seed": 0}, "estimates": estimates, "exact": 1.05}
     log_partition_store(RunDirectory(trained)).add(found)
-    return trained
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_figures_of_a_run_go_into_its_folder(done, run, name):
-    out, _ = done("figure", name, run)
-    picture, table = (run / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
+    out, _ = done("figure", name, trained)
+    picture, table = (trained / "figures" / f"{name}{ending}" for ending in (".png", ".csv"))
     assert out == f"Table:   {table}\nPicture: {picture}\n"
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert len(table_of(table)) > 1
+    columns = columns_of(table)
+    assert all(len(cells) > 1 for cells in columns.values())
     if name == "log-partition-histogram":
-        assert [float(row["value"]) for row in table_of(table)] == [1.0, 1.1, 0.9]
-        assert {row["exact"] for row in table_of(table)} == {"1.05"}
+        assert [*map(float, columns["value"])] == [1.0, 1.1, 0.9]
+        assert {*columns["exact"]} == {"1.05"}
 
 
 @pytest.mark.filterwarnings("ignore:.*is not the file that the run was trained with")

@@ -20,8 +20,7 @@ from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.load import load_run
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import computing_on
-from tests.commands.conftest import TINY, snapshot, table_of
-from tests.commands.test_forged_checkpoint import forge
+from tests.cli.conftest import TINY, columns_of, forge, snapshot
 
 
 def evaluation(run):
@@ -160,8 +159,7 @@ def test_each_example_has_its_row(done, trained, tmp_path, ending):
     path = tmp_path / f"rows{ending}"
     done("evaluate", trained, "--num-examples", 4, "--per-example", path)
     if ending == ".csv":
-        rows = table_of(path)
-        columns = {name: [float(row[name]) for row in rows] for name in rows[0]}
+        columns = {name: [*map(float, cells)] for name, cells in columns_of(path).items()}
     else:
         columns = {name: column.tolist() for name, column in np.load(path).items()}
     found = evaluation(trained)
@@ -289,9 +287,9 @@ def test_independent_columns_are_fitted_to_what_the_run_sees(done, data_file, tm
     config = load_run(run).config
     whole = load_data(config)
     part, found = training_subset(whole, config.training), read_json(run / "evaluation.json")
+    likelihood = load_run(run).model.likelihood
     expected, other = (
-        independent_features(load_run(run).model.likelihood, each.train, whole.test).value
-        for each in (part, whole)
+        independent_features(likelihood, each.train, whole.test).value for each in (part, whole)
     )
     assert found["independent_features"]["value"] == pytest.approx(expected, abs=1e-6)
     assert abs(expected - other) > 1e-3

@@ -15,8 +15,7 @@ from discrete_vae.figures.style import FigureRun
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import TINY, refusal, table_of
-from tests.commands.test_train import final_files, forget_after
+from tests.cli.conftest import TINY, columns_of, final_files, forget_after, refusal
 
 RANDOM = np.random.default_rng(0)
 KIND = RANDOM.integers(0, 2, 60)[:, None]
@@ -28,17 +27,6 @@ DATA = {
     "categorical": (RANDOM.integers(0, 2, (60, 12)) + 2 * KIND).astype(float),
     "bernoulli": (RANDOM.random((60, 12)) < 0.1) ^ (KIND == 1),
 }
-
-
-@pytest.fixture
-def file(tmp_path):
-    """Write data of a kind, with gaps or without."""
-
-    def write(kind, *, gaps=False, shape=(60, 12)):
-        np.save(tmp_path / "mine.npy", (DATA[kind] * (WITH_GAPS if gaps else 1)).reshape(shape))
-        return tmp_path / "mine.npy"
-
-    return write
 
 
 def test_examples_and_features_without_a_value_are_said(done, tmp_path):
@@ -60,9 +48,10 @@ def test_examples_and_features_without_a_value_are_said(done, tmp_path):
         ("bernoulli", True, (60, 12)),
     ],
 )
-def test_every_verb_and_a_resumed_run_bit_for_bit(cli, done, tmp_path, file, kind, gaps, shape):
-    run = tmp_path / "run"
-    words = ("--data", file(kind, gaps=gaps, shape=shape), "--model.likelihood", kind, *TINY)
+def test_every_verb_and_a_resumed_run_bit_for_bit(cli, done, tmp_path, kind, gaps, shape):
+    run, file = tmp_path / "run", tmp_path / "mine.npy"
+    np.save(file, (DATA[kind] * (WITH_GAPS if gaps else 1)).reshape(shape))
+    words = ("--data", file, "--model.likelihood", kind, *TINY)
     out, err = done("train", *words, "--run-dir", run)
     assert "Independent columns: " in out
     assert (" are missing: " in err) == gaps
@@ -158,11 +147,6 @@ def test_gaps_are_imputed_better_than_by_column_means(done, tmp_path):
 # A table of different kinds of columns.
 
 
-def read_columns(path, delimiter=","):
-    header, *rows = csv.reader(path.read_text(encoding="utf-8").splitlines(), delimiter=delimiter)
-    return dict(zip(header, map(list, zip(*rows, strict=True)), strict=True))
-
-
 def mixed_lines(rows=80):
     random = np.random.default_rng(3)
     lines = ["name;sex;age;town;visits;pain;weight;where"]
@@ -187,17 +171,10 @@ def mixed_lines(rows=80):
 SAID = ["--data.missing-values", "?", "--data.decimal", ",", "--data.kinds", "pain=ordinal:low<mid<high"]
 
 
-@pytest.fixture
-def mixed(done, tmp_path):
-    """A table of all kinds of columns, and what training on it says."""
-    file = tmp_path / "mixed.csv"
+def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused, tmp_path):
+    run, file, turned = tmp_path / "run", tmp_path / "mixed.csv", tmp_path / "turned.csv"
     file.write_text("\n".join(mixed_lines()), encoding="utf-8")
-    return file, done("train", "--data", file, *SAID, *TINY, "--run-dir", tmp_path / "run")[1]
-
-
-def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused, mixed, tmp_path):
-    file, err = mixed
-    run, turned = tmp_path / "run", tmp_path / "turned.csv"
+    _, err = done("train", "--data", file, *SAID, *TINY, "--run-dir", run)
     assert "1 ordinal" in err
     assert "'name' is left out" in err
     out, _ = done("validate", "--data", file, *SAID, *TINY)
@@ -205,7 +182,7 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     assert "visits: count" in out
     done("evaluate", run)
     done("generate", run, "-n", "30", "--out", tmp_path / "new.csv")
-    made = read_columns(tmp_path / "new.csv", ";")
+    made = columns_of(tmp_path / "new.csv", ";")
     assert [*made] == ["sex", "age", "town", "visits", "pain", "weight", "where"]
     for name, words in (("sex", "fm"), ("town", {"Köln", "Brno", "a;b"}), ("pain", {"low", "mid", "high"})):
         assert set(made[name]) <= set(words)
@@ -217,10 +194,10 @@ def test_a_table_of_words_and_numbers_comes_back_in_its_own_words(done, refused,
     for order in ((3, 2, 1, 7, 6, 5, 4, 0), (1, 2, 3, 4, 5, 6, 7)):
         turned.write_text("\n".join(";".join(line[place] for place in order) for line in lines))
         done("score", run, "--data", turned, "--out", tmp_path / "scores.csv")
-        scores.append(read_columns(tmp_path / "scores.csv"))
+        scores.append(columns_of(tmp_path / "scores.csv"))
     assert scores[0] == scores[1]
     done("score", run, "--data", turned, "--features", "--out", tmp_path / "features.csv")
-    of_features = read_columns(tmp_path / "features.csv")
+    of_features = columns_of(tmp_path / "features.csv")
     assert all(float(cell) == 0 for cell in of_features["given_others_where"])  # it has one value
     assert len(of_features["given_others_town"]) == len(lines) - 1
     turned.write_text("\n".join(";".join(line[1:-1]) for line in lines))
@@ -273,11 +250,11 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert "Error" in done(*words, tmp_path / "own.csv")[0]
     assert "Error" not in done(*words, tmp_path / "brno.csv", "--condition", "town=Brno")[0]
     towns = [line.split(";")[lines[0].split(";").index("town")] for line in lines[1:]]
-    own, other = (read_columns(tmp_path / name, ";")["weight"] for name in ("own.csv", "brno.csv"))
+    own, other = (columns_of(tmp_path / name, ";")["weight"] for name in ("own.csv", "brno.csv"))
     assert own != other
     assert all(own[row] == other[row] for row, town in enumerate(towns) if town == "Brno")  # whatever its age
     done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
-    assert "town" not in read_columns(tmp_path / "new.csv", ";")
+    assert "town" not in columns_of(tmp_path / "new.csv", ";")
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     loaded = load_run(run)
@@ -312,7 +289,7 @@ def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done
     done("evaluate", run)
     new = tmp_path / "new.csv"
     done("generate", run, "-n", "3", "--condition", "site=a", "--label", "all", "--out", new)
-    assert read_columns(new)["kind"] == ["cat", "cat", "cat", "dog", "dog", "dog"]
+    assert columns_of(new)["kind"] == ["cat", "cat", "cat", "dog", "dog", "dog"]
     header, *lines = new.read_text().splitlines()
     new.write_text("\n".join([f"{header},site", *(f"{line},b" for line in lines)]))
     done("encode", run, "--data", new, "--out", tmp_path / "codes.csv")
@@ -321,7 +298,7 @@ def test_a_run_needs_neither_its_file_of_kinds_nor_columns_that_it_left_out(done
     words = ["--label-column", "place", "--out", tmp_path / "codes.csv"]
     done("neighbors", run, "--data", other, "--among", new, "-k", "2", *words)
     done("score", run, "--data", other, "--threshold-from", new, *words)
-    assert read_columns(tmp_path / "codes.csv")["label"] == [f"p{line[:1]}" for line in lines]
+    assert columns_of(tmp_path / "codes.csv")["label"] == [f"p{line[:1]}" for line in lines]
     assert "'place'" in refused("encode", run, "--data", new, *words)
 
 
@@ -343,11 +320,11 @@ def test_counts_have_a_column_of_the_file_as_their_exposure(done, refused, tmp_p
     done("train", "--data", file, *kinds, *TINY, "--run-dir", run)
     turned = write("turned.csv", rows, (2, 0, 1))
     done("reconstruct", run, "--data", turned, "--out", tmp_path / "back.csv")
-    assert [int(word) for word in read_columns(tmp_path / "back.csv")["days"]] == days.tolist()
+    assert [int(word) for word in columns_of(tmp_path / "back.csv")["days"]] == days.tolist()
     done("generate", run, "-n", "5", "--out", tmp_path / "new.csv")
-    assert len(set(read_columns(tmp_path / "new.csv")["days"])) == 1
+    assert len(set(columns_of(tmp_path / "new.csv")["days"])) == 1
     done("figure", "columns", run)
-    assert {*read_columns(run / "figures" / "columns.csv")["column"]} == {"visits", "falls"}
+    assert {*columns_of(run / "figures" / "columns.csv")["column"]} == {"visits", "falls"}
     done("report", run)  # days are given, so that those of generated rows tell nothing
     assert ">days<" not in (page := (run / "report.html").read_text(encoding="utf-8"))
     assert ">falls<" in page
@@ -392,13 +369,13 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     run, words = dosed / "run", {"sex": {"m", "f"}, "town": {"north", "south", "west"}}
     for verb in ("denoise", "interpolate", "reconstruct"):
         done(verb, run, "--data", dosed / "t.csv", "--out", tmp_path / f"{verb}.csv")
-        for row in table_of(tmp_path / f"{verb}.csv", ";" * (verb != "interpolate") or ","):
-            assert float(row["age"]).is_integer()
-            assert all(row[name] in allowed for name, allowed in words.items())
+        found = columns_of(tmp_path / f"{verb}.csv", "," if verb == "interpolate" else ";")
+        assert all(float(age).is_integer() for age in found["age"])
+        assert all({*found[name]} <= allowed for name, allowed in words.items())
     done("impute", run, "--data", dosed / "gaps.csv", "--num-samples", "20", "--out", tmp_path / "filled.csv")
-    first, second = table_of(tmp_path / "filled.csv", ";")
-    assert first["age"].isdigit()
-    assert second["sex"] in words["sex"]
+    filled = columns_of(tmp_path / "filled.csv", ";")
+    assert filled["age"][0].isdigit()
+    assert filled["sex"][1] in words["sex"]
     few = ("-n", 3, "--num-sweeps", 2, "--out", tmp_path / "new.csv")
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
         done("generate", run, *few, "--condition", f"dose={dose}")
@@ -409,7 +386,7 @@ def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
     words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
     out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")
     assert "4 new examples" in out
-    assert {row["group"] for row in table_of(tmp_path / "c.csv", ";")} == {"a", "b"}
+    assert {*columns_of(tmp_path / "c.csv", ";")["group"]} == {"a", "b"}
 
 
 def test_measurements_are_no_labels(cli, trained, data_file, tmp_path):

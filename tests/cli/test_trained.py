@@ -9,11 +9,7 @@ from discrete_vae import load_run, pretrained_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.runs.io import read_json, sha256_file, shipped_folder
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import NUM_STEPS, snapshot
-from tests.commands.test_train import forget_after
-
-SMALL = ["--num-rows", "2", "--num-sweeps", "3", "--num-chains", "2"]
-
+from tests.cli.conftest import FEW, NUM_STEPS, forget_after, snapshot
 
 # --pretrained NAME
 
@@ -36,9 +32,9 @@ def no_data(monkeypatch):
 
 
 def test_samples_take_no_data_and_go_here(done, here, no_data):
-    out, _ = done("sample", "--pretrained", "digits", *SMALL)
+    out, _ = done("sample", "--pretrained", "digits", *FEW)
     assert out == "Samples along the chains: digits-samples.png\n"
-    done("sample", shipped_folder("digits"), *SMALL, "--out", "of-folder.png")
+    done("sample", shipped_folder("digits"), *FEW, "--out", "of-folder.png")
     assert sorted(path.name for path in here.iterdir()) == ["digits-samples.png", "of-folder.png"]
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in here.iterdir())
 
@@ -96,22 +92,18 @@ def test_the_list_says_how_good_they_are(cli):
 ACCEPT = "--accept-changed-config"
 
 
-def change(run, old='"learning_rate": 0.', new='"learning_rate": 1.'):
+def change(run):
     """One flipped bit; returns the sums before and after."""
     path = run / "config.json"
     before = path.read_bytes()
-    assert before.count(old.encode()) == 1
-    path.write_bytes(before.replace(old.encode(), new.encode()))
+    assert before.count(b'"learning_rate": 0.') == 1
+    path.write_bytes(before.replace(b'"learning_rate": 0.', b'"learning_rate": 1.'))
     return hashlib.sha256(before).hexdigest(), sha256_file(path)
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [('"learning_rate": 0.', '"learning_rate": 1.'), ('"seed": 0,\n  "data"', '"seed": 1,\n  "data"')],
-)
-def test_a_flipped_digit_is_refused_by_every_verb(refused, trained, old, new):
+def test_a_flipped_digit_is_refused_by_every_verb(refused, trained):
     forget_after(trained, 4)
-    before, after = change(trained, old, new)
+    before, after = change(trained)
     for words in ("train --resume --run-dir", "evaluate", "sample", "log-partition", "refit"):
         error = refused(*words.split(), trained)
         file = trained / "config.json"
@@ -140,8 +132,8 @@ def test_results_say_that_the_change_was_accepted(done, trained):
     for verb, file in (("evaluate", "evaluation"), ("log-partition", "log_partition")):
         assert "warning: " in done(verb, trained, ACCEPT)[1]
         assert read_json(trained / f"{file}.json")["changed_config"] == expected
-    done("sample", trained, ACCEPT, *SMALL)
+    done("sample", trained, ACCEPT, *FEW)
     for picture in ("samples", "reconstructions", "training"):
         assert after.encode() in (trained / "figures" / f"{picture}.png").read_bytes()
     for suffix in (".pdf", ".svg"):
-        done("sample", trained, ACCEPT, *SMALL, "--out", trained / f"x{suffix}")
+        done("sample", trained, ACCEPT, *FEW, "--out", trained / f"x{suffix}")

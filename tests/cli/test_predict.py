@@ -10,7 +10,7 @@ from sklearn.datasets import load_digits, load_wine
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
 from discrete_vae.runs.load import load_run
-from tests.commands.conftest import TINY, table_of
+from tests.cli.conftest import TINY, columns_of
 
 UNITS = ("--data.label-units", "kind")
 
@@ -46,13 +46,12 @@ def test_a_tenth_of_the_labels_classifies_digits(done, tmp_path):
     share, count = accuracy(printed)
     # Near 70 %; a classifier of this floor passes once in 2, one of 45 % once in 10^3, a guess, 10 %, never.
     assert (count, share > 55) == (297, True)
-    rows = table_of(out)
-    right = np.mean([row["predicted"] == row["label"] for row in rows])
-    assert round(100 * right, 1) == share
-    law = np.array([[float(row[f"p_{digit}"]) for digit in range(10)] for row in rows])
-    np.testing.assert_allclose(law.sum(1), 1)
-    assert [row["predicted"] for row in rows] == [str(digit) for digit in law.argmax(1)]
-    assert all(float(row["std_error_3"]) >= 0 for row in rows)
+    found = {name: np.array(cells) for name, cells in columns_of(out).items()}
+    assert round(100 * (found["predicted"] == found["label"]).mean(), 1) == share
+    law = np.array([found[f"p_{digit}"] for digit in range(10)], float)
+    np.testing.assert_allclose(law.sum(0), 1)
+    assert (found["predicted"] == law.argmax(0).astype(str)).all()
+    assert (found["std_error_3"].astype(float) >= 0).all()
 
 
 def test_labels_with_gaps_from_table_to_new_examples(done, refused, tmp_path):
@@ -71,7 +70,7 @@ def test_labels_with_gaps_from_table_to_new_examples(done, refused, tmp_path):
     none = write_wine(tmp_path / "none.csv", [""] * 178)
     assert "right" not in done("predict", run, "--data", none, "--num-samples", "1")[0]
     done("generate", run, "-n", "40", "--label", "class_2,class_0", "--out", new)
-    assert [row["kind"] for row in table_of(new)] == ["class_2"] * 40 + ["class_0"] * 40
+    assert columns_of(new)["kind"] == ["class_2"] * 40 + ["class_0"] * 40
     assert accuracy(done(*words, new)[0])[0] > 70  # a class that is not heeded: 33 +- 5 %
     for verb, more in (
         ("encode", ("--out", tmp_path / "codes.csv")),

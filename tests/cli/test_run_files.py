@@ -1,8 +1,9 @@
-"""The files of a run: lost, cut, replaced by pipes, kept from the user, left behind by kills."""
+"""The files of a run: lost, cut, forged, replaced by pipes, kept from the user, left behind by kills."""
 
 import errno
 import functools
 import json
+import math
 import os
 import shutil
 import stat
@@ -14,19 +15,16 @@ import torch
 
 from discrete_vae.cli import main
 from discrete_vae.runs import io
-from discrete_vae.runs.checkpoints import STATE_FILE
-from discrete_vae.runs.io import read_json
+from discrete_vae.runs.checkpoints import RECORD_FILE, STATE_FILE, read_checkpoint
+from discrete_vae.runs.io import read_json, write_json
 from discrete_vae.runs.results import evaluation_store, log_partition_store
 from discrete_vae.runs.run_directory import RunDirectory
 from discrete_vae.system import computing_on
 from discrete_vae.training import loop
-from tests.commands.conftest import TINY, snapshot
-from tests.commands.test_forged_checkpoint import forge
-from tests.commands.test_train import flip_a_byte, forget_after
+from tests.cli.conftest import FEW, TINY, flip_a_byte, forge, forget_after, snapshot
 
 no_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 resume = ("train", "--resume", "--run-dir")
-SMALL = ("--num-rows", 2, "--num-sweeps", 3, "--num-chains", 2)
 
 
 def let_validation_fall(patch):
@@ -90,7 +88,7 @@ def test_pipes_among_the_files_are_refused(cli, trained, name):
     forget_after(trained, 4)
     (trained / name).unlink()
     os.mkfifo(trained / name)
-    verb = ("sample", trained, *SMALL) if name == "metrics.jsonl" else ("evaluate", trained)
+    verb = ("sample", trained, *FEW) if name == "metrics.jsonl" else ("evaluate", trained)
     for words in ((*resume, trained), verb):
         status, _, err = cli(*words)
         assert (status, f"error: {trained / name} must be a readable" in err.splitlines()[-1]) == (2, True)
@@ -114,7 +112,7 @@ def test_samples_are_drawn_without_a_log(done, trained, content):
     (trained / "metrics.jsonl").unlink()
     if content is not None:
         (trained / "metrics.jsonl").write_bytes(content)
-    out, err = done("sample", trained, *SMALL)
+    out, err = done("sample", trained, *FEW)
     assert "Course of training" not in out
     assert err.splitlines()[0] == computing_on(torch.device("cpu"))
     assert f"warning: {trained / 'metrics.jsonl'} holds no training ELBO" in err
@@ -185,7 +183,7 @@ def test_leftovers_of_kills_are_removed_and_those_of_the_living_stay(done, train
 
 
 RESUMED = ((*resume, "RUN"), ("evaluate", "RUN", "--num-samples", 2))
-DRAWN = (("sample", "RUN", *SMALL), ("report", "RUN", "--num-examples", 20))
+DRAWN = (("sample", "RUN", *FEW), ("report", "RUN", "--num-examples", 20))
 
 
 @pytest.mark.parametrize(
@@ -236,7 +234,7 @@ def test_a_link_that_stays_in_the_run_and_one_to_a_file_that_is_read_are_no_matt
     (trained / "figures").symlink_to("pictures")
     shutil.move(trained / "config.json", tmp_path / "config.json")
     (trained / "config.json").symlink_to(tmp_path / "config.json")  # as in the hub's cache
-    done("sample", trained, *SMALL)
+    done("sample", trained, *FEW)
     assert (trained / "pictures" / "samples.png").exists()
 
 
@@ -271,7 +269,7 @@ OF_ANOTHER_TYPE = [
 ]
 WORDS = {
     "resume": resume,
-    "sample": ("sample", *SMALL),
+    "sample": ("sample", *FEW),
     "report": ("report", "--num-examples", "20"),
     "curves": ("figure", "training-curves"),
     "histogram": ("figure", "log-partition-histogram"),
@@ -334,3 +332,110 @@ def test_an_estimate_that_did_not_converge_stands_back(done, evaluated_once, tmp
         fields |= {"exact": exact, "estimates": estimates}  # one that is exact goes before estimates
         log_partition_store(directory).add(fields)
         assert f"kept in {wanted}.json" in done("score", run)[0]
+
+
+# Checkpoints with right sums and wrong content, refused by name before anything uses them.
+
+WEIGHT, MOMENT = "model/prior.weight", "optimizer/prior.weight/exp_avg"
+
+
+@pytest.fixture
+def refused_of(cli, trained):
+    """The last line of the error with which a verb refuses a checkpoint of the run."""
+
+    def run(verb, *more):
+        words = ("train", "--resume", "--run-dir", trained) if verb == "train" else (verb, trained, *more)
+        status, out, err = cli(*words)
+        assert (status, out) == (2, "")
+        return err.splitlines()[-1]
+
+    return run
+
+
+@pytest.fixture
+def last(trained):
+    forget_after(trained, 4)
+    return trained / "checkpoints" / "step-4"
+
+
+TENSORS = [
+    *((MOMENT, value) for value in (None, torch.zeros(1), torch.zeros(3, 2, dtype=torch.float64))),
+    *(("optimizer/prior.weight/step", value) for value in (None, torch.zeros(9), torch.tensor(3))),
+    ("optimizer/prior.other/step", torch.tensor(3.0)),
+    *((WEIGHT, value) for value in (None, torch.zeros(2, 3), torch.zeros(3, 2, dtype=torch.float64))),
+    ("chains/z", None),
+    ("chains/sweep: state['sweep']", torch.tensor(-4)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), TENSORS)
+def test_tensors_that_do_not_fit_are_refused(refused_of, last, name, value):
+    name, _, named = name.partition(": ")
+    forge(last, {name: value})
+    assert refused_of("train").startswith(f"error: {last}: {named or name} must ")
+    if not name.startswith("optimizer"):
+        error = refused_of("evaluate", "--checkpoint", "last")
+        assert error.startswith(f"error: {last}: {named or name} must ")
+
+
+@pytest.mark.parametrize(
+    ("verb", "value"),
+    [("train", math.nan), ("evaluate", math.inf), ("sample", -math.inf), ("encode", math.nan)],
+)
+def test_weights_that_are_not_finite_are_refused_by_every_verb(refused_of, trained, last, verb, value):
+    tensors = read_checkpoint(last, 4).tensors
+    name = next(name for name in tensors if name.startswith("model/likelihood"))
+    bad = tensors[name].clone()
+    bad.view(-1)[-1] = value
+    forge(last, {name: bad})
+    more = ["--out", trained / "x.npz"] if verb == "encode" else []
+    error = refused_of(verb, "--checkpoint", "last", *more)
+    assert error.startswith(f"error: {last}: {name} must hold finite weights")
+
+
+METAS = [
+    *(("step", value) for value in ("gone", True, 3, 10**400)),
+    *(("log_partition", value) for value in ("3.4", 10**400)),
+    ("log_partition_std_error", -1.0),
+    ("sums", "gone"),
+    ("sums", {"parts": [0.0], "count": 0}),
+    ("sums", {"parts": [0.0] * 4, "count": True}),
+    ("config_changes", "none"),
+    ("best_trained: best_trained std_error", {"step": 4, "score": -1.0, "lead": 0.5}),
+]
+
+
+def test_plain_values_that_do_not_fit_are_refused(refused_of, last):
+    right = read_checkpoint(last, 4).meta
+    for name, value in METAS:
+        name, _, named = name.partition(": ")
+        forge(last, meta=right | {name: value})
+        assert refused_of("train").startswith(f"error: {last}: {named or name} must "), (name, value)
+
+
+BESTS = [
+    (None, "best must name a checkpoint"),
+    ({"step": 4, "validation_elbo": "x"}, "best validation_elbo must be a finite number"),
+    ({"step": 4, "validation_elbo": -1.0}, "best validation_score must be a finite number"),
+    ({"step": 5, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
+    ({"step": True, "validation_elbo": -1.0}, "checkpoint.json must hold what was saved"),
+]
+
+
+@pytest.mark.parametrize(("best", "message"), BESTS)
+def test_a_best_that_cannot_be_is_refused(refused_of, last, best, message):
+    forge(last, best=best)
+    error = refused_of("train")
+    assert f"error: {last}" in error
+    assert message in error
+
+
+@pytest.mark.parametrize(
+    ("verb", "form", "writer"), [("train", 1, {}), ("evaluate", 4, {"discrete_vae": "9.9"})]
+)
+def test_other_formats_are_not_called_damaged(refused_of, last, verb, form, writer):
+    fields = read_json(last / RECORD_FILE)
+    fields["format"], fields["sha256"]["record"] = form, "as that version does it"
+    del fields["discrete_vae"]
+    write_json(last / RECORD_FILE, fields | writer)
+    assert f"{last / RECORD_FILE} must be of format 3; received format {form}" in refused_of(verb)

@@ -11,7 +11,7 @@ from discrete_vae.inference.encode import encode_rows
 from discrete_vae.inference.rows import rows_of_run
 from discrete_vae.inference.score import p_values
 from discrete_vae.runs.run_directory import RunDirectory
-from tests.commands.conftest import TINY, table_of
+from tests.cli.conftest import TINY, columns_of
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:the last doubling", "ignore:bridge sampling", "ignore:.*have fewer than 10"
@@ -34,10 +34,10 @@ def test_codes_of_a_file_are_those_of_the_function(done, images_run, tmp_path):
     done(*words, "--out", tmp_path / "bits.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "bits.npy"), codes.bits)
     done(*words, "--out", tmp_path / "p.csv", "--what", "probabilities", "--picture", picture)
-    table = table_of(tmp_path / "p.csv")
-    assert [row["label"] for row in table] == [str(label) for label in images["y"]]
-    read = np.array([[float(row[f"probability_{unit}"]) for unit in range(5)] for row in table], np.float32)
-    np.testing.assert_array_equal(read, codes.probabilities)
+    table = columns_of(tmp_path / "p.csv")
+    assert table["label"] == [str(label) for label in images["y"]]
+    read = [table[f"probability_{unit}"] for unit in range(5)]
+    np.testing.assert_array_equal(np.array(read, np.float32).T, codes.probabilities)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -103,9 +103,9 @@ def test_paths_between_examples(done, images_run, tmp_path):
     words = ["--num-pairs", "2", "--out", tmp_path / "x.csv", "--picture", tmp_path / "x.png"]
     out, _ = done("interpolate", images_run, *words)
     assert out.count("differ") == 2
-    table = table_of(tmp_path / "x.csv")
-    assert list(table[0])[:5] == ["from", "to", "step", "flipped", "energy"]
-    assert table[0]["flipped"] == "-1"
+    table = columns_of(tmp_path / "x.csv")
+    assert list(table)[:5] == ["from", "to", "step", "flipped", "energy"]
+    assert table["flipped"][0] == "-1"
     words = ["--from", "1", "--to", "4", "--path", "straight", "--num-steps", "5", "--out"]
     done("interpolate", images_run, *words, tmp_path / "s.npz")
     found = np.load(tmp_path / "s.npz")
@@ -120,12 +120,12 @@ def test_a_feature_of_the_name_of_another_column_leaves_both(done, tmp_path):
     file.write_text("\n".join(["energy,label", *lines]) + "\n")
     done("train", "--data", file, *TINY, "--run-dir", tmp_path / "run")
     done("interpolate", tmp_path / "run", "--num-pairs", "1", "--out", tmp_path / "x.csv")
-    table = table_of(tmp_path / "x.csv")
-    assert list(table[0]) == ["from", "to", "step", "flipped", "energy_", "energy", "label"]
+    names = ["from", "to", "step", "flipped", "energy_", "energy", "label"]
+    assert list(columns_of(tmp_path / "x.csv")) == names
     (tmp_path / "y.csv").write_text("\n".join(["y", *(["a", '"b, c"'][row % 2] for row in range(60))]) + "\n")
     words = ["--labels", tmp_path / "y.csv", "--label", "b, c", "-n", "2", "--out", tmp_path / "new.csv"]
     done("generate", tmp_path / "run", *words)
-    assert {row["label_"] for row in table_of(tmp_path / "new.csv")} == {"b, c"}
+    assert {*columns_of(tmp_path / "new.csv")["label_"]} == {"b, c"}
 
 
 def test_one_example_has_no_spread(done, trained, tmp_path):
@@ -140,23 +140,17 @@ def test_one_example_has_no_spread(done, trained, tmp_path):
 # impute
 
 
-@pytest.fixture
-def gapped(data_file, tmp_path):
+def test_arrays(done, trained, data_file, tmp_path):
     x = np.load(data_file)[:8].astype(np.float32)
-    x[np.random.default_rng(0).random(x.shape) < 0.2] = np.nan
-    np.save(tmp_path / "gaps.npy", x)
-    return x
-
-
-def test_arrays(done, trained, gapped, tmp_path):
+    gaps = np.random.default_rng(0).random(x.shape) < 0.2
+    np.save(tmp_path / "gaps.npy", np.where(gaps, np.nan, x))
     words = ["--data", tmp_path / "gaps.npy", "--out", tmp_path / "o.npz", *FAST, "--draws", 2]
     picture, errors = tmp_path / "p.png", tmp_path / "e.npy"
     out, _ = done("impute", trained, *words, "--picture", picture, "--std-errors", errors)
     found = np.load(tmp_path / "o.npz")
-    gaps = np.isnan(gapped)
     assert f"{gaps.sum()} gaps in {gaps.any(1).sum()} examples" in out
     assert (found["gaps"] == gaps).all()
-    assert (found["filled"][~gaps] == gapped[~gaps]).all()
+    assert (found["filled"][~gaps] == x[~gaps]).all()
     assert ((found["filled"] >= 0) & (found["filled"] <= 1)).all()
     assert found["draws"].shape == (8, 2, 12)
     assert set(np.unique(found["draws"])) <= {0, 1}

@@ -5,12 +5,14 @@ import sys
 
 import click
 import pytest
+import torch
 
 from discrete_vae.cli import dvae
-from discrete_vae.cli.options import SECTIONS, VERBS, examples
+from discrete_vae.cli.options import SECTIONS, VERBS, choose_device, examples
 from discrete_vae.config.overrides import suggest_setting
 from discrete_vae.data import files
-from tests.commands.conftest import TINY
+from tests.cli.conftest import TINY
+from tests.refusals import refused_argument
 
 
 def command(verb):
@@ -65,6 +67,39 @@ def test_validate_works_where_the_system_does_not_count_memory(done, monkeypatch
     out, _ = done("validate", "--data", data_file, *TINY)
     assert "MiB of data" in out
     assert "peak" not in out
+
+
+# Where a command computes.
+
+
+@pytest.mark.parametrize(
+    ("count", "text", "local_rank", "expected"),
+    [
+        (0, "auto", "3", "cpu"),
+        (2, "auto", None, "cuda:0"),
+        (2, "cuda", "1", "cuda:1"),
+        (2, "cuda:1", "0", "cuda:1"),
+        (2, "cpu", "1", "cpu"),
+        (1, "cuda:1", None, "--device"),
+        (2, "auto", "2", "--device"),
+        (2, "cuda", "first", "LOCAL_RANK"),
+    ],
+)
+def test_the_device_of_each_word(monkeypatch, count, text, local_rank, expected):
+    """On a machine with so many CUDA devices, as torch tells of them; the one that is chosen becomes current."""
+    current = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: count > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: count)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if local_rank is not None:
+        monkeypatch.setenv("LOCAL_RANK", local_rank)
+    if expected in ("--device", "LOCAL_RANK"):
+        assert refused_argument(choose_device, text) == expected
+        return
+    device = choose_device(text)
+    assert device == torch.device(expected)
+    assert current == ([] if device.type == "cpu" else [device.index])
 
 
 # Suggestions.

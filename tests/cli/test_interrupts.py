@@ -19,7 +19,7 @@ from discrete_vae.likelihoods.base import BernoulliLikelihood
 from discrete_vae.runs.progress import TrainingProgress
 from discrete_vae.runs.run_directory import MetricsLog, RunDirectory
 from tests.campaigns.tiny_runs import difference, train_words
-from tests.commands.conftest import TINY, snapshot
+from tests.cli.conftest import TINY, snapshot
 from tests.training.tiny import without_times
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="Windows has no such signals")
