@@ -237,6 +237,10 @@ def test_a_kept_model_of_independent_columns_is_not_compared_with_itself(done, d
     assert "step 6" in err  # which is trained
     assert "the model is" not in out
     assert "model of independent columns itself" in out
+    released = tmp_path / "released"
+    done("release", run, "--license", "mit", "--out", released)
+    with pytest.warns(UserWarning, match="step 0"):
+        load_run(released)
 
 
 @pytest.mark.parametrize("verb", ["evaluate", "log-partition", "score"])

@@ -18,6 +18,7 @@ from discrete_vae.inference.score import mean_error
 from discrete_vae.testing import all_states
 from tests.inference.models import small_model, some_bits
 from tests.models import small_model as small_model_of
+from tests.refusals import refused_argument
 
 
 def enumerated(model, x):
@@ -234,6 +235,12 @@ def test_neighbors_are_those_of_a_search_one_by_one(units, rows, k, alone, threa
         assert (found.indices == order).all()
         assert (found.distances == np.take_along_axis(distances, order, 1)).all()
         assert done[-1] == rows
+
+
+def test_each_query_leaves_out_one_row():
+    codes = packed(8, 5, 0)
+    for places in ([0], 0, np.zeros((8, 1), int)):
+        assert refused_argument(nearest_codes, codes, codes, 3, excluded=np.array(places)) == "excluded"
 
 
 def test_a_class_may_be_certain():

@@ -19,12 +19,13 @@ from scipy.io import mmwrite
 from scipy.sparse import coo_array
 
 from discrete_vae.cli import main
-from discrete_vae.config.overrides import split_overrides
+from discrete_vae.config.overrides import apply_overrides, split_overrides
 from discrete_vae.data.rows import load_file
 from discrete_vae.data.splits import training_subset
 from discrete_vae.figures import FigureRun
 from discrete_vae.figures.run import samples_of_run
 from discrete_vae.own_data import read_own_experiment
+from discrete_vae.presets import load_experiment
 from discrete_vae.report import SECTIONS, make_report
 from discrete_vae.report.charts import Axis
 from discrete_vae.report.results import train_command
@@ -109,6 +110,15 @@ def test_its_command_gives_settings_that_others_would_change(tmp_path):
         words = train_command(SimpleNamespace(config=config, whole_dataset=data, dataset=part))
         given = split_overrides(words[words.index("--model.likelihood") :])[1]
         assert read_own_experiment(path, given, size=config.size)[0] == config
+
+
+def test_its_command_names_the_importance_samples_that_a_part_rules_out():
+    bits = {"model.hierarchy": "none", "training.num-importance-samples": 1}
+    config = load_experiment("omniglot", "short", settings=bits)
+    words = train_command(SimpleNamespace(config=config))  # a warning would fail here
+    assert words[words.index("--training.num-importance-samples") + 1] == "1"
+    given = split_overrides(words[words.index("short") + 1 :])[1]
+    assert apply_overrides(load_experiment("omniglot", "short"), given) == config
 
 
 @pytest.mark.parametrize("size", [1e-7, 4e-5, 1.0, 3e9, 1e30])

@@ -146,11 +146,11 @@ def load_run(
 
 def _best(run: RunDirectory, store: CheckpointStore) -> Checkpoint:
     """The best checkpoint of a run, with a warning if that is the model of independent columns."""
-    saved = store.load("best")
-    if saved.step == 0 and (last := store.steps()[-1]) > 0:
+    saved, last = store.load("best"), store.steps()[-1]
+    if saved.step == 0:
         what = "a model of independent columns, whose codes say nothing about a row"
-        text = f"{run.path}: the best checkpoint is that of step 0, {what}; the last one, of step {last}, is trained."
-        warnings.warn(text, stacklevel=3)
+        also = f"; the last one, of step {last}, is trained" if last > 0 else ""
+        warnings.warn(f"{run.path}: the best checkpoint is that of step 0, {what}{also}.", stacklevel=3)
     return saved
 
 
