@@ -356,7 +356,7 @@ def beside_independent(tmp_path, num_valid, weights=None):
     own = {} if weights is None else {"valid": weights}
     few = replace(data, valid=data.valid[:num_valid], weights=own)
     base = checkpoints.begin_with_independent(config, few).elbo
-    model = load_run(run).model.eval()
+    model = load_run(run, 0).model.eval()
     of_each = model.log_likelihood(data.valid[:num_valid], 1, log_partition=9 * math.log(2)).value.double()
     assert base == pytest.approx(np.average(of_each, weights=weights), abs=1e-4)
     return checkpoints, of_each

@@ -355,14 +355,20 @@ def load_run_data(
     run: RunDirectory, config: ExperimentConfig, data_dir: str | Path | None = None
 ) -> DataSplits:
     """Read the data of a run, of which this is the config; warns if they are not those that it was trained on."""
-    dataset, trained = load_data(config, data_dir), data_sum(run)
+    dataset = load_data(config, data_dir)
+    warn_of_other_data(run, dataset)
+    return dataset
+
+
+def warn_of_other_data(run: RunDirectory, dataset: DataSplits) -> None:
+    """Warn where data are not those that a run was trained on."""
+    trained = data_sum(run)
     if trained is not None and trained != dataset.description.sha256:
         warnings.warn(
             f"the data ({dataset.description.source}) are not those that the run was trained on: their SHA-256 is "
             f"{dataset.description.sha256}, not {trained}. Test examples may be among those trained on.",
             stacklevel=2,
         )
-    return dataset
 
 
 # Likelihoods that can read the values.
