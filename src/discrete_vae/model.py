@@ -172,8 +172,9 @@ class DiscreteVAE(nn.Module):
         self.encoder = nn.Flatten() if encoder is None else encoder
         self.posterior = posterior
         self.hierarchy = hierarchy
-        sizes = hierarchy.decoder_size, likelihood.parameter_shape
-        self.decoder = MLPDecoder(*sizes) if decoder is None else decoder
+        if decoder is None:
+            decoder = MLPDecoder(hierarchy.decoder_size, likelihood.parameter_shape)
+        self.decoder = decoder
         self.likelihood = likelihood
         self.missing, self.mask = missing, mask
         self.condition = condition

@@ -130,7 +130,7 @@ def _read(
         # that values are probabilities of bits only they have told, after they were read
         file = file.model_copy(update={"binarize": True})
         dataset = binarized(dataset, seed=file.binarization_seed)
-    before, of_others = config.training, [entry for entry in overrides if entry not in of_data]
+    before, of_others = config.training, [entry for entry in overrides if not entry[0].startswith("data.")]
     config = apply_overrides(config.model_copy(update={"data": file}), of_others)
     if not isinstance(config.data, FileDataConfig):
         raise InvalidInputError("data", "must be the file itself", config.data.kind, "Leave the setting out.")

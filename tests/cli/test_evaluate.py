@@ -238,7 +238,8 @@ def test_a_kept_model_of_independent_columns_is_not_compared_with_itself(done, d
     assert "the model is" not in out
     assert "model of independent columns itself" in out
     released = tmp_path / "released"
-    done("release", run, "--license", "mit", "--out", released)
+    _, err = done("release", run, "--license", "mit", "--out", released)
+    assert err.count("step 0") == 1
     with pytest.warns(UserWarning, match="step 0"):
         load_run(released)
 

@@ -19,7 +19,7 @@ from pydantic_core import from_json
 
 from discrete_vae.config import ComponentConfig, ExperimentConfig
 from discrete_vae.config.base import Record, rule_of
-from discrete_vae.errors import InvalidInputError, not_one_of
+from discrete_vae.errors import InvalidInputError
 
 _FIXED = {"kind", "name", "size"}  # not settings: the slot's own option, and what the experiment is called
 _OF_DATA = {"model.condition", "data.path"}  # nor these, which follow from the data, or say which they are
@@ -259,8 +259,11 @@ def override_fields(fields: dict[str, Any], overrides: Sequence[Override]) -> No
 def _swap(fields: dict[str, Any], slot: Slot, words: Sequence[str]) -> None:
     option, name = f"--{slot.path}", " ".join(words)
     if name not in slot.members:
+        close = get_close_matches(name, slot.members, n=1)
         repair = f"To set a value of the present one: {option}.FIELD VALUE."
-        raise not_one_of(option, slot.members, name, repair)
+        repair = f"Did you mean {close[0]}? {repair}" if close else repair
+        rule = f"must be one of {', '.join(slot.members)}"
+        raise InvalidInputError(option, rule, repr(name) if words else "nothing", repair)
     if _kind_at(fields, slot.path) != name:
         # what has no default is missing until it is set, and named if it is not
         default = slot.members[name].model_construct().model_dump()

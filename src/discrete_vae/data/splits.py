@@ -63,7 +63,7 @@ class DatasetDescription:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSplits(ShowsShapes):
-    """A data set in three parts, on the CPU; parts of a sparse matrix are `SparseRows`. NaN marks a missing value.
+    """A data set in three parts, read to the CPU; parts of a sparse matrix are `SparseRows`. NaN marks a missing value.
 
     Attributes:
         name: The data set's name.

@@ -16,7 +16,7 @@ from discrete_vae.checks import check_positive_int
 from discrete_vae.config import DataConfig, FileDataConfig
 from discrete_vae.data.files import TableReading
 from discrete_vae.data.rows import Rows, labels_of_part, read_label_file, read_rows, rows_of_part
-from discrete_vae.data.splits import load_run_data, subset_indices
+from discrete_vae.data.splits import load_data, subset_indices, warn_of_other_data
 from discrete_vae.distributed import all_reduce_shards, shard_indices, world_size
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.evaluation.evaluate import samples_in_memory
@@ -213,10 +213,11 @@ def rows_of_run(
             repair = "Leave it out: the run's config names that of its own data."
             raise InvalidInputError("label_column", f"needs {argument}", repr(label_column)[:80], repair)
         try:
-            dataset = load_run_data(run, loaded.config, data_dir)
+            dataset = load_data(loaded.config, data_dir)
         except InvalidInputError as error:
             repair = f"{error.repair} Or give examples of your own: {argument} FILE."
             raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
+        warn_of_other_data(run, dataset)
         rows = rows_of_part(dataset, part or "test")
         if given is not None:
             given = labels_of_part(given, dataset, of_run, part or "test", argument=_LABELS)

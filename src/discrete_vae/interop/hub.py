@@ -461,7 +461,7 @@ def _compared(
         num_samples=num_samples,
         seed=seed,
     )
-    released = load_run(new, device=loaded.model.prior.bias.device).model
+    released = load_run(new, loaded.step, device=loaded.model.prior.bias.device).model
     before = torch.from_numpy(score(loaded.model, report=report).value)
     later = report and (lambda done: report(count + done))
     after = torch.from_numpy(score(released, report=later).value)

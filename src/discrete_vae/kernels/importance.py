@@ -57,7 +57,7 @@ class Spike(NamedTuple):
 def spike_of(smoothing: Smoothing) -> Spike | None:
     """The smoothing as a reduction takes it; None if it is of another kind."""
     kind, numbers = type(smoothing), ()  # a subclass may have another density
-    if type(smoothing) is SpikeExponential:
+    if isinstance(smoothing, SpikeExponential) and kind is SpikeExponential:
         parameter = smoothing._bounded_parameter()
         assert parameter is not None
         beta = float(parameter.detach())
@@ -343,7 +343,10 @@ class CompiledDraws:
         self._sizes = [len(group) for group in posterior.groups]
         layers = getattr(hierarchy, "posterior", ())
         self._bounds = [layer.log_std_bound for layer in layers if isinstance(layer, GaussianNetwork)]
-        self._affine = [norm.affine() for norm in posterior.norms if isinstance(norm, L1BatchNorm)]
+        self._affine = []
+        for norm in posterior.norms:
+            assert isinstance(norm, L1BatchNorm)
+            self._affine.append(norm.affine())
         self._kept: tuple[tuple[int, int], _Workspace] | None = None
 
     def __call__(self, features: Tensor, keys: Sequence[int], first: int, count: int) -> Draws:

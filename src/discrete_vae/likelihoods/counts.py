@@ -248,7 +248,9 @@ class NegativeBinomialLikelihood(Likelihood):
             self.log_size.copy_(size.log())
             return torch.zeros_like(self.log_start)
         scale = torch.ones(len(x), device="cpu") if scale is None else scale
-        mean, size, zeros = count_moments(x, scale, self.zero_inflated, self._half_count)
+        mean, size, zeros = count_moments(
+            x, scale, zero_inflated=self.zero_inflated, half_count=self._half_count
+        )
         self.log_start.copy_(mean.log())
         self.log_size.copy_(size.clamp(_LEAST_START, _LARGEST_START).log())
         start = torch.zeros_like(self.log_start)

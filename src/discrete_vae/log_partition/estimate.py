@@ -251,8 +251,10 @@ def annealed_log_partition(
         z = check_binary("start", check_tensor("start", start, ("chain", energy.num_units)))
         z, num_chains = z.to(energy.bias.device), len(z)
     if num_chains < 2:
-        name, repair = "start" if reverse else "num_chains", "Their spread is the error."
-        raise InvalidInputError(name, "must give at least 2 chains", num_chains, repair)
+        name, rule = (
+            ("start", "must hold at least 2 states") if reverse else ("num_chains", "must be at least 2")
+        )
+        raise InvalidInputError(name, rule, num_chains, "Their spread is the error.")
     ladder = torch.linspace(0, 1, num_temperatures + 1, dtype=torch.float64, device="cpu").tolist()
     log_weight = annealed_weights(energy, z, ladder[::-1] if reverse else ladder, key=key)
     log_mean = torch.logsumexp(log_weight, 0) - math.log(num_chains)

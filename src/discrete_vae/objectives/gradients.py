@@ -251,8 +251,9 @@ class DiscreteDraws(ShowsShapes):
 
     def estimate(self, surrogate: Tensor) -> GradientEstimate:
         """The estimate whose score has the gradient of a surrogate, (batch,), averaged over draws elsewhere."""
-        means, score = LossTerms(*(term.mean(0) for term in self.terms)), _gradient_of(surrogate)
-        return GradientEstimate(*means, score, self.grad_outputs, len(self.terms[0]))
+        first, second, third = (term.mean(0) for term in self.terms)
+        score = _gradient_of(surrogate)
+        return GradientEstimate(first, second, third, score, self.grad_outputs, len(self.terms[0]))
 
 
 def _gradient_of(surrogate: Tensor) -> Tensor:
@@ -467,17 +468,15 @@ class Reinforce(GradientEstimator):
         self.baseline = build_baseline(baseline, group_of_unit, num_features)
 
     def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
-        shape = (self.num_evaluations, len(batch.x), len(self.group_of_unit))
+        shape = (1, len(batch.x), len(self.group_of_unit))
         uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
         draws = draw_discretely(model, batch, grad_outputs, uniforms)
         signals = draws.signals(model.prior, model.pair_order, self.up_to)
-        return draws.estimate(self._surrogate_of(draws, signals).mean(0))
-
-    def _surrogate_of(self, draws: DiscreteDraws, signals: Tensor) -> Tensor:
-        return _surrogate(self.baseline, draws.features, draws.sample, signals, self.group_of_unit)
+        surrogate = _surrogate(self.baseline, draws.features, draws.sample, signals, self.group_of_unit)
+        return draws.estimate(surrogate.mean(0))
 
 
-class LeaveOneOut(Reinforce):
+class LeaveOneOut(GradientEstimator):
     """(1/K) sum_k sum_j (s_j^k - mean_(i != k) s_j^i) d log q(z_j^k | zeta_<j^k, x), of K draws z^1, ..., z^K.
 
     Given the noise that they share the draws are independent, so the signals of the others, which stand for a baseline,
@@ -491,18 +490,25 @@ class LeaveOneOut(Reinforce):
         num_samples: K, at least 2.
     """
 
+    up_to: Tensor
+
     def __init__(self, num_samples: int = 2, *, group_of_unit: Tensor, num_features: int) -> None:
         super().__init__(group_of_unit=group_of_unit, num_features=num_features)
         self.num_samples = check_positive_int("num_samples", num_samples)
         check_number("num_samples", num_samples, at_least=2, repair="One draw is left out: take another one.")
+        self.register_buffer("up_to", groups_up_to(group_of_unit), persistent=False)
 
     @property
     def num_evaluations(self) -> int:
         return self.num_samples
 
-    def _surrogate_of(self, draws: DiscreteDraws, signals: Tensor) -> Tensor:
+    def _estimate(self, model: DiscreteVAE, batch: Batch, grad_outputs: GradOutputs) -> GradientEstimate:
+        shape = (self.num_samples, len(batch.x), len(self.group_of_unit))
+        uniforms = open_uniform(model.prior.bias, shape=shape, generator=batch.generator)
+        draws = draw_discretely(model, batch, grad_outputs, uniforms)
+        signals = draws.signals(model.prior, model.pair_order, self.up_to)
         advantages = self.advantages(signals).index_select(-1, self.group_of_unit)
-        return (advantages * draws.log_prob()).sum(-1)
+        return draws.estimate((advantages * draws.log_prob()).sum(-1).mean(0))
 
     def advantages(self, signals: Tensor) -> Tensor:
         """s^k - mean_(i != k) s^i, of (draw, ...)."""

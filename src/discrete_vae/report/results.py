@@ -233,7 +233,7 @@ def _repeats(found: LogPartitionHistogram) -> Section:
     # a spread of n repeats is itself uncertain by about 1 / sqrt(2 (n - 1))
     bound = stated * (1 + _FAR / np.sqrt(2 * max(count - 1, 1)))
     off = 0.0 if found.exact is None else abs(value.mean() - found.exact)
-    missed = off > max(_FAR * stated / np.sqrt(count), 1e-4)  # the digits that are printed
+    missed = off > max(_FAR * stated / np.sqrt(count), 1e-4)  # 1e-4: the digits that are printed
     words += f", {shown(off, 4)} nats from their mean" if missed else ""
     verdict = Verdict(not (spread > bound or missed), f"{words}.") if count > 1 else None
     mean = shown(float(value.mean()), 4)
@@ -417,7 +417,8 @@ def differences(base: ExperimentConfig, config: ExperimentConfig) -> list[Overri
     slots = [entry.path for entry in entries if isinstance(entry, Slot)]
     swaps = [(path, [_kind(config, path)]) for path in slots if _kind(config, path) != _kind(base, path)]
     if config.training.num_importance_samples == 1 < base.training.num_importance_samples:
-        swaps.append(("training.num-importance-samples", ["1"]))  # which a swap may need, else with a warning
+        # which a swap may need; left out they are set with a warning
+        swaps.append(("training.num-importance-samples", ["1"]))
     try:
         swapped, values = apply_overrides(base, swaps), []
         for path in (entry.path for entry in entries if not isinstance(entry, Slot)):

@@ -223,10 +223,11 @@ class ParallelTempering(MarkovChains):
         return super()._integers() | {"measured": self.measured}
 
     def _state(self) -> dict[str, Tensor]:
-        return {"z": pack_bits(self.walkers.flatten(0, 1))} | super()._state()
+        return super()._state() | {"z": pack_bits(self.walkers.flatten(0, 1))}
 
     def _check_state(self, state: Mapping[str, Any], name: Callable[[str], str]) -> None:
-        replicas, num_chains = len(check_ladder(state["inverse_temperatures"])), self.num_chains
+        ladder, num_chains = state["inverse_temperatures"], self.num_chains
+        replicas = len(ladder) if isinstance(ladder, Tensor) and ladder.ndim == 1 else 1
         self._check_entries(
             state,
             name,
@@ -236,6 +237,7 @@ class ParallelTempering(MarkovChains):
             last_end=(num_chains, replicas),
             swap_sum=(replicas - 1,),
         )
+        check_ladder(ladder)
         ranks = torch.arange(replicas, device="cpu").repeat(num_chains, 1)
         if not torch.equal(state["order"].sort(1).values.cpu(), ranks):
             raise InvalidInputError(name("order"), "must hold permutations", "others", "Load the right file.")

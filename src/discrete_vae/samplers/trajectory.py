@@ -246,7 +246,7 @@ class TrajectoryTempering(MarkovChains):
     def _take_state(self, state: Mapping[str, Tensor]) -> None:
         super()._take_state(state)
         self.reservoir.effective, self.swap_rate = state["numbers"].tolist()
-        self.ladder.machines.clear()  # of the snapshots before
+        self.ladder._machines.clear()  # of the snapshots before
 
 
 # A ladder of parameter snapshots: replica exchange among them, and log Z from its works.
@@ -280,7 +280,7 @@ class SnapshotLadder(nn.Module):
     def __init__(self, energy: BoltzmannMachine, first: Tensor, num_chains: int, seed: int) -> None:
         super().__init__()
         self.seed, self.sweep = seed, 0
-        self.machines: list[BoltzmannMachine] = []  # of the snapshots, as far as they were asked for
+        self._machines: list[BoltzmannMachine] = []  # of the snapshots, as far as they were asked for
         empty = torch.zeros(num_chains, 0, dtype=torch.float64, device=first.device)
         z = torch.zeros(num_chains, energy.num_units, dtype=torch.float32, device=first.device)
         self.snapshots = nn.Buffer(first[None], persistent=False)
@@ -296,11 +296,11 @@ class SnapshotLadder(nn.Module):
     def machine(self, energy: BoltzmannMachine, index: int) -> BoltzmannMachine:
         """The machine of a snapshot; it must not be changed."""
         device = self.snapshots.device
-        if any(machine.bias.device != device for machine in self.machines):
-            self.machines.clear()
-        for vector in self.snapshots[len(self.machines) :]:
-            self.machines.append(machine_with(energy, vector))
-        return self.machines[index]
+        if any(machine.bias.device != device for machine in self._machines):
+            self._machines.clear()
+        for vector in self.snapshots[len(self._machines) :]:
+            self._machines.append(machine_with(energy, vector))
+        return self._machines[index]
 
     def states(self, index: int, num_units: int) -> Tensor:
         """The replicas of a snapshot, (chain, unit) float32 in {0,1}."""

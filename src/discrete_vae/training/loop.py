@@ -431,7 +431,8 @@ class RunCheckpoints:
                 raise InvalidInputError(_TRAINED, "must hold a step and a score", f"{trained!r}"[:80], repair)
             of_lead = ("lead", "std_error", "least") if "lead" in trained else ()
             for name in ("step", "score", *of_lead) if trained else ():
-                check_number(f"{_TRAINED} {name}", trained.get(name), repair=repair)
+                least = 0.0 if name == "step" else -math.inf
+                check_number(f"{_TRAINED} {name}", trained.get(name), at_least=least, repair=repair)
             if not isinstance(changes, list) or not all(isinstance(each, dict) for each in changes):
                 raise InvalidInputError(_CHANGES, "must be a list of changes", f"{changes!r}"[:80], repair)
             self.seconds = check_number(

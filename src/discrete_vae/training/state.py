@@ -263,8 +263,9 @@ class StepTimes:
 def own_chains(config: ExperimentConfig, energy: nn.Module) -> Sampler:
     """The persistent chains of this process, at their start."""
     sampler = config.training.sampler
-    if not isinstance(sampler, BlockGibbsConfig):  # which one process alone may have
+    if world_size() == 1:
         return instantiate(sampler, energy=energy, seed=config.seed)
+    assert isinstance(sampler, BlockGibbsConfig)
     share = own_share(sampler.num_chains)
     own = sampler.model_copy(update={"num_chains": share.stop - share.start})
     return instantiate(own, energy=energy, seed=config.seed, first_chain=share.start)
