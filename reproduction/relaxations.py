@@ -298,13 +298,14 @@ def _make(options: Options, sweep: Sweep) -> Result:
     differences: dict[Case, list[Value]] = {}
     stored: list[StoredRun] = []
     complete = _complete(options, sweep)
+    drawn = {way for chosen in complete.values() for way in chosen}
     for case, chosen in complete.items():
         found = {way: sweep.of(runs) for way, runs in chosen.items()}
         means = {way: mean_log_likelihood(runs) for way, runs in found.items()}
         of_case = {way: _of_both(found[_FIRST], runs) for way, runs in found.items() if _FIRST in found}
         if of_case:
             of_case[_FIRST] = Value(0.0)  # without an error: it is of the same runs
-        differences[case] = [of_case.get(way, Value(math.nan)) for way in _WAYS]
+        differences[case] = [of_case.get(way, Value(math.nan)) for way in _WAYS if way in drawn]
         above: list[StoredRun] | None = None
         for way in sorted(found, key=lambda each: -means[each].value):
             runs = found[way]
@@ -357,7 +358,7 @@ def _make(options: Options, sweep: Sweep) -> Result:
     ]
     title = f"Bits alone, 200 units, {options.in_words}"
     xlabel = f"test log-likelihood less that of {_FIRST} (nats per image, right is better)"
-    picture = draw_rows(list(_WAYS), series, title=title, xlabel=xlabel)
+    picture = draw_rows([way for way in _WAYS if way in drawn], series, title=title, xlabel=xlabel)
     title = "Ways to train bits: test log-likelihood, nats per image"
     notes = [*_notes(options, stored), *notes_of(stored)]
     if lost := [f"{way} ({case})" for case, way in _grid(options) if way not in complete.get(case, {})]:
