@@ -8,7 +8,7 @@ import torch
 from discrete_vae.config import instantiate
 from discrete_vae.data import files
 from discrete_vae.own_data import own_experiment, read_own_experiment
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 RANDOM = np.random.default_rng(0)
 VALUES = {"bits": RANDOM.random((60, 12)) < 0.3, "probabilities": RANDOM.random((60, 12))}
@@ -95,6 +95,12 @@ def test_counts_are_given_the_total_named_or_not_unless_another_exposure_is(tmp_
     scipy.io.mmwrite(tmp_path / "one.mtx", scipy.sparse.coo_array(counts[:, :1]))
     likelihood = own_experiment(tmp_path / "one.mtx").model.likelihood  # whose total is its count
     assert (likelihood.kind, likelihood.exposure) == ("negative-binomial", "none")
+    scipy.io.mmwrite(tmp_path / "logs.mtx", scipy.sparse.coo_array(np.log1p(counts)))
+    found = [
+        refused(own_experiment, tmp_path / "logs.mtx", likelihood=each)
+        for each in (None, "negative-binomial")
+    ]
+    assert str(found[0]) == str(found[1])  # what is wrong with them as counts, not as bits
 
 
 def test_a_column_without_a_value_is_left_out_beside_bits(tmp_path):

@@ -88,7 +88,7 @@ class Domain:
 _INTO_UNIT = "Divide 0..255 intensities by 255, or map -1..1 to 0..1 by (x + 1) / 2."
 _INTO_BITS = "Binarize it, by torch.bernoulli say; -1 and 1 become 0 and 1 by (x + 1) / 2."
 _NO_INFINITY = "Remove infinite entries; NaN marks those that were not observed."
-_RAW = "Give raw counts, neither scaled nor logarithms."
+_RAW = "Give raw counts, neither scaled nor logarithms; AnnData often has them as a layer."
 UNIT_INTERVAL = Domain("must hold values in [0, 1]", _INTO_UNIT, 0.0, 1.0)
 BINARY = Domain("must hold only the values 0 and 1", _INTO_BITS, 0.0, 1.0, whole=True)
 FINITE = Domain("must hold finite values", _NO_INFINITY)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from discrete_vae.checks import COUNTS
+from discrete_vae.checks import COUNTS, UNIT_INTERVAL
 from discrete_vae.config import ExperimentConfig, FileDataConfig, LikelihoodConfig, TableLikelihoodConfig
 from discrete_vae.config.columns import in_order, is_number
 from discrete_vae.config.overrides import Override, apply_overrides, override_fields, overrides_of
@@ -116,8 +116,11 @@ def _read(
     if dataset.schema is not None:  # so that files with these columns are read as well
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
+    of_cells, values = path.name.lower().endswith(_COUNTED), dataset.summaries.values()
+    if likelihood is None and of_cells and not all(map(UNIT_INTERVAL.holds, values)):
+        likelihood = "negative-binomial"  # also of logarithms, so that what is refused is told of counts
     if (exposure := exposure_of_counts(dataset, path, likelihood)) is not None:
-        likelihood, overrides = "negative-binomial", [("model.likelihood.exposure", [exposure]), *overrides]
+        overrides = [("model.likelihood.exposure", [exposure]), *overrides]
     kind = "bernoulli" if likelihood is None else likelihood
     config = own_experiment_of(dataset, file.path, likelihood=kind, size=size, alphabet=file.alphabet)
     if file.label_units is not None:
@@ -144,7 +147,7 @@ def _read(
 
 def exposure_of_counts(dataset: DataSplits, path: Path, likelihood: str | None) -> str | None:
     """The exposure of a file's counts unless another is asked for, their row's total; None for other values."""
-    if likelihood not in (None, "negative-binomial") or not path.name.lower().endswith(_COUNTED):
+    if likelihood != "negative-binomial" or not path.name.lower().endswith(_COUNTED):
         return None
     values = dataset.summaries.values()  # whole numbers from 0, and not bits alone
     if not all(COUNTS.holds(each) for each in values) or all(each.high <= 1 for each in values):
