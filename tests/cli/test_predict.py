@@ -121,11 +121,11 @@ def test_obs_of_an_annotated_matrix(done, tmp_path):
     file, more = tmp_path / "cells.h5ad", tmp_path / "more.h5ad"
     rates = np.where(kind[:, None] == np.arange(6) % 2, 9.0, 1.0)
     cells = anndata.AnnData(np.random.default_rng(0).poisson(rates).astype(np.float32))
-    cells.obs["type"] = np.array(["b", "t"])[kind]
+    cells.obs["type"] = np.array(["b/c", "t"])[kind]
     cells.write_h5ad(file)
     done("train", "--data", file, "--data.label-units", "type", *TINY, "--run-dir", run)
-    assert load_run(run).config.model.class_names == ("b", "t")
+    assert load_run(run).config.model.class_names == ("b/c", "t")
     done("predict", run, "--data", file, "--out", more, "--num-samples", "5")
     obs = anndata.read_h5ad(more).obs
-    np.testing.assert_allclose(obs["dvae_p_b"] + obs["dvae_p_t"], 1, rtol=1e-6)
-    assert set(obs["dvae_predicted"]) <= {"b", "t"}
+    np.testing.assert_allclose(obs["dvae_p_b|c"] + obs["dvae_p_t"], 1, rtol=1e-6)
+    assert set(obs["dvae_predicted"]) <= {"b/c", "t"}

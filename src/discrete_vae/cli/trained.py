@@ -454,7 +454,9 @@ def write_rows(
     if output.ending == ANNOTATED:
         from discrete_vae.data.formats import with_annotations
 
-        obs = {} if of_rows else {f"dvae_{name}": column for name, column in (columns or {}).items()}
+        # a slash, as in the class NK/T, would make a group of HDF5
+        named = {f"dvae_{name.replace('/', '|')}": column for name, column in (columns or {}).items()}
+        obs = {} if of_rows else named
         content = with_annotations(user_path("--data", run.row_options["data"]), obsm=of_rows, obs=obs)
         say_written(output.write_bytes(content))
         return
