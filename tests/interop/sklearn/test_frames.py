@@ -170,6 +170,16 @@ def test_objects_that_hold_rows_are_refused_with_what_to_give(estimator, rows):
     assert type(rows).__name__ in error.received
 
 
+@pytest.mark.parametrize("kind", [np.ndarray, sparse.csr_matrix])
+def test_rows_of_a_view_of_an_annotated_matrix_are_read(kind):
+    """Their classes are those of anndata."""
+    view = type("View", (kind,), {"__module__": "anndata._core.views"})
+    rows = (RANDOM.random((40, 5)) < 0.3).astype(float)
+    density = BoltzmannDensity(num_hidden=2, num_epochs=1, random_state=0)
+    given = rows.view(view) if kind is np.ndarray else view(rows)
+    assert np.array_equal(density.fit(given).score_samples(given), density.fit(rows).score_samples(rows))
+
+
 @pytest.mark.parametrize(
     "estimator",
     [
