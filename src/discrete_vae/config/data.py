@@ -86,7 +86,8 @@ class FileDataConfig(ComponentConfig):
     )
     weight_column: str | None = Field(
         default=None,
-        description="Column of a table that holds weights of the examples: how often the population has each.",
+        description="Column of a table or of a .h5ad file's obs that holds weights of the examples: how often the "
+        "population has each.",
     )
     sequence_weights: float | None = Field(
         default=None,
@@ -97,11 +98,12 @@ class FileDataConfig(ComponentConfig):
     )
     condition: tuple[str, ...] = Field(
         default=(),
-        description="Columns c of a table that are no features: the model is one of p(x | c), with the same codes for "
-        "all c.",
+        description="Columns c of a table or of a .h5ad file's obs that are no features: the model is one of p(x | c), "
+        "with the same codes for all c.",
     )
     ignored_columns: tuple[str, ...] = Field(
-        default=(), description="Columns of a table that are not read: names, dates and the like."
+        default=(),
+        description="Columns of a table, or genes of a .h5ad file, that are not read: names, dates and the like.",
     )
     kinds: str | None = Field(
         default=None,
