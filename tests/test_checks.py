@@ -1,11 +1,14 @@
 """Checks name the argument, the rule, what came, and the repair."""
 
 import math
+import re
 
+import numpy as np
 import torch
+from scipy.sparse import csr_matrix
 
 from discrete_vae import checks
-from tests.refusals import refused_argument
+from tests.refusals import refused, refused_argument
 
 NAN = math.nan
 OTHERS = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.float8_e4m3fn), [1.0]
@@ -31,6 +34,12 @@ def test_the_argument_is_named():
     for check, values, settings in REFUSED:
         for value in values:
             assert refused_argument(check, "x", value, **settings) == "x", (check, value, settings)
+
+
+def test_the_repair_of_an_array_is_code_that_makes_it_a_tensor():
+    for x in (np.eye(3), csr_matrix(np.eye(3))):
+        code = re.search(r"torch\.as_tensor\(.*\)", refused(checks.check_tensor, "x", x, (3, 3)).repair)
+        assert torch.equal(eval(code[0]), torch.eye(3))
 
 
 def test_what_fits_is_returned():

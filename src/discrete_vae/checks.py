@@ -199,7 +199,8 @@ def check_tensor(name: str, value: object, shape: Sequence[Axis | EllipsisType])
     import torch
 
     if not isinstance(value, torch.Tensor):
-        repair = "Wrap it with torch.as_tensor(..., dtype=torch.float32)."
+        dense = f"{name}.toarray()" if hasattr(value, "toarray") else name  # of a sparse matrix of SciPy
+        repair = f"Wrap it with torch.as_tensor({dense}, dtype=torch.float32)."
         raise InvalidInputError(name, "must be a torch.Tensor", f"a {type(value).__name__}", repair)
     if value.layout is not torch.strided or value.is_meta:
         received = "a tensor on meta, which has none" if value.is_meta else f"layout {value.layout}"
