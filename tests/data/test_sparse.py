@@ -244,6 +244,7 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
     labels = load_file(path=tmp_path / "unknown.h5ad", **settings).labels
     assert set(labels["train"]) == {"a", "c", ""}
     assert load_file(path=annotated, ignored_columns=("gene2",)).event_shape == (6,)
+    assert "adata.layers['none'] = adata.X" in refused(load_file, path=annotated, layer="none").repair
     for name in ("layer", "label_column"):
         assert refused_argument(load_file, path=annotated, **{name: "none"}) == name
     # a model finds its genes by their names, in whatever order they stand

@@ -97,7 +97,8 @@ def read_h5ad(
         data = anndata.read_h5ad(path)
         data.var_names_make_unique()
     if layer is not None and layer not in data.layers:
-        repair = f"Its layers are {shown_names(data.layers)}; without the setting X is read."
+        repair = f"Its layers are {shown_names(data.layers)}; training reads X without the setting."
+        repair += f" A file for a trained model needs the same layer: adata.layers[{layer!r}] = adata.X, say."
         raise InvalidInputError("layer", f"must name a layer of {path}", repr(layer)[:80], repair)
     values = data.X if layer is None else data.layers[layer]
     name = f"{path}, X," if layer is None else f"{path}, layer {layer!r},"
