@@ -239,10 +239,11 @@ def test_an_annotated_matrix_gives_a_layer_labels_and_names(tmp_path, annotated)
     assert torch.allclose(load_file(path=annotated).train, wanted.train.log1p())
     anndata = pytest.importorskip("anndata")
     unknown = anndata.read_h5ad(annotated)
-    unknown.obs["kind"] = unknown.obs["kind"].where(KINDS != "b")
-    unknown.write_h5ad(tmp_path / "unknown.h5ad")
-    labels = load_file(path=tmp_path / "unknown.h5ad", **settings).labels
-    assert set(labels["train"]) == {"a", "c", ""}
+    for kind in (unknown.obs["kind"].where(KINDS != "b"), np.where(KINDS == "b", "nan", KINDS)):
+        unknown.obs["kind"] = kind
+        unknown.write_h5ad(tmp_path / "unknown.h5ad")
+        labels = load_file(path=tmp_path / "unknown.h5ad", **settings).labels
+        assert set(labels["train"]) == {"a", "c", ""}
     assert load_file(path=annotated, ignored_columns=("gene2",)).event_shape == (6,)
     assert "adata.layers['none'] = adata.X" in refused(load_file, path=annotated, layer="none").repair
     for name in ("layer", "label_column"):

@@ -14,7 +14,7 @@ from scipy.sparse import coo_array, csc_array, csr_array, issparse
 
 from discrete_vae.config.columns import RawColumn, raw_column
 from discrete_vae.data.arrays import check_is_file, library, narrowed, reading_errors, shown_key, silenced
-from discrete_vae.data.tables import ColumnRoles, shown_names
+from discrete_vae.data.tables import ColumnRoles, TextFormat, label_words, shown_names
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.sparse import SparseRows
 from discrete_vae.system import check_memory
@@ -117,10 +117,9 @@ def read_h5ad(
     besides = {name: raw_column(name, data.obs[name]) for name in roles.besides if name in data.obs}
     labels = None
     if roles.label in data.obs:
-        column = data.obs[roles.label]
-        labels = column.to_numpy()
+        labels = data.obs[roles.label].to_numpy()
         if labels.dtype.kind not in "biuf":
-            labels = np.where(column.isna(), "", labels.astype(np.str_))
+            labels = label_words(labels, TextFormat())  # "nan" is a gap that has become a word
     return values, labels, columns, besides
 
 
