@@ -113,6 +113,18 @@ def test_weights_of_zero_and_one_read_tell_no_temperature_and_without_correction
     }
 
 
+@pytest.mark.parametrize("c", [0.5, 1.0, 5.0])
+def test_reads_that_tell_little_do_not_drive_the_temperature_away(c):
+    machine = randomize(GraphBoltzmann(5, ODD_CYCLE), seed=3)
+    with torch.no_grad():
+        for parameter in machine.parameters():
+            parameter.mul_(0.1)
+    chains = DimodSampler(machine, 50, solver=ExactDraws(c), seed=0)
+    for _ in range(400):
+        chains.step(1)
+        assert 0.1 < chains.solver_inverse_temperature < 20
+
+
 def test_sweeps_after_the_solver_lead_to_the_law():
     machine = make_machine()
     chains = DimodSampler(

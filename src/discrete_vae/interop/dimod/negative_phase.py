@@ -39,8 +39,8 @@ class DimodSampler(MarkovChains):
 
     Each step hands the solver a model with the machine's present weights and takes one read per chain. A solver that
     draws exp(-c E_bqm), c unknown, is given E / c; c is estimated from the samples of each step
-    (`fit_inverse_temperature`) and followed by a scalar Kalman filter, which believes an estimate as far as its
-    standard error allows. The correction is thus that of the steps before, and of single flips: which share of the
+    (`fit_inverse_temperature`) and followed by a scalar Kalman filter of log c, which believes an estimate as far as
+    its standard error allows. The correction is thus that of the steps before, and of single flips: which share of the
     samples each mode has stays the solver's. Sweeps of block Gibbs after the solver bring samples nearer to the
     machine, at the cost of those sweeps.
 
@@ -202,11 +202,12 @@ class DimodSampler(MarkovChains):
                 f"the solver's samples have the inverse temperature {found.value:.2f} ± {found.std_error:.2f}: they "
                 "prefer high energies. Look for a reversed sign; a dimod sampler draws exp(-E_bqm).",
             )
+            return
         level, variance = self._filter.tolist()
         variance += _DRIFT**2
-        if self.correct_temperature and found.value > 2 * found.std_error:
-            gain = variance / (variance + (found.std_error / found.value) ** 2)
-            level, variance = level + gain * math.log(found.value), (1 - gain) * variance
+        if self.correct_temperature and 0 < found.std_error < math.inf:
+            change, variance = _updated(variance, found.value, found.std_error)
+            level += change
         if abs(level) > _FARTHEST:
             level = math.copysign(_FARTHEST, level)
             self._warn(
@@ -241,6 +242,22 @@ class DimodSampler(MarkovChains):
         if not (abs(level) <= _FARTHEST and variance >= 0):
             rule, repair = "must be a logarithm and a variance", "Restore the checkpoint from a copy."
             raise InvalidInputError(name("temperature"), rule, [level, variance], repair)
+
+
+def _updated(variance: float, value: float, std_error: float) -> tuple[float, float]:
+    """The change of log c that an estimate of c / (c that was assumed) makes, and the variance after it.
+
+    The change d has the highest density given the estimate, whose mean is e^d. Estimates on both sides of 1 count,
+    those below 0 too: where reads tell little, the high ones alone would drive c up.
+    """
+    from scipy import optimize  # here, since it takes a while
+
+    def slope(d: float) -> float:  # of the negative log density times variance
+        return d - variance * (value - math.exp(d)) * math.exp(d) / std_error**2
+
+    lowest, highest = variance * (value - 1) / std_error**2, math.log(max(value, 1.0))
+    d = float(optimize.root_scalar(slope, bracket=(min(lowest, 0.0), highest), xtol=1e-12).root)
+    return d, 1 / (1 / variance + math.exp(2 * d) / std_error**2)
 
 
 # The solvers that a config can name. A name is looked up here; no file of a run names what is imported.
