@@ -9,7 +9,7 @@ from discrete_vae.testing import check_frequencies, enumerate_machine
 from tests.boltzmann.graphs import exact_draws, randomize, state_counts
 from tests.refusals import refused_argument
 
-pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
+dimod = pytest.importorskip("dimod", reason="dimod is not installed (extra dwave)")
 graphs = pytest.importorskip("dwave.graphs", reason="dwave-graphs is not installed (extra dwave)")
 
 from discrete_vae.interop.dimod import places, remap, solver_graph  # noqa: E402
@@ -172,6 +172,14 @@ def test_a_broken_coupler_is_laid_under_a_weak_pair():
     found = remap(machine, cell.nodes, cell.edges, candidates=candidates, z=z)
     (lost,) = found.lost_pairs
     assert list(lost) == machine.edges[int(machine.weight.abs().argmin())].tolist()
+
+
+def test_the_nodes_of_a_solver_may_be_numpys_integers():
+    nodes = list(np.array([4, 7, 9]))
+    solver = dimod.StructureComposite(dimod.RandomSampler(), nodes, [(nodes[0], nodes[2])])
+    found = solver_graph(solver)
+    assert (found.nodes, found.edges) == ((4, 7, 9), ((0, 2),))
+    assert all(type(node) is int for node in found.nodes)
 
 
 @pytest.mark.parametrize(

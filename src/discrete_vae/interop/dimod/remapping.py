@@ -200,11 +200,11 @@ def solver_graph(solver: Sampler) -> GraphBoltzmannConfig:
     """
     found: Any = solver
     nodes = getattr(found, "nodelist", None)
-    if not nodes or not all(isinstance(node, int) for node in nodes):
+    if not nodes or not all(isinstance(node, int | np.integer) for node in nodes):
         received = f"a {type(solver).__name__}, nodes {None if nodes is None else list(nodes)[:3]}"
         repair = "Give a structured sampler, such as a QPU or dimod.StructureComposite."
         raise InvalidInputError("solver", "must have a graph whose nodes are whole numbers", received, repair)
-    nodes = sorted(nodes)
+    nodes = sorted(map(int, nodes))
     place = {node: unit for unit, node in enumerate(nodes)}
     edges = sorted({(min(place[a], place[b]), max(place[a], place[b])) for a, b in found.edgelist})
     return GraphBoltzmannConfig(num_units=len(nodes), edges=tuple(edges), nodes=tuple(nodes))
