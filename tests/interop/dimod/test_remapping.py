@@ -186,6 +186,7 @@ def test_the_nodes_of_a_solver_may_be_numpys_integers():
     ("call", "name"),
     [
         (lambda: remap(RBM(2, 2), [0], []), "energy"),
+        (lambda: places(RBM(2, 2)), "energy"),
         (lambda: remap(make_machine(), [0], []), "nodes"),
         (lambda: remap(make_machine(), [20], [], candidates=np.zeros((1, 3), int)), "candidates"),
         (lambda: remap(make_machine(), [20], [], candidates=np.zeros((0, 8), int)), "candidates"),

@@ -116,9 +116,7 @@ def remap(
         >>> found.energy.nodes, found.lost_units, found.lost_pairs
         ((10, 11, 12), (3,), ((2, 3), (3, 0)))
     """
-    if not isinstance(energy, GraphBoltzmann):
-        repair = "Train a prior on the solver's graph: GraphBoltzmann."
-        raise InvalidInputError("energy", "must be a GraphBoltzmann", f"a {type(energy).__name__}", repair)
+    _check_graph(energy)
     node_list, edge_list = sorted(nodes), list(edges)
     places = np.array(energy.nodes)[None] if candidates is None else np.asarray(candidates)
     if places.shape[1:] != (energy.num_units,) or not len(places) or places.dtype.kind not in "iu":
@@ -169,6 +167,12 @@ def remap(
         dropped,
         lost,
     )
+
+
+def _check_graph(energy: object) -> None:
+    if not isinstance(energy, GraphBoltzmann):
+        repair = "Train a prior on the solver's graph: GraphBoltzmann."
+        raise InvalidInputError("energy", "must be a GraphBoltzmann", f"a {type(energy).__name__}", repair)
 
 
 def _states(machine: GraphBoltzmann, kept: np.ndarray, like: Tensor, seed: int) -> Tensor:
@@ -234,6 +238,7 @@ def places(
         (19, 8)
     """
     graphs, networks = library("dwave.graphs"), library("networkx")
+    _check_graph(energy)
     check_positive_int("num_symmetries", num_symmetries)
     graph = networks.Graph()
     graph.add_nodes_from(range(energy.num_units))
