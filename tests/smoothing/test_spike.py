@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from discrete_vae import SpikeExponential, SpikeGaussian, SpikeSlab
 from discrete_vae.kernels.registry import Kernel
@@ -79,6 +80,15 @@ def test_parameters_of_more_rows_than_the_logits_have_noise_of_their_own():
     drawn = SpikeGaussian().rsample(torch.zeros(3), torch.zeros(100, 3), torch.ones(100, 3))
     assert drawn.shape == (100, 3)
     assert len(drawn[drawn > 0].unique()) > 50
+
+
+def test_an_average_of_buffers_keeps_an_absent_bound():
+    smoothing = SpikeExponential()
+    averaged = AveragedModel(smoothing, multi_avg_fn=get_ema_multi_avg_fn(0.9), use_buffers=True)
+    for _ in range(2):
+        averaged.update_parameters(smoothing)
+    rho, logits = noise_and_logits(20)
+    assert torch.equal(averaged.module.icdf(rho, logits), smoothing.icdf(rho, logits))
 
 
 def test_project_brings_beta_back_and_a_fixed_one_is_no_parameter():

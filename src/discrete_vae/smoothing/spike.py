@@ -243,11 +243,13 @@ class BetaSmoothing(Smoothing):
     def bound_sharpness_(self, limit: float) -> None:
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self._limits[1] = limit
+        self._limits[1] = min(
+            limit, torch.finfo(torch.float32).max
+        )  # finite, since averages of buffers read it
 
     @property
     def max_beta(self) -> float:
-        """The present upper bound of beta, as float32 has it."""
+        """The present upper bound of beta, as float32 has it; its largest number for no bound."""
         return float(self._limits[1])
 
     @max_beta.setter
