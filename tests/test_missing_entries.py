@@ -138,13 +138,12 @@ def test_the_encoder_reads_the_values_then_the_mask(mask):
     config, seen = small_config(4, missing=True, mask=mask, units=(1, 1), hidden=()), []
 
     class Encoder(torch.nn.Module):
-        num_features = 8
-
         def forward(self, x):
             seen.append(x)
             return x
 
     model = DiscreteVAE.from_config(config, encoder=Encoder()).eval()
+    seen.clear()
     model.encode(X.float(), seed=0)
     model.encode(torch.ones(2, 4), seed=0)  # complete rows
     marked = X.isnan() if mask == "gaps" else OBSERVED

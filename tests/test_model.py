@@ -185,8 +185,6 @@ def test_a_loop_that_forgets_to_project_keeps_the_bounds(model, x):
 class Watched(torch.nn.Module):
     """An encoder whose norm and dropout depend on the mode; remembers that of a model at each call."""
 
-    num_features = 8
-
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.Sequential(
@@ -235,6 +233,13 @@ def watched_model():
     watched[:] = [model]
     encoder.modes.clear()
     return model
+
+
+def test_an_encoder_may_name_what_it_reads_num_features(x):
+    encoder = torch.nn.Linear(12, 8)
+    encoder.num_features = 12
+    model = DiscreteVAE.from_config(CONFIG.model_copy(update={"missing": False}), encoder=encoder)
+    assert bool(model.elbo(x[:8]).loss.isfinite())
 
 
 @pytest.mark.parametrize("name", EVALUATIONS)

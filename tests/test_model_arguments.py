@@ -125,6 +125,15 @@ REFUSED = [
     ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(3, 5), **PARTS)),
     ("hierarchy", lambda _: DiscreteVAE(prior=RBM(1, 1), hierarchy=no_layers(2, 4), **PARTS)),
     ("mask", lambda _: DiscreteVAE(prior=RBM(1, 1), missing=True, mask="holes", **PARTS)),
+    *each(
+        "encoder", lambda _, f: DiscreteVAE.from_config(CONFIG, encoder=f), (torch.nn.Flatten, torch.flatten)
+    ),
+    ("decoder", lambda _: DiscreteVAE.from_config(CONFIG, decoder=torch.sigmoid)),
+    *each(
+        "the encoder's output",
+        lambda _, module: DiscreteVAE.from_config(CONFIG, encoder=module),
+        (torch.nn.LSTM(12, 8), torch.nn.Flatten(0), torch.nn.Unflatten(1, (3, 4))),
+    ),
     *each("observed", lambda _, v: gappy().elbo(NAN, observed=v), ([[True] * 3], 1.0, MASK.to_sparse())),
     # doors of other packages, which calls with odd arguments once crashed
     ("energy", lambda _: dv.RunningMoments([], 5)),

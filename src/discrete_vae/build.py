@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.config import ComponentConfig, GraphBoltzmannConfig, ModelConfig, instantiate
@@ -41,14 +41,15 @@ def build_parts(
     first, *rest = likelihood.input_shape
     rows_of_mask = likelihood.event_shape[0] if config.missing else 0
     shape = (first + rows_of_mask, *rest)
-    read: nn.Module = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+    read: Any = instantiate(config.encoder, input_shape=shape) if encoder is None else encoder
+    of_encoder = read.num_features if encoder is None else _count_features(encoder, shape)
     condition, of_condition = None, 0
     if config.condition:
         from discrete_vae.nets.condition import ConditionEmbedding  # here, since few models need it
 
         condition = ConditionEmbedding(config.condition)
         of_condition = condition.num_features
-    num_features = config.num_classes + _count_features(read, shape) + of_condition
+    num_features = config.num_classes + of_encoder + of_condition
     num_latents = prior.num_units + of_condition
     hierarchy = instantiate(config.hierarchy, num_latents=num_latents, num_features=num_features)
     groups = config.posterior.groups
@@ -79,13 +80,17 @@ def build_parts(
 
 
 def _count_features(encoder: nn.Module, shape: tuple[int, ...]) -> int:
-    """Features that an encoder makes: its attribute num_features, or what it gives for one example of a shape."""
-    known = getattr(encoder, "num_features", None)
-    if isinstance(known, int):
-        return known
+    """Features that a user's encoder makes of one example of a shape."""
     weight = next(encoder.parameters(), torch.zeros(()))
     with torch.no_grad(), eval_mode(encoder) as still:
-        return still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device)).shape[-1]
+        features: object = still(torch.zeros(1, *shape, dtype=weight.dtype, device=weight.device))
+    if isinstance(features, Tensor) and features.dim() == 2:
+        return features.shape[1]
+    received = (
+        f"shape {tuple(features.shape)}" if isinstance(features, Tensor) else f"a {type(features).__name__}"
+    )
+    repair = "Return one tensor of a row per example, by features.flatten(1) say."
+    raise InvalidInputError("the encoder's output", "must have shape (batch, feature)", received, repair)
 
 
 def check_sizes(

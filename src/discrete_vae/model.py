@@ -214,10 +214,15 @@ class DiscreteVAE(nn.Module):
         Modules of your own take the place of the config's encoder, (batch, *input_shape) -> (batch, feature), and
         decoder, (row, latent) -> (row, *parameter_shape).
         """
-        with allocating("model", NARROWER):
-            model = cls(**build_parts(config, encoder=encoder, decoder=decoder))
         given = {"encoder": encoder, "decoder": decoder}
-        model.config, model._own = config, tuple(name for name, part in given.items() if part is not None)
+        given = {name: part for name, part in given.items() if part is not None}
+        for name, part in given.items():
+            if not isinstance(part, nn.Module):
+                repair = "Give an instance of a class that derives from torch.nn.Module."
+                raise InvalidInputError(name, "must be a module", f"{part!r}"[:80], repair)
+        with allocating("model", NARROWER):
+            model = cls(**build_parts(config, **given))
+        model.config, model._own = config, tuple(given)
         return model
 
     @property

@@ -151,12 +151,9 @@ def cut_off(f, x):
 
 
 def test_faults_of_shape_gradient_and_start():
-    stated = nn.Linear(4, 3)
-    stated.num_features = 5
     wide = nn.Sequential(nn.Linear(4, 6), nn.Unflatten(1, (2, 3)))
     for check, word in (
         (lambda: check_encoder(wide, (4,)), r"\(6, 2, 3\)"),
-        (lambda: check_encoder(stated, (4,)), "num_features"),
         (lambda: check_decoder(nn.Linear(4, 3), 4, (3, 1)), r"\(6, 3, 1\)"),
         (lambda: check_decoder(Faulty(cut_off), 4, (3,)), "input 0"),
         (lambda: check_decoder(Deaf(), 4, (3,)), "initialize_output_"),
