@@ -134,6 +134,7 @@ REFUSED = [
         lambda _, module: DiscreteVAE.from_config(CONFIG, encoder=module),
         (torch.nn.LSTM(12, 8), torch.nn.Flatten(0), torch.nn.Unflatten(1, (3, 4))),
     ),
+    *each("estimator", lambda m, e: m.estimate_gradient(e, X), (dv.DisARM, "disarm", X)),
     *each("observed", lambda _, v: gappy().elbo(NAN, observed=v), ([[True] * 3], 1.0, MASK.to_sparse())),
     # doors of other packages, which calls with odd arguments once crashed
     ("energy", lambda _: dv.RunningMoments([], 5)),

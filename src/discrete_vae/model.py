@@ -396,6 +396,9 @@ class DiscreteVAE(nn.Module):
             >>> estimate.num_evaluations
             4
         """
+        if not isinstance(estimator, nn.Module):
+            repair = "Make one for this model, by LeaveOneOut.of(model) for example."
+            raise InvalidInputError("estimator", "must be a GradientEstimator", f"{estimator!r}"[:80], repair)
         batch = self.check_batch(x, observed=observed, condition=condition, generator=generator)
         check_positive_int("num_importance_samples", num_importance_samples)
         check_kl_weights(discrete, continuous, num_importance_samples, weighs_binary_latents(self))
