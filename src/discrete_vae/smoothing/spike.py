@@ -213,6 +213,7 @@ def _draw(
 
 
 _MIN_BETA = 0.01  # the smallest beta at which float32 was checked
+_NO_BOUND = torch.finfo(torch.float32).max  # of beta; finite, since averages of buffers read it
 
 
 class BetaSmoothing(Smoothing):
@@ -243,14 +244,13 @@ class BetaSmoothing(Smoothing):
     def bound_sharpness_(self, limit: float) -> None:
         if not isinstance(limit, float) or limit != math.inf:
             check_number("max_beta", limit, at_least=_MIN_BETA, repair="Leave it out for no bound.")
-        self._limits[1] = min(
-            limit, torch.finfo(torch.float32).max
-        )  # finite, since averages of buffers read it
+        self._limits[1] = min(limit, _NO_BOUND)
 
     @property
     def max_beta(self) -> float:
-        """The present upper bound of beta, as float32 has it; its largest number for no bound."""
-        return float(self._limits[1])
+        """The present upper bound of beta, as float32 has it."""
+        limit = float(self._limits[1])
+        return limit if limit < _NO_BOUND else math.inf
 
     @max_beta.setter
     def max_beta(self, limit: float) -> None:

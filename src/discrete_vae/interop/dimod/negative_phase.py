@@ -213,7 +213,8 @@ class DimodSampler(MarkovChains):
             self._warn(
                 "scale",
                 f"the solver's temperature follows the scale of its problems, and c has come to {math.exp(level):.0e}: "
-                "such a solver scales each to a range of its own. Switch that off, or the correction of c.",
+                "such a solver scales each to a range of its own, or heeds none. Switch that off, or the correction "
+                "of c.",
             )
         self._filter = self._filter.new_tensor([level, min(variance, _UNKNOWN**2)])
 
