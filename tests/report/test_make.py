@@ -28,6 +28,7 @@ from discrete_vae.own_data import read_own_experiment
 from discrete_vae.presets import load_experiment
 from discrete_vae.report import SECTIONS, make_report
 from discrete_vae.report.charts import Axis
+from discrete_vae.report.latents import modes
 from discrete_vae.report.results import train_command
 from discrete_vae.report.source import ReportSource
 from discrete_vae.runs import load_run
@@ -315,6 +316,26 @@ def test_a_run_that_logged_nothing_has_no_training_curves(table, tmp_path):
     assert "Agreement of modes" not in page.said  # without labels
     assert "\\x1b[31m\\u202e b" in page.text
     assert not {"\x1b", "\u202e"} & set(page.text)
+
+
+def test_means_of_modes_count_examples_by_their_weights(tmp_path):
+    random = np.random.default_rng(0)
+    bits = (random.random((120, 3)) < 0.5).astype(int)
+    weights = np.where(bits[:, :1] == 1, 9.0, 1.0)
+    cells = np.where(random.random((120, 3)) < 0.1, "", bits.astype(str))
+    lines = map(",".join, np.hstack([cells, weights.astype(str)]).tolist())
+    file = tmp_path / "weighted.csv"
+    file.write_text("\n".join(["a,b,c,w", *lines]) + "\n")
+    run = trained(tmp_path, "--data", file, "--data.weight-column", "w")
+    source = ReportSource(RunDirectory(run), lambda: load_run(run))
+    x, given = source.shown(source.train).double().numpy(), source.train_weights
+    all_means = [np.average(own[seen], weights=given[seen]) for own in x.T for seen in [~np.isnan(own)]]
+    of_names = dict(zip(source.feature_names, all_means, strict=True))
+    features = [each for mode in modes(source).values["modes"] for each in mode["features"]]
+    assert {name for name, *_ in features} == set(of_names)
+    for name, _, mean, _ in features:
+        assert mean == pytest.approx(of_names[name], abs=1e-6)
+    assert of_names[source.feature_names[0]] > 0.8
 
 
 @pytest.fixture(scope="module")

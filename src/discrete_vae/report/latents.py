@@ -400,10 +400,15 @@ def _mode(source: ReportSource, mode: int, members: np.ndarray) -> dict[str, Any
 
 
 def _features(source: ReportSource, members: np.ndarray) -> list[tuple[str, float, float, float]]:
-    """The features whose mean over a mode differs most from that over all: name, both means, standard deviations."""
+    """The features whose mean over a mode differs most from that over all: name, both means, standard deviations.
+
+    Examples count as often as their weights say.
+    """
     x = source.shown(source.train).double().cpu()
-    mean, own = x.nanmean(0), x[torch.from_numpy(members)].nanmean(0)
-    deviation = (x - mean).square().nanmean(0).sqrt()
+    weights = torch.from_numpy(source.train_weights).double()[:, None] * ~x.isnan()
+    share, of_mode = weights / weights.sum(0), weights[members] / weights[members].sum(0)
+    mean, own = (share * x.nan_to_num()).sum(0), (of_mode * x[members].nan_to_num()).sum(0)
+    deviation = (share * (x - mean).nan_to_num().square()).sum(0).sqrt()
     change = ((own - mean) / torch.where(deviation > 0, deviation, 1.0)).nan_to_num()
     top = change.abs().argsort(descending=True, stable=True)[:_MODES_FEATURES].tolist()
     return [(source.feature_names[i], float(own[i]), float(mean[i]), float(change[i])) for i in top]
