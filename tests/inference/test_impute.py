@@ -387,12 +387,12 @@ def test_an_example_is_filled_alike_whatever_the_others():
 
 def test_few_effective_samples_are_said():
     model, x = build()
-    for more, name in (
-        ({"num_fills": 2}, "num_samples=32"),
-        ({"method": "chains", "num_steps": 1}, "num_steps=4"),
+    for more, names in (
+        ({"num_fills": 2}, "--num-samples 32.*num_samples=32"),
+        ({"method": "chains", "num_steps": 1}, "--num-steps 4.*num_steps=4"),
     ):
         settings = ImputationSettings(num_samples=8, num_rounds=2, **more)
-        with pytest.warns(UserWarning, match=rf"2 of 2 .*example 7.*{name}"):
+        with pytest.warns(UserWarning, match=rf"2 of 2 .*example 7.*{names}"):
             impute(model, x, numbers=[71, 72], settings=settings)
 
 

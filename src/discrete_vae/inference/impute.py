@@ -272,10 +272,11 @@ def _warn_if_few(
     worst = few[effective[few].argmin()]
     number = worst if numbers is None else numbers[worst]
     name = "num_samples" if settings.method == "importance" else "num_steps"
+    more, option = 4 * getattr(settings, name), name.replace("_", "-")
     warnings.warn(
         f"{len(few)} of {int(np.isfinite(effective).sum())} examples with gaps have fewer than {_FEW:g} effective "
         f"samples (example {number}: {effective[worst]:.1f}): their means are rough and their standard errors too "
-        f"small. More draws help: {name}={4 * getattr(settings, name)}.",
+        f"small. More draws help: --{option} {more}, in Python {name}={more}.",
         stacklevel=3,
     )
 
