@@ -73,6 +73,11 @@ def test_the_rules(values, kind, is_guess):
     assert bool(schema.readings[0].hint) == is_guess or kind == "left out"
 
 
+def test_whole_numbers_may_be_codes_however_many_they_are():
+    for values in (10 * [2110, 5120, 9210], [*range(1110, 1137)] * 3):
+        assert "category" in infer_schema({"occupation": values}).readings[0].hint
+
+
 def test_columns_of_pandas_keep_what_they_declare():
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame(

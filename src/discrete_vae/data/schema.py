@@ -384,12 +384,12 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
         counts_rows = np.ptp(values) == num_values - 1 and 2 * num_values > len(column.numbers)
         if counts_rows or _INDEX.fullmatch(column.name):
             return None, "it counts the rows, as an index does", f"{_option(column, 'real')} reads it"
+    hint = "a guess: category if they are codes, count if it counts"
     if num_values <= FEW:
-        hint = "a guess: category if they are codes, count if it counts"
         return "ordinal", "whole numbers of few different values", hint
     if (values == 0).any():
         return "count", "whole numbers from 0", "a guess: real if it measures"
-    return _real(column), "whole numbers above 0", "a guess: count if it counts"
+    return _real(column), "whole numbers above 0", hint
 
 
 def _real(column: RawColumn) -> str:
