@@ -405,12 +405,15 @@ def _features(source: ReportSource, members: np.ndarray) -> list[tuple[str, floa
     Examples count as often as their weights say.
     """
     x = source.shown(source.train).double().cpu()
+    base = torch.where(x.isnan(), -torch.inf, x).amax(0)
+    x = x - base  # a value that occurs, so that what is constant is exactly 0
     weights = torch.from_numpy(source.train_weights).double()[:, None] * ~x.isnan()
     share, of_mode = weights / weights.sum(0), weights[members] / weights[members].sum(0)
     mean, own = (share * x.nan_to_num()).sum(0), (of_mode * x[members].nan_to_num()).sum(0)
     deviation = (share * (x - mean).nan_to_num().square()).sum(0).sqrt()
     change = ((own - mean) / torch.where(deviation > 0, deviation, 1.0)).nan_to_num()
     top = change.abs().argsort(descending=True, stable=True)[:_MODES_FEATURES].tolist()
+    own, mean = own + base, mean + base
     return [(source.feature_names[i], float(own[i]), float(mean[i]), float(change[i])) for i in top]
 
 
