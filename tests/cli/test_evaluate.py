@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import shutil
 from importlib import import_module
 from statistics import fmean
 
@@ -129,6 +130,18 @@ def test_other_data_are_a_warning_and_a_changed_config_displaces_no_evaluation(d
     picture = ["feature-statistics", trained, "--out", tmp_path / "picture.png"]
     _, err = done("figure", *picture, "--accept-changed-config")
     assert "warning: the data (other.npy) are not those that the run was trained on" in err
+
+
+def test_a_file_that_has_moved_is_found_in_the_folder_that_is_given(done, refused, tmp_path, data_file):
+    file, folder, run = tmp_path / data_file.name, tmp_path / "moved", tmp_path / "run"
+    shutil.copy(data_file, file)
+    done("train", "--data", file, "--run-dir", run, *TINY)
+    folder.mkdir()
+    file.rename(folder / file.name)
+    for words in (["evaluate", run], ["train", "--resume", "--run-dir", run]):
+        assert "--data-dir" in refused(*words)
+        assert "not those" not in done(*words, "--data-dir", folder)[1]
+    refused("evaluate", run, "--data-dir", tmp_path)
 
 
 def test_the_table_stands_where_nothing_can_be_written_any_more(cli, trained, monkeypatch):

@@ -428,7 +428,8 @@ device_option = option(
 )
 data_dir_option = option(
     "--data-dir DIR",
-    "folder of the data sets; default: the variable DISCRETE_VAE_DATA, else your cache folder",
+    "folder of the data sets, or of your file if it has moved; default: the variable DISCRETE_VAE_DATA, else your "
+    "cache folder",
     user_path,
 )
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from discrete_vae.checks import BINARY, UNIT_INTERVAL
 from discrete_vae.config import ColumnConfig, DataConfig, FileDataConfig, ModelConfig, TableLikelihoodConfig
-from discrete_vae.data.arrays import as_float32, read_npy
+from discrete_vae.data.arrays import as_float32, check_is_file, read_npy
 from discrete_vae.data.files import WHOLE, OwnArrays, TableReading, places_of_columns, read_own_arrays
 from discrete_vae.data.schema import TableSchema
 from discrete_vae.data.splits import (
@@ -70,7 +70,7 @@ def load_file(
 
     Args:
         path: The file; ``~`` is the home directory.
-        data_dir: Not read, but refused if it does not exist, as with every other data set.
+        data_dir: The folder of a file of that name which is no longer at its path.
         columns: The kinds of a table's columns that a model reads, see `discrete_vae.data.infer_schema`; None leaves
             them to the setting `kinds`.
         condition_columns: Likewise those of the condition.
@@ -92,8 +92,15 @@ def load_file(
         >>> mine.train.shape, mine.valid.shape, mine.event_shape
         (torch.Size([16, 3]), torch.Size([2, 3]), (3,))
     """
-    check_data_dir(data_dir)
-    config = FileDataConfig(path=user_path("path", path), **settings)
+    folder, file = check_data_dir(data_dir), user_path("path", path)
+    try:
+        check_is_file(file)
+    except InvalidInputError as error:
+        if folder is None:
+            repair = "Check the path. Of a file that has moved, give the folder: data_dir (--data-dir)."
+            raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
+        file = folder / file.name
+    config = FileDataConfig(path=file, **settings)
     with allocating(str(config.path), _REPAIR):
         reading = TableReading.of(config, columns, condition_columns)
         return splits_of(read_own_arrays(config.path, reading), config)
