@@ -109,7 +109,7 @@ class L1BatchNorm(nn.Module):
     def check_rows(self, num_rows: int) -> None:
         """Refuse a batch without a deviation: of fewer than two rows."""
         if num_rows < 2:
-            repair = "Give larger batches, or call eval() to use the running statistics."
+            repair = "Give larger batches (drop_last=True drops a short one), or call eval() for running statistics."
             raise InvalidInputError(
                 "x", "must have at least two rows in training", f"{num_rows} rows", repair
             )
