@@ -47,8 +47,8 @@ def own_experiment(
         path: The file, see `discrete_vae.data.rows.load_file`.
         likelihood: How values are read: "bernoulli", "gaussian", "categorical" or "negative-binomial". None reads each
             column of a table by its kind, see `discrete_vae.data.infer_schema`, unless all are bits; whole numbers of
-            a .h5ad or .mtx file as "negative-binomial"; and arrays as bits. Counts of such files are given their row's
-            total unless the settings say another exposure.
+            a .h5ad or .mtx file as "negative-binomial"; sequences as "categorical"; and arrays as bits. Counts of such
+            files are given their row's total unless the settings say another exposure.
         size: "smoke", "short", "cpu" or "paper".
         data_dir: Not read, but refused if it does not exist.
         settings: Values that differ from this size's, by the names that ``dvae train --settings`` lists. Where they
@@ -117,7 +117,9 @@ def _read(
         left_out = [name for name in dataset.schema.left_out if name not in file.ignored_columns]
         file = file.model_copy(update={"ignored_columns": (*file.ignored_columns, *left_out)})
     of_cells, values = path.name.lower().endswith(_COUNTED), dataset.summaries.values()
-    if likelihood is None and of_cells and not all(map(UNIT_INTERVAL.holds, values)):
+    if likelihood is None and file.alphabet is not None:
+        likelihood = "categorical"
+    elif likelihood is None and of_cells and not all(map(UNIT_INTERVAL.holds, values)):
         likelihood = "negative-binomial"  # also of logarithms, so that what is refused is told of counts
     if (exposure := exposure_of_counts(dataset, path, likelihood)) is not None:
         overrides = [("model.likelihood.exposure", [exposure]), *overrides]

@@ -76,7 +76,7 @@ def test_a_file_of_sequences_is_a_data_set(fasta):
 
 def test_a_model_of_sequences_reads_letters_that_its_own_file_lacks(fasta):
     path = fasta(">1\nAC-\n>2\nACC\n" * 10)
-    config = own_experiment(path, likelihood="categorical", alphabet="dna")
+    config = own_experiment(path, alphabet="dna")  # categories, unless another likelihood is given
     assert config.model.likelihood.num_categories == 5
     rows = read_rows(fasta(">3\nTTA\n", "new.fasta"), config.model, reading=TableReading.of(config.data))
     assert rows.x.tolist() == [[4, 4, 1]]
