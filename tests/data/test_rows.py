@@ -73,15 +73,16 @@ def test_images_keep_their_shape_and_have_their_channels_first(file):
         (bits(30, 3, 5), (1, 3, 5)),
         (bits(30, 3, 4, 5), (3, 4, 5)),
         (bits(30, 3, 4, 3), (3, 4, 3)),  # either axis may be that of channels
+        (bits(30, 4, 5, 4), (4, 5, 4)),
     ):
         data = load_file(path=file(stored))
         channels, height, width = shape
         assert (data.event_shape, data.image_shape) == (shape, (channels * height, width))
         assert same_rows(data, stored)
-    for channels in (1, 3):
-        images = bits(40, channels, 4, 5)
+    for channels, height in ((1, 4), (3, 4), (4, 6)):
+        images = bits(40, channels, height, 5)
         wanted, found = load_file(path=file(images)), load_file(path=file(np.moveaxis(images, 1, -1)))
-        assert found.event_shape == (channels, 4, 5)
+        assert found.event_shape == (channels, height, 5)
         assert torch.equal(found.train, wanted.train)
 
 

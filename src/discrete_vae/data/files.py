@@ -40,7 +40,7 @@ _FASTA = (".fasta", ".fa", ".faa", ".fna")
 _HDF5 = (".h5", ".hdf5")
 _PACKED = (".mtx", *_FASTA)  # that may be packed, .gz
 _ENDINGS = (".npy", ".npz", *READERS, ".mtx", *_HDF5, ".h5ad", *_FASTA)
-_CHANNELS = (1, 3)  # gray, or red, green and blue
+_CHANNELS = (1, 3, 4)  # gray, or red, green and blue, or these and alpha
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,9 +149,11 @@ class TableReading:
 
 
 def _channels_first(found: OwnArrays) -> OwnArrays:
-    """Bring channels before height and width in images whose last axis alone can be that of channels, 1 or 3."""
+    """Bring channels before height and width in images whose last axis alone can be that of channels, 1, 3 or 4."""
     shapes = [values.shape for values in found.examples.values()]
-    if not all(len(shape) == 4 and shape[3] in _CHANNELS and shape[1] not in _CHANNELS for shape in shapes):
+    if not all(
+        len(shape) == 4 and shape[3] in _CHANNELS and shape[1] not in (1, 3, shape[3]) for shape in shapes
+    ):
         return found
     moved = {part: np.moveaxis(np.asarray(values), -1, 1) for part, values in found.examples.items()}
     return replace(found, examples=moved)

@@ -49,10 +49,10 @@ def load_file(
     """Values of the user's file, as float32; nothing is written.
 
     An array (.npy, .npz) is (example, feature), (example, height, width) or (example, channel, height, width), of
-    booleans, integers or real numbers; NaN marks missing values. Images with 1 or 3 channels last are recognized where
-    the first of their axes cannot be that of channels. A table (.csv, .tsv, .txt, these with .gz, and
-    .parquet) has a named column per feature, see `discrete_vae.data.tables.read_table`. Which values a model can read
-    is its likelihood's business.
+    booleans, integers or real numbers; NaN marks missing values. Images with 1, 3 or 4 channels last are recognized
+    where the first of their axes cannot be that of channels. A table (.csv, .tsv, .txt, these with .gz, and .parquet)
+    has a named column per feature, see `discrete_vae.data.tables.read_table`. Which values a model can read is its
+    likelihood's business.
 
     A sparse matrix (.npz of `scipy.sparse.save_npz`, .mtx, .h5ad), (example, feature), stays sparse: `DataSplits` then
     holds `SparseRows`. Files of .h5 and .hdf5 are read as .npz is, and .fasta, .fa, .faa and .fna by
