@@ -85,7 +85,9 @@ class Domain:
         return self.low <= values.low and values.high <= self.high
 
 
-_INTO_UNIT = "Divide 0..255 intensities by 255, or map -1..1 to 0..1 by (x + 1) / 2."
+_INTO_UNIT = (
+    "Divide intensities by their scale, 255 or in 16 bits 65535, or map -1..1 to 0..1 by (x + 1) / 2."
+)
 _INTO_BITS = "Binarize it, by torch.bernoulli say; -1 and 1 become 0 and 1 by (x + 1) / 2."
 _NO_INFINITY = "Remove infinite entries; NaN marks those that were not observed."
 _RAW = "Give raw counts, neither scaled nor logarithms; AnnData often has them as a layer."
