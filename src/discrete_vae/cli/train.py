@@ -424,8 +424,7 @@ def _resumed_config(
         file = FileDataConfig(path=Path(arguments.data)).path
         of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind
         if file != of_run:
-            moved = "If the file was moved, first put a link in its old place. "
-            raise _other("--data", of_run, file, moved)
+            raise _other("--data", of_run, file, "Of a file that has moved, give the folder: --data-dir. ")
     if asked != stored:
         raise _other(*first_difference(stored, asked))
     if not accept_changed_config:  # else training warns of it
@@ -433,8 +432,8 @@ def _resumed_config(
     return stored
 
 
-def _other(option: str, before: object, after: object, moved: str = "") -> InvalidInputError:
-    repair = f"{moved}Leave it out, or start a new run in another --run-dir."
+def _other(option: str, before: object, after: object, also: str = "") -> InvalidInputError:
+    repair = f"{also}Leave it out, or start a new run in another --run-dir."
     return InvalidInputError(option, f"must be the resumed run's {before}", after, repair)
 
 
