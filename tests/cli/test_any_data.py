@@ -1,6 +1,7 @@
 """dvae on data of any kind: from a file to a trained model, its evaluation and its pictures."""
 
 import csv
+import json
 import re
 from pathlib import Path
 
@@ -240,7 +241,11 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     columns = config["condition"], config["likelihood"]["columns"]
     named = [[column["name"] for column in each] for each in columns]
     assert named == [["town", "age"], ["sex", "visits", "pain", "weight", "where"]]
-    assert "Means are weighted" in done("evaluate", run)[0]
+    assert "Means are weighted" in done("evaluate", run, "--num-samples", "20")[0]
+    averaged = read_json(run / "evaluation.json")["log_likelihood"]
+    scored = json.loads(done("score", run, "--num-samples", "20", "--json")[0])["log_likelihood"]
+    for name in ("value", "std_error", "effective_examples"):
+        assert scored[name] == pytest.approx(averaged[name], rel=1e-12)
     done("release", run, "--out", tmp_path / "small", "--license", "mit")
     assert "condition=c" in (tmp_path / "small/README.md").read_text(encoding="utf-8")
     # files need the condition and not the weights

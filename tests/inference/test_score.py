@@ -58,7 +58,21 @@ def test_accuracy_and_log_loss_by_hand():
     error = np.sqrt(0.6 * 0.4 / 3)  # of the share (2 + 1) / (3 + 2)
     right = {"accuracy": 2 / 3, "std_error": error, "most_frequent": 2 / 3, "num_examples": 3}
     right |= {"log_loss": losses.mean(), "log_loss_std_error": losses.std(ddof=1) / np.sqrt(3)}
-    assert asdict(found) == pytest.approx(right)
+    assert asdict(found) == pytest.approx(right | {"effective_examples": None})
+
+
+def test_weighted_accuracy_and_log_loss_by_hand():
+    law, weights = np.array([[0.7, 0.3], [0.4, 0.6], [0.2, 0.8], [0.9, 0.1]]), np.array([1.0, 2.0, 5.0, 7.0])
+    found = class_accuracy(np.log(law), np.array([0, 0, 1, -1]), torch.from_numpy(weights))
+    own, losses = weights[:3] / 8, -np.log([0.7, 0.4, 0.8])
+    assert (found.accuracy, found.most_frequent) == pytest.approx((0.75, 0.625))
+    assert (found.log_loss, found.num_examples) == (pytest.approx(own @ losses), 3)
+    error = np.sqrt(1.5 * (own**2 @ (losses - own @ losses) ** 2))
+    count = 1 / (own**2).sum()
+    smoothed = (0.75 * count + 1) / (count + 2)
+    assert found.effective_examples == pytest.approx(count)
+    assert found.log_loss_std_error == pytest.approx(error)
+    assert found.std_error == pytest.approx(np.sqrt(smoothed * (1 - smoothed) / count))
 
 
 def test_p_values_count_what_is_as_low():

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from discrete_vae.cli.options import Outcome, json_option, option, verb, whole_number, wrapped
+from discrete_vae.cli.options import Outcome, json_option, option, verb, weighted_means, whole_number, wrapped
 from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import with_error
@@ -83,6 +83,7 @@ def run_score(
     run: TrainedRun, num_samples: int | None, elbo: bool, features: bool, threshold_from: str | None
 ) -> Outcome:
     """Score examples."""
+    from discrete_vae.evaluation.evaluate import positive_weights
     from discrete_vae.figures.results import draw_scores
     from discrete_vae.inference import score as scoring
     from discrete_vae.inference.evaluate_run import log_partition_of_run
@@ -102,8 +103,10 @@ def run_score(
     score, count = (scoring.elbo_rows, _ELBO_DRAWS) if elbo else (scoring.score_rows, _SAMPLES)
     settings = {"log_partition": log_z.value, "num_samples": num_samples or count, "seed": run.seed}
     scores, reference = run.compute(score, examples, "scores", **settings), None
+    scores = replace(scores, weights=positive_weights(examples.weights, len(examples)))
     if familiar is not None:
         reference = run.compute(score, familiar, "reference", **settings)
+        reference = replace(reference, weights=positive_weights(familiar.weights, len(familiar)))
     of_features = None
     if features:
         own = {"num_samples": num_samples or _SAMPLES, "seed": run.seed}
@@ -149,6 +152,7 @@ def _mean(scores: Scores) -> dict[str, Any]:
         "std_error": scores.mean_std_error,
         "num_examples": len(scores.value),
         "num_samples": scores.num_samples,
+        "effective_examples": scores.effective_examples,
     }
 
 
@@ -174,6 +178,8 @@ def _print_summary(scores: Scores) -> None:
     if scores.ess is not None:
         error += f", whose effective number is {np.median(scores.ess):.1f} (median)"
     print(f"{name}: {with_error(scores.mean, scores.mean_std_error, 3)} nats per example")
+    if scores.effective_examples is not None:
+        print(wrapped(weighted_means(len(scores.value), scores.effective_examples), "  "))
     print(wrapped(f"1 %, 50 %, 99 % of the scores are below {low:.1f}, {middle:.1f}, {high:.1f} nats.", "  "))
     print(wrapped(f"The error of a single score is {error}.", "  "))
 
@@ -204,6 +210,7 @@ def _print_comparison(lowest: Mapping[str, float], area: RocArea, reference: Sco
 @option("--num-samples K", "per example and class", whole_number(), default="100")
 def run_predict(run: TrainedRun, num_samples: int) -> None:
     """Predict classes."""
+    from discrete_vae.evaluation.evaluate import positive_weights
     from discrete_vae.inference.predict import class_accuracy, predict_rows
 
     output, _ = run.outputs(annotates=True)
@@ -223,12 +230,15 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     if num_samples > 1:
         error = f"{np.median(found.std_error.max(1)):.4f} (median), of {num_samples} draws per class"
         print(f"  an example's own error of p(class | x): {error}")
-    known = None if labels is None else class_accuracy(found.log_probabilities, labels)
+    weights = positive_weights(examples.weights, len(examples))
+    known = None if labels is None else class_accuracy(found.log_probabilities, labels, weights)
     if known is not None:
         share = with_error(100 * known.accuracy, 100 * known.std_error, 1, " %")
         most = f"the most frequent label is that of {100 * known.most_frequent:.1f} %"
         print(f"right: {share} of {known.num_examples} examples with a label; {most}")
         print(f"log-loss: {with_error(known.log_loss, known.log_loss_std_error, 3)} nats")
+        if known.effective_examples is not None:
+            print(wrapped(weighted_means(known.num_examples, known.effective_examples), "  "))
     columns = {"predicted": classes[found.predicted]}
     for name, values in (("p", found.probabilities), ("std_error", found.std_error)):
         columns |= {f"{name}_{each}": column for each, column in zip(classes, values.T, strict=True)}

@@ -509,6 +509,11 @@ def say_while_torch_loads(text: str) -> None:
         note(text)
 
 
+def weighted_means(num_examples: int, effective: float) -> str:
+    """A sentence about means over weighted examples."""
+    return f"Means are weighted: {num_examples} examples count as {effective:.1f}."
+
+
 def worth(value: float, baseline: float, std_error: float, num_examples: float, data: str) -> str:
     """A sentence about what a model is worth: how many nats per example it is above independent columns.
 

@@ -20,6 +20,7 @@ from discrete_vae.cli.options import (
     option,
     print_rows,
     verb,
+    weighted_means,
     whole_number,
     worth,
     wrapped,
@@ -166,8 +167,7 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
         notes += f"; the last doubling of their number raised it by {likelihood.doubling_gain:.2f} nats"
     notes += f". Half of the examples have an effective number of samples above {likelihood.median_ess:.1f}."
     if likelihood.effective_examples is not None:
-        count = f"{likelihood.num_examples} examples count as {likelihood.effective_examples:.1f}"
-        notes += f" Means are weighted: {count}."
+        notes += f" {weighted_means(likelihood.num_examples, likelihood.effective_examples)}"
     return "\n".join(["  nats per example", *(_row(*row) for row in rows), "", wrapped(notes, "  ")])
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from discrete_vae.checks import check_positive_int
+from discrete_vae.data.splits import effective_number
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import samples_in_memory
+from discrete_vae.evaluation.evaluate import samples_in_memory, standard_error, weighted_mean
 from discrete_vae.inference.rows import Report, in_batches
 from discrete_vae.inference.score import share_error
 from discrete_vae.model import DiscreteVAE
@@ -106,6 +107,7 @@ class ClassAccuracy(ShowsTable):
         log_loss_std_error: Its standard error over examples; NaN of one.
         most_frequent: Share of the most frequent label: the accuracy of a guess that does not look at x.
         num_examples: Examples with a label.
+        effective_examples: `effective_number` of them where shares and mean are weighted; None where all count alike.
     """
 
     accuracy: float
@@ -114,14 +116,18 @@ class ClassAccuracy(ShowsTable):
     log_loss_std_error: float
     most_frequent: float
     num_examples: int
+    effective_examples: float | None = None
 
 
-def class_accuracy(log_probabilities: np.ndarray, labels: np.ndarray) -> ClassAccuracy | None:
+def class_accuracy(
+    log_probabilities: np.ndarray, labels: np.ndarray, weights: Tensor | None = None
+) -> ClassAccuracy | None:
     """Compare predictions with labels; None where no label is known.
 
     Args:
         log_probabilities: log p(y | x), (row, class), nats.
         labels: Numbers of classes, (row,) integers; -1 for one that is not known.
+        weights: How often the population has each row, (row,) above 0; None counts all alike.
 
     Examples:
         >>> class_accuracy(np.log([[0.5, 0.5], [0.2, 0.8]]), np.array([-1, 1])).accuracy
@@ -135,12 +141,17 @@ def class_accuracy(log_probabilities: np.ndarray, labels: np.ndarray) -> ClassAc
     if count == 0:
         return None
     own, labels = log_probabilities[known], labels[known]
-    accuracy, losses = float((own.argmax(1) == labels).mean()), -own[np.arange(count), labels]
+    equal = torch.ones(count, dtype=torch.float64, device="cpu")
+    given = equal if weights is None else weights[torch.from_numpy(known)]
+    right = torch.from_numpy(own.argmax(1) == labels).double()
+    losses = torch.from_numpy(-own[np.arange(count), labels])
+    accuracy = float(weighted_mean(right, given))
     return ClassAccuracy(
         accuracy=accuracy,
-        std_error=share_error(accuracy, count),
-        log_loss=float(losses.mean()),
-        log_loss_std_error=float(losses.std(ddof=1)) / math.sqrt(count) if count > 1 else math.nan,
-        most_frequent=float(np.bincount(labels).max()) / count,
+        std_error=share_error(accuracy, effective_number(given)),
+        log_loss=float(weighted_mean(losses, given)),
+        log_loss_std_error=float(standard_error(losses, given)),
+        most_frequent=float(np.bincount(labels, given.numpy()).max() / given.sum()),
         num_examples=count,
+        effective_examples=None if weights is None else effective_number(given),
     )

@@ -13,8 +13,14 @@ from scipy.stats import rankdata
 from torch import Tensor
 
 from discrete_vae.checks import check_number, check_positive_int
+from discrete_vae.data.splits import effective_number
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.evaluation.evaluate import evaluate_log_likelihood, samples_in_memory
+from discrete_vae.evaluation.evaluate import (
+    evaluate_log_likelihood,
+    samples_in_memory,
+    standard_error,
+    weighted_mean,
+)
 from discrete_vae.inference.rows import LARGEST_BATCH, Report, RowNoise, check_numbers, in_batches
 from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
@@ -42,6 +48,7 @@ class Scores:
         num_samples: Draws per example.
         is_bound: True of the ELBO.
         ess: Effective number of importance samples, (row,) float64; None for the ELBO.
+        weights: How often the population has each example, (row,) above 0, for the mean; None counts all alike.
     """
 
     value: np.ndarray
@@ -49,6 +56,7 @@ class Scores:
     num_samples: int
     is_bound: bool
     ess: np.ndarray | None = None
+    weights: Tensor | None = None
 
     @property
     def name(self) -> str:
@@ -57,14 +65,20 @@ class Scores:
 
     @property
     def mean(self) -> float:
-        """Mean over the examples."""
-        return math.fsum(self.value) / len(self.value)
+        """Mean over the examples, weighted where they have weights."""
+        if self.weights is None:
+            return math.fsum(self.value) / len(self.value)
+        return float(weighted_mean(torch.from_numpy(self.value), self.weights))
 
     @property
     def mean_std_error(self) -> float:
         """Its standard error over the examples; NaN for one."""
-        count = len(self.value)
-        return float(np.std(self.value, ddof=1)) / math.sqrt(count) if count > 1 else math.nan
+        return float(standard_error(torch.from_numpy(self.value), self.weights))
+
+    @property
+    def effective_examples(self) -> float | None:
+        """`effective_number` of a weighted mean; None where all count alike."""
+        return None if self.weights is None else effective_number(self.weights)
 
 
 def score_rows(
