@@ -34,13 +34,19 @@ class ShowsShapes:
         return f"{type(self).__name__}({', '.join(values)})"
 
 
+def digits_of(std_error: float, digits: int) -> int:
+    """Digits behind the point, so many or as many more, up to six, as keep an error from being rounded to 0."""
+    if 0 < std_error < math.inf:
+        return min(6, max(digits, -math.floor(math.log10(std_error))))
+    return digits
+
+
 def with_error(value: float, std_error: float, digits: int, unit: str = "") -> str:
     """A value for a line of output with its standard error, which gets more digits where these would round it to 0.
 
     Without one where it is not known, as of one example.
     """
-    if 0 < std_error < math.inf:
-        digits = min(6, max(digits, -math.floor(math.log10(std_error))))
+    digits = digits_of(std_error, digits)
     error = "" if math.isnan(std_error) else f" ± {std_error:.{digits}f}{unit}"
     return f"{value:.{digits}f}{unit}{error}"
 

@@ -144,6 +144,21 @@ def test_a_file_that_has_moved_is_found_in_the_folder_that_is_given(done, refuse
     refused("evaluate", run, "--data-dir", tmp_path)
 
 
+def test_an_error_is_neither_rounded_to_zero_nor_called_exact(done, tmp_path):
+    """Log Z of 50 units is known to a ten-thousandth; test rows that are alike do not make their mean exact."""
+    x, file, run = np.random.default_rng(0).integers(0, 2, (40, 12)), tmp_path / "x.npz", tmp_path / "run"
+    np.savez(file, x_train=x[:30], x_valid=x[30:], x_test=np.repeat(x[:1], 4, 0))
+    sizes = ["--model.prior.num-left", 25, "--model.prior.num-right", 25]
+    wanted = ["--evaluation.log-partition-std-error", "0.0003", "--evaluation.num-annealed-chains", 20]
+    done("train", "--data", file, *TINY, *sizes, *wanted, "--run-dir", run)
+    lines = done("evaluate", run, "--num-samples", "500")[0].splitlines()
+    columns, log_z = (next(line for line in lines if name in line) for name in ("independent", "log Z"))
+    assert "(exact)" not in columns
+    error = evaluation(run)["log_partition"]["best"]["std_error"]
+    assert error < 0.0005
+    assert float(log_z.split("±")[1].split()[0]) == pytest.approx(error, abs=5e-5)
+
+
 def test_the_table_stands_where_nothing_can_be_written_any_more(cli, trained, monkeypatch):
     def full(path, fields):
         raise OSError(28, "No space left on device")

@@ -16,7 +16,7 @@ from discrete_vae import (
     estimate_log_partition,
     exact_log_partition,
 )
-from discrete_vae.boltzmann.base import enumerate_log_partition
+from discrete_vae.boltzmann.base import LogPartition, enumerate_log_partition
 from discrete_vae.kernels.gibbs import fair_coins, run_sweeps
 from discrete_vae.log_partition.bridge import sample_bridge, tempered_work
 from discrete_vae.log_partition.estimate import (
@@ -64,6 +64,7 @@ def test_many_chunks_and_a_wide_other_side():
     assert bool(((gradient > 0) & (gradient < 1)).all())
     one = RBM(1, 1)
     assert str(exact_log_partition(one)) == "log Z = 1.3863 nats (exact, enumeration)"
+    assert str(LogPartition(1.5, 3e-5, "a method", 1)) == "log Z = 1.50000 nats (± 0.00003, a method)"
     assert float(exact_log_partition(one)) == pytest.approx(1.386294, abs=1e-6)
     with_parameters(one, weight=1e38)
     assert exact_log_partition(one).value == pytest.approx(1e38)

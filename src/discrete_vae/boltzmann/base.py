@@ -29,7 +29,7 @@ from discrete_vae.checks import (
 )
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.numerics import guard_products, replace_gradient, softplus
-from discrete_vae.records import ShowsShapes, ShowsTable
+from discrete_vae.records import ShowsShapes, ShowsTable, digits_of
 from discrete_vae.system import allocating
 
 
@@ -286,8 +286,9 @@ class LogPartition(ShowsTable):
         return self.value
 
     def __str__(self) -> str:
-        error = "exact" if self.method == "enumeration" else f"± {self.std_error:.4f}"
-        return f"log Z = {self.value:.4f} nats ({error}, {self.method})"
+        digits = digits_of(self.std_error, 4)
+        error = "exact" if self.method == "enumeration" else f"± {self.std_error:.{digits}f}"
+        return f"log Z = {self.value:.{digits}f} nats ({error}, {self.method})"
 
 
 # log Z by enumeration.

@@ -17,7 +17,7 @@ import numpy as np
 from discrete_vae.cli.options import Outcome, json_option, option, verb, weighted_means, whole_number, wrapped
 from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
 from discrete_vae.errors import InvalidInputError
-from discrete_vae.records import with_error
+from discrete_vae.records import digits_of, with_error
 from discrete_vae.system import check_memory
 
 if TYPE_CHECKING:
@@ -117,8 +117,9 @@ def run_score(
     if scores.ess is not None:
         columns["ess"] = scores.ess
     print(run.headline(examples))
-    error = "(exact)" if log_z.std_error == 0 else f"± {log_z.std_error:.4f}"
-    print(f"log Z: {log_z.value:.4f} {error}, {log_z.method}")
+    digits = digits_of(log_z.std_error, 4)
+    error = "(exact)" if log_z.std_error == 0 else f"± {log_z.std_error:.{digits}f}"
+    print(f"log Z: {log_z.value:.{digits}f} {error}, {log_z.method}")
     _print_summary(scores)
     record = run.loaded.named | {
         "data": examples.name.rstrip(","),

@@ -36,7 +36,7 @@ from discrete_vae.cli.trained import (
 )
 from discrete_vae.errors import InvalidInputError, NonFiniteLossError, not_one_of
 from discrete_vae.figures.registry import FIGURES
-from discrete_vae.records import with_error
+from discrete_vae.records import digits_of, with_error
 from discrete_vae.runs.io import check_replaces_none, check_writable, is_stream
 from discrete_vae.system import allocating, check_memory, in_words, user_path
 
@@ -155,10 +155,10 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
         rows.append(("  KL continuous", elbo.kl_continuous, elbo.kl_continuous_std_error, ""))
     if baseline is not None:
         rows.append(("independent columns", baseline.value, baseline.std_error, "without any dependence"))
+    exact = prior.best.std_error == 0
     for name, found in (("log Z", prior.best), ("  check", prior.forward), ("  check", prior.reverse)):
         if found is not None:
-            rows.append((name, found.value, found.std_error, found.method))
-    exact = prior.best.std_error == 0
+            rows.append((name, found.value, None if exact else found.std_error, found.method))
     notes = (
         f"± is the standard error over examples{'.' if exact else ', without that of log Z, which shifts all alike.'} "
         f"{likelihood.num_samples} importance samples per example estimate the log-likelihood from below"
@@ -172,11 +172,11 @@ def _evaluation_table(result: Evaluation, has_layers: bool) -> str:
 
 
 def _row(name: str, value: float, error: float | None, note: str) -> str:
-    row = f"  {name:20} {value:9.3f}"
-    if error is None:
-        return row
-    shown = "(exact)" if error == 0 else "± unknown" if math.isnan(error) else f"± {error:.3f}"
-    return f"{row} {shown:9}  {note}".rstrip()
+    """A line of the table, with an error of None for what is exact."""
+    shown = "(exact)"
+    if error is not None:
+        shown = "± unknown" if math.isnan(error) else f"± {error:.{digits_of(error, 3)}f}"
+    return f"  {name:20} {value:9.3f} {shown:9}  {note}".rstrip()
 
 
 @verb("figure", "Without NAME it lists the figures. RUN is the folder of a run.")
@@ -266,8 +266,9 @@ def run_log_partition(
     print(wrapped(str(found.chains), "training chains: ", indent=11))
     table = histogram_of_result(found.to_json())
     if repeats > 1:
-        spread = f"spread {table.value.std(ddof=1):.4f} nats over {repeats} repeats"
-        print(f"mean {table.value.mean():.4f}, {spread} (stated errors {table.stated:.4f})")
+        digits = digits_of(table.stated, 4)
+        spread = f"spread {table.value.std(ddof=1):.{digits}f} nats over {repeats} repeats"
+        print(f"mean {table.value.mean():.{digits}f}, {spread} (stated errors {table.stated:.{digits}f})")
     config = {"std_error": settings.log_partition_std_error, "seed": settings.seed}
     config |= {"max_sweeps": settings.max_tempered_sweeps, "num_chain_sweeps": settings.num_chain_sweeps}
     try:

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 
 from discrete_vae.errors import InvalidInputError, plot_text
 from discrete_vae.figures.style import BLUE, GREEN, PURPLE, VERMILION, Drawing, FigureRequest, Picture, tidy
+from discrete_vae.records import digits_of, with_error
 from discrete_vae.runs.results import log_partition_store
 
 # The course of a training run.
@@ -305,7 +306,7 @@ def _title(table: LogPartitionHistogram, name: str) -> str:
     value, count = table.value, len(table.value)
     start = f"log Z of {plot_text(name)}: " if name else "log Z: "
     if count == 1:
-        return f"{start}{value[0]:.4f} \N{PLUS-MINUS SIGN} {table.std_error[0]:.4f} nats"
+        return f"{start}{with_error(value[0], table.std_error[0], 4)} nats"
     return f"{start}mean {value.mean():.4f}, spread {value.std(ddof=1):.4f} nats over {count} repeats"
 
 
@@ -335,8 +336,9 @@ def _draw_bars(axes: Axes, table: LogPartitionHistogram) -> None:
     axes.hist(deviation, edges.tolist(), **style, label=f"{count} estimates")
     if std_error > 0:
         x = np.linspace(-reach, reach, 400)
+        shown = f"{std_error:.{digits_of(std_error, 4)}f}"
         density = table.promised(x) * (edges[1] - edges[0])
-        axes.plot(x, density, color=VERMILION, label=f"normal law of the stated error, {std_error:.4f} nats")
+        axes.plot(x, density, color=VERMILION, label=f"normal law of the stated error, {shown} nats")
     if table.exact is not None:
         axes.axvline(table.exact - mean, color=GREEN, linestyle="--", label="exact value")
     axes.set(xlabel="log Z \N{MINUS SIGN} mean (nats)", ylabel="fraction of the estimates")

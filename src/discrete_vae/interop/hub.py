@@ -28,6 +28,7 @@ from discrete_vae.inference.evaluate_run import log_partition_of_run
 from discrete_vae.inference.rows import Report
 from discrete_vae.inference.score import elbo_rows
 from discrete_vae.model import DiscreteVAE
+from discrete_vae.records import digits_of
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, RELEASED_FROM, ROUNDED, CheckpointRecord
 from discrete_vae.runs.io import (
     Schema,
@@ -258,8 +259,11 @@ def _results(evaluation: Mapping[str, Any]) -> list[dict[str, Any]]:
         part = part.get("best", part)
         names = ("elbo", "elbo_std_error") if kind == "elbo" else ("value", "std_error")
         value, error = (part[name] for name in names)
-        unknown = error is None or math.isnan(error)
-        words = "unknown" if unknown else "0 (exact)" if error == 0 else f"{error:.3f}"
+        words = "unknown"
+        if error is not None and not math.isnan(error):
+            words = f"{error:.{digits_of(error, 3)}f}"
+        if kind == "log_partition" and error == 0:
+            words = "0 (exact)"
         metric = None
         if kind in ("log_likelihood", "log_likelihood_limit", "elbo"):
             metric = {"type": kind, "name": f"{title}, nats", "value": value}

@@ -19,7 +19,7 @@ from discrete_vae.checks import DIVERGED, check_binary, check_number, check_posi
 from discrete_vae.errors import InvalidInputError, LogPartitionWarning
 from discrete_vae.kernels.gibbs import check_logits
 from discrete_vae.numerics import softplus_sum
-from discrete_vae.records import ShowsShapes
+from discrete_vae.records import ShowsShapes, with_error
 from discrete_vae.rng import key_to_seed
 from discrete_vae.samplers.tempering import ModeJumps, ParallelTempering, local_minima
 
@@ -354,7 +354,7 @@ class RunCheck:
         found = self.estimate
         rates, trips = found.swap_rates or (1.0,), found.round_trips or 0.0
         text = (
-            f"log Z = {found.value:.4f} ± {found.std_error:.4f} nats after {found.num_sweeps} sweeps, where "
+            f"log Z = {with_error(found.value, found.std_error, 4)} nats after {found.num_sweeps} sweeps, where "
             f"{std_error:g} was asked for: {trips:.1f} round trips per chain ({_ROUND_TRIPS:g} are wanted), exchange "
             f"rates from {min(rates):.2f} to {max(rates):.2f}, parts of the run {self.apart:.1f} standard errors "
             "apart. "

@@ -35,7 +35,7 @@ from discrete_vae.evaluation.evaluate import (
 )
 from discrete_vae.nets.weights import non_finite_weight
 from discrete_vae.objectives.elbo import Elbo, weighs_binary_latents
-from discrete_vae.records import ShowsTable
+from discrete_vae.records import ShowsTable, digits_of, with_error
 from discrete_vae.rng import key_to_seed
 from discrete_vae.runs.checkpoints import MODEL_PREFIX, CheckpointStore
 from discrete_vae.runs.load import initial_model
@@ -197,8 +197,9 @@ def run_steps(
                 if checkpoints.save(elbo, bound, score):
                     best_elbos, also = ExampleValues(elbos), f"{also} (best so far)"
                     best_error = elbo.log_partition_std_error
-                error = "unknown" if math.isnan(elbo.total_std_error) else f"{elbo.total_std_error:.2f}"
-                shown.note(f"step {state.step}: validation ELBO {elbo.elbo:.2f} ± {error} nats{also}")
+                found = with_error(elbo.elbo, elbo.total_std_error, 2)
+                unknown = " ± unknown" if math.isnan(elbo.total_std_error) else ""
+                shown.note(f"step {state.step}: validation ELBO {found}{unknown} nats{also}")
             state.times.restart()  # what the line itself took is not a step's
         shares = [name for name in times if name.endswith("_share")]
         if shares and trace is not None:
@@ -541,8 +542,8 @@ class RunCheckpoints:
         side = "better" if found["lead"] > 0 else "worse"
         return (
             f"Independent columns are kept: the best trained checkpoint, of step {found['step']}, is {side} by "
-            f"{abs(found['lead']):.2f} ± {found['std_error']:.2f} nats on the validation part, and a lead counts from "
-            f"{found['least']:.2f} on."
+            f"{with_error(abs(found['lead']), found['std_error'], 2)} nats on the validation part, and a lead counts "
+            f"from {found['least']:.{digits_of(found['std_error'], 2)}f} on."
         )
 
     def wait_too_long(self, steps_per_epoch: int) -> bool:
