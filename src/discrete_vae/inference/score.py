@@ -26,6 +26,7 @@ from discrete_vae.model import DiscreteVAE
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.objectives.elbo import Batch, loss_terms
 from discrete_vae.posterior import rows_of_labels
+from discrete_vae.records import ShowsShapes
 from discrete_vae.rng import key_to_seed
 from discrete_vae.sparse import Examples, check_rows
 
@@ -38,8 +39,8 @@ _REFERENCE = 1 << 48  # added to the numbers of reference rows
 # log p(x) or the ELBO of each example, and p-values of either.
 
 
-@dataclass(frozen=True, eq=False)
-class Scores:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scores(ShowsShapes):
     """Scores of examples, in nats; std_error leaves out that of log Z, which shifts all of them alike.
 
     Attributes:
