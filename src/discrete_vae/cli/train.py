@@ -424,7 +424,7 @@ def _resumed_config(
         file = FileDataConfig(path=Path(arguments.data)).path
         of_run = stored.data.path if isinstance(stored.data, FileDataConfig) else stored.data.kind
         if file != of_run:
-            raise _other("--data", of_run, file, "Of a file that has moved, give the folder: --data-dir. ")
+            raise _other("--data", of_run, file, "If the file has moved, give its folder as --data-dir. ")
     if asked != stored:
         raise _other(*first_difference(stored, asked))
     if not accept_changed_config:  # else training warns of it

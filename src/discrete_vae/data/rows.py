@@ -97,7 +97,7 @@ def load_file(
         check_is_file(file)
     except InvalidInputError as error:
         if folder is None:
-            repair = "Check the path. Of a file that has moved, give the folder: data_dir (--data-dir)."
+            repair = "Check the path. If the file has moved, give its folder as data_dir."
             raise InvalidInputError(error.argument, error.rule, error.received, repair) from None
         file = folder / file.name
     config = FileDataConfig(path=file, **settings)
