@@ -12,6 +12,7 @@ import torch
 from discrete_vae import load_run
 from discrete_vae.cli import main
 from discrete_vae.data.rows import rows_of_part
+from discrete_vae.data.sequences import read_fasta
 from discrete_vae.figures.style import FigureRun
 from discrete_vae.own_data import own_experiment
 from discrete_vae.runs.io import read_json
@@ -430,3 +431,30 @@ def test_what_a_run_writes_it_reads_from_any_folder(done, tmp_path, monkeypatch)
     assert {row[4] for row in filled} <= {"-x", "größer"}
     few = "-n 2 --num-sweeps 2 --label all --labels ../labels.npy --out classes.csv"
     done("generate", "../run", *few.split())
+
+
+def test_new_sequences_are_written_as_sequences(cli, done, tmp_path):
+    random = np.random.default_rng(0)
+    family = np.array(list("-ACGTN"))[random.integers(0, 6, (60, 9))]
+    text = "".join(f">{number}\n{''.join(row)}\n" for number, row in enumerate(family))
+    (tmp_path / "family.fasta").write_text(text)
+    words = ("--data", tmp_path / "family.fasta", "--data.alphabet", "dna", *TINY)
+    done("train", *words, "--run-dir", tmp_path / "run")
+    for ending in ("fasta", "npy"):
+        done("generate", tmp_path / "run", "-n", "7", "--out", tmp_path / f"new.{ending}")
+        done("reconstruct", tmp_path / "run", "--out", tmp_path / f"again.{ending}")
+        gaps = ("--data", tmp_path / "family.fasta", "--out", tmp_path / f"filled.{ending}")
+        done("impute", tmp_path / "run", *gaps)
+    for name, count in (("new", 7), ("again", 6), ("filled", 60)):
+        codes = read_fasta(tmp_path / f"{name}.fasta", "dna")
+        np.testing.assert_array_equal(codes, np.load(tmp_path / f"{name}.npy"))
+        assert codes.shape == (count, 9)
+    observed = family != "N"
+    lines = (tmp_path / "filled.fasta").read_text().split("\n")[1::2]
+    filled = np.array([list(line) for line in lines])
+    np.testing.assert_array_equal(filled[observed], family[observed])
+    assert (tmp_path / "new.fasta").read_text().startswith(">1\n")
+    # of a run of other examples there is no alphabet
+    np.save(tmp_path / "bits.npy", DATA["bernoulli"])
+    done("train", "--data", tmp_path / "bits.npy", *TINY, "--run-dir", tmp_path / "bits")
+    assert "--out" in refusal(cli("generate", tmp_path / "bits", "-n", "2", "--out", tmp_path / "new.fa"))

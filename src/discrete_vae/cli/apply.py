@@ -15,7 +15,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from discrete_vae.cli.options import Outcome, json_option, option, verb, weighted_means, whole_number, wrapped
-from discrete_vae.cli.trained import EXPLAINED, TrainedRun, feature_columns, numbered, takes_rows, write_rows
+from discrete_vae.cli.trained import (
+    ANNOTATED,
+    EXPLAINED,
+    TrainedRun,
+    feature_columns,
+    numbered,
+    takes_rows,
+    write_rows,
+)
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.records import digits_of, with_error
 from discrete_vae.system import check_memory
@@ -43,7 +51,7 @@ def run_encode(run: TrainedRun, what: str, draw: bool) -> None:
     from discrete_vae.figures.results import draw_codes
     from discrete_vae.inference.encode import encode_rows
 
-    output, drawing = run.outputs(annotates=True)
+    output, drawing = run.outputs(more=[ANNOTATED])
     if what == "continuous" and run.loaded.model.hierarchy.num_layers == 0:
         rule = "must be an array of this run, which has no layers"
         raise InvalidInputError("--what", rule, what, "Take zeta.")
@@ -88,7 +96,7 @@ def run_score(
     from discrete_vae.inference import score as scoring
     from discrete_vae.inference.evaluate_run import log_partition_of_run
 
-    output, drawing = run.outputs({"--threshold-from": threshold_from}, annotates=True)
+    output, drawing = run.outputs({"--threshold-from": threshold_from}, more=[ANNOTATED])
     examples = run.rows()
     familiar = None
     if threshold_from is not None:
@@ -214,7 +222,7 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     from discrete_vae.evaluation.evaluate import positive_weights
     from discrete_vae.inference.predict import class_accuracy, predict_rows
 
-    output, _ = run.outputs(annotates=True)
+    output, _ = run.outputs(more=[ANNOTATED])
     model = run.loaded.config.model
     if not model.num_classes:
         rule, repair = "must be of a model with classes", "Train one with --data.label-units COLUMN."

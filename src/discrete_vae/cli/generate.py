@@ -54,7 +54,7 @@ def run_reconstruct(run: TrainedRun, condition: str | None, **settings: Any) -> 
     from discrete_vae.figures.run import ReconstructionTable, draw_reconstructions
     from discrete_vae.inference.encode import reconstruct_rows
 
-    output, drawing = run.outputs()
+    output, drawing = run.outputs(more=run.sequence_endings)
     examples = run.rows()
     if condition is not None:
         named, own = run.condition(condition), examples.condition
@@ -204,7 +204,7 @@ def run_impute(
     errors, drawing = run.output(std_errors, files, argument="--std-errors"), run.picture_path()
     ending = path.suffix.lower()
     is_table = ending in READERS and ending == Path(data or "").suffix.lower()
-    endings = (*ENDINGS, ending) if is_table else ENDINGS
+    endings = (*ENDINGS, ending) if is_table else (*ENDINGS, *run.sequence_endings)
     outputs = [run.output(name, files | {"--std-errors": std_errors}, endings=endings) for name in names]
     if is_table and run.row_options["num_examples"] is not None:
         rule = f"must be left out where a {ending} file is filled"
@@ -303,7 +303,9 @@ _NUMBER = r"[+-]?(?:\d{1,9}\.?\d{0,20}|\.\d{1,20})(?:[eE][+-]?\d)?"
 )
 @takes_rows
 @option("-n N", "how many; of each class, with --label", whole_number(), required=True)
-@option("--out FILE", "where they go: .npz holds x, z and labels; .npy, .csv and .parquet the examples")
+@option(
+    "--out FILE", "where they go: .npz holds x, z and labels; .npy, .csv, .parquet and .fasta the examples"
+)
 @option("--clamp UNIT=BIT,...", "units of the prior that are set: --clamp 3=1,17=0")
 @option("--bias FILE|UNIT=VALUE,...", "fields added to the prior's biases, nats: some units, or a .npy file")
 @option("--label LABEL,...|all", "classes to draw: the model's own, or by their labels in --data or --labels")
@@ -336,7 +338,7 @@ def run_generate(
         if label is None and value is not None:
             repair = "Add --label all, or leave it out: new examples of the prior read no others."
             raise InvalidInputError(name, "needs --label", repr(value)[:80], repair)
-    output, drawing = run.outputs({"--labels": labels, "--bias": bias})
+    output, drawing = run.outputs({"--labels": labels, "--bias": bias}, more=run.sequence_endings)
     clamped = {unit: int(bit) for unit, bit in _pairs("--clamp", clamp, "UNIT=BIT", "[01]").items()}
     model, chains = run.loaded.model, run.loaded.chains.z
     field = _field(bias, model.prior.num_units)
@@ -389,7 +391,10 @@ def run_generate(
         right = with_error(100 * classes.accuracy, 100 * classes.accuracy_std_error, 1, " %")
         right = f"right for {right} of labeled examples held out"
         print(f"classes are read off the latents: {right}; {made.num_states:,} states were drawn")
-    if output is not None:
+    if output is not None and output.ending in run.sequence_endings:
+        named = zip(range(1, total + 1), *classes_of.values(), strict=True)
+        run.write_sequences(output, made.x, (" ".join(map(str, each)) for each in named))
+    elif output is not None:
         data = run.loaded.config.data
         of_run = getattr(data, "label_units", None) or getattr(data, "label_column", None)
         name = run.row_options["label_column"] or of_run or "label"

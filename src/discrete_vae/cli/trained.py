@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
@@ -167,6 +167,25 @@ class TrainedRun:
         return TableReading.of(data).form if isinstance(data, FileDataConfig) else TableReading().form
 
     @property
+    def alphabet(self) -> str | None:
+        """The letters of a run's sequences, or their name; None for a run of other examples."""
+        return getattr(self.loaded.config.data, "alphabet", None)
+
+    @property
+    def sequence_endings(self) -> tuple[str, ...]:
+        """Endings of files for examples that are sequences; none for a run of others."""
+        from discrete_vae.data.files import FASTA
+
+        return FASTA if self.alphabet is not None else ()
+
+    def write_sequences(self, output: OutputFile, codes: np.ndarray, names: Iterable[object]) -> None:
+        """Write examples that are sequences in FASTA, and say where they are."""
+        from discrete_vae.data.sequences import to_fasta
+
+        assert self.alphabet is not None
+        say_written(output.write_bytes(to_fasta(codes, self.alphabet, names).encode()))
+
+    @property
     def is_first_process(self) -> bool:
         """False in those processes of torchrun that print and write nothing."""
         from discrete_vae.distributed import rank
@@ -292,12 +311,12 @@ class TrainedRun:
         return compute_on_rank_zero(lambda: OutputFile(out, argument=argument, endings=allowed, others=paths))
 
     def outputs(
-        self, others: Mapping[str, str | None] | None = None, *, annotates: bool = False
+        self, others: Mapping[str, str | None] | None = None, *, more: Sequence[str] = ()
     ) -> tuple[OutputFile | None, Path | None]:
-        """The files of --out and --picture; see `output`. With annotates --out may be a .h5ad file."""
+        """The files of --out and --picture; see `output`. --out may have other endings, too, such as `ANNOTATED`."""
         from discrete_vae.runs.results import ENDINGS
 
-        output = self.output(self.out, others, endings=(*ENDINGS, *[ANNOTATED] * annotates))
+        output = self.output(self.out, others, endings=(*ENDINGS, *more))
         if output is not None and output.ending == ANNOTATED:
             data, choice = self.row_options["data"], self.row_options["num_examples"]
             if data is None or Path(data).suffix.lower() != ANNOTATED or choice is not None:
@@ -459,6 +478,10 @@ def write_rows(
         obs = {} if of_rows else named
         content = with_annotations(user_path("--data", run.row_options["data"]), obsm=of_rows, obs=obs)
         say_written(output.write_bytes(content))
+        return
+    if output.ending in run.sequence_endings:
+        assert array is not None
+        run.write_sequences(output, array, rows.index)
         return
     which = {"index": rows.index}
     if rows.labels is not None and rows.labels.ndim == 1:

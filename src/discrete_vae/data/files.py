@@ -29,6 +29,9 @@ from discrete_vae.sparse import SparseRows
 WHOLE = "whole"
 """Key of examples that are not divided into parts yet."""
 
+FASTA = (".fasta", ".fa", ".faa", ".fna")
+"""Endings of files of aligned sequences."""
+
 _EXAMPLES = {"train": ("train", "x_train"), "valid": ("valid", "x_valid"), "test": ("test", "x_test")}
 _LABELS, _WEIGHTS, _CONDITIONS = (
     {WHOLE: names}
@@ -36,10 +39,9 @@ _LABELS, _WEIGHTS, _CONDITIONS = (
     for names in (("y", "labels"), ("weights",), ("condition",))
 )
 _SHAPES = {2: "(example, feature)", 3: "(example, height, width)", 4: "(example, channel, height, width)"}
-_FASTA = (".fasta", ".fa", ".faa", ".fna")
 _HDF5 = (".h5", ".hdf5")
-_PACKED = (".mtx", *_FASTA)  # that may be packed, .gz
-_ENDINGS = (".npy", ".npz", *READERS, ".mtx", *_HDF5, ".h5ad", *_FASTA)
+_PACKED = (".mtx", *FASTA)  # that may be packed, .gz
+_ENDINGS = (".npy", ".npz", *READERS, ".mtx", *_HDF5, ".h5ad", *FASTA)
 _CHANNELS = (1, 3, 4)  # gray, or red, green and blue, or these and alpha
 
 
@@ -112,11 +114,11 @@ class TableReading:
             ("missing_values", config.missing_values or None, (*READERS, *labeled)),
             *((name, value, in_text) for name, value in written.items()),
             ("layer", config.layer, (".h5ad",)),
-            ("alphabet", config.alphabet, _FASTA),
+            ("alphabet", config.alphabet, FASTA),
             ("weight_column", config.weight_column, (*READERS, ".h5ad")),
             ("label_units", config.label_units, (*READERS, ".h5ad", ".npz", *_HDF5)),
             ("condition", config.condition or None, (*READERS, ".h5ad")),
-            ("sequence_weights", config.sequence_weights, _FASTA),
+            ("sequence_weights", config.sequence_weights, FASTA),
         ):
             if value is not None and ending not in endings:
                 rule = f"needs a {' or '.join(endings[:4])} file"

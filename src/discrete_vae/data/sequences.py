@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gzip
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -56,6 +56,17 @@ def read_fasta(path: Path, alphabet: str | None) -> np.ndarray:
     check_memory(str(path), 5 * len(rows) * len(rows[0]), "Give fewer sequences.", what="for their codes")
     codes = np.stack(rows)
     return np.where(codes == _UNKNOWN, np.float32(np.nan), codes.astype(np.float32))
+
+
+def to_fasta(codes: np.ndarray, alphabet: str, names: Iterable[object]) -> str:
+    r"""The text of a FASTA file of codes, (sequence, place), as `read_fasta` reads them, each under its name.
+
+    Examples:
+        >>> to_fasta(np.array([[1.0, 2.0, 0.0], [4.0, 4.0, 1.0]]), "dna", ["first", 2])
+        '>first\nAC-\n>2\nTTA\n'
+    """
+    words = np.array(["-", *letters_of(alphabet)])[codes.astype(np.intp)]
+    return "".join(f">{name}\n{''.join(word)}\n" for name, word in zip(names, words, strict=True))
 
 
 def letters_of(alphabet: str) -> str:
