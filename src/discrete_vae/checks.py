@@ -7,7 +7,9 @@ import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeGuard
+
+import numpy as np
 
 from discrete_vae.errors import InvalidInputError
 
@@ -144,12 +146,17 @@ DIVERGED = "Look for a diverged training step and restore an earlier state."
 SPINS = "Spins s of -1 and +1 become states by z = (s + 1) / 2, and their couplings and fields a machine by from_ising."
 
 
+def is_integer(value: object) -> TypeGuard[int]:
+    """Whether a value is an integer, of Python or NumPy; a boolean is none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
 def check_positive_int(name: str, value: object) -> int:
-    """Return value if it is an integer of at least 1 (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    """Return value if it is an integer of at least 1."""
+    if not is_integer(value) or value < 1:
         repair = "Give a whole number of at least 1."
         raise InvalidInputError(name, "must be a positive integer", repr(value), repair)
-    return value
+    return int(value)
 
 
 def check_positive_ints(name: str, values: Sequence[object]) -> tuple[int, ...]:
@@ -158,10 +165,10 @@ def check_positive_ints(name: str, values: Sequence[object]) -> tuple[int, ...]:
 
 
 def check_count(name: str, value: object, *, repair: str) -> int:
-    """Return value if it is an integer from 0 to 2^63 - 1 (booleans are refused)."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+    """Return value if it is an integer from 0 to 2^63 - 1."""
+    if not is_integer(value) or not 0 <= value < 2**63:
         raise InvalidInputError(name, "must be an integer from 0 to 2^63 - 1", repr(value)[:80], repair)
-    return value
+    return int(value)
 
 
 def check_number(
@@ -178,7 +185,7 @@ def check_number(
     bounds += [f"of at least {at_least:g}"] if at_least > -math.inf else []
     bounds += [f"of at most {at_most:g}"] if at_most < math.inf else []
     rule = " ".join(["must be a finite number", " and ".join(bounds)]).rstrip()
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not is_integer(value) and not isinstance(value, float | np.floating):
         raise InvalidInputError(name, rule, repr(value)[:80], repair)
     try:
         number = float(value)

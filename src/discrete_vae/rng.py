@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from discrete_vae.checks import is_integer
 from discrete_vae.errors import InvalidInputError
 
 _MASK = (1 << 64) - 1
@@ -27,12 +28,12 @@ def key_to_seed(seed: int, *key: int) -> int:
     """
     state = 0
     for position, word in enumerate((seed, *key)):
-        if isinstance(word, bool) or not isinstance(word, int) or not 0 <= word <= _MASK:
+        if not is_integer(word) or not 0 <= word <= _MASK:
             name = "seed" if position == 0 else f"key[{position - 1}]"
             raise InvalidInputError(
                 name, "must be an integer from 0 to 2^64 - 1", repr(word), "Use a non-negative int."
             )
-        state = (state + word + 0x9E3779B97F4A7C15) & _MASK
+        state = (state + int(word) + 0x9E3779B97F4A7C15) & _MASK
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & _MASK
         state ^= state >> 31
