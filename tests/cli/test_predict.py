@@ -66,7 +66,10 @@ def test_labels_with_gaps_from_table_to_new_examples(done, refused, tmp_path):
     share, count = accuracy(done(*words, whole, "--out", found)[0])
     # near 93 %; the most frequent kind is that of 39.9 %, 11 standard errors below
     assert (count, share > 75) == (178, True)
-    assert np.load(found)["probabilities"].shape == np.load(found)["std_error"].shape == (178, 3)
+    arrays = np.load(found)
+    assert arrays["probabilities"].shape == arrays["std_error"].shape == arrays["ess"].shape == (178, 3)
+    assert arrays["ess"].min() >= 1 - 1e-6
+    assert 2 < np.median(arrays["ess"]) <= 20
     none = write_wine(tmp_path / "none.csv", [""] * 178)
     assert "right" not in done("predict", run, "--data", none, "--num-samples", "1")[0]
     done("generate", run, "-n", "40", "--label", "class_2,class_0", "--out", new)

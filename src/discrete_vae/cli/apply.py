@@ -238,7 +238,9 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     print("predicted:", ", ".join(f"{counts[each]} {classes[each]}" for each in np.flatnonzero(counts)))
     if num_samples > 1:
         error = f"{np.median(found.std_error.max(1)):.4f} (median), of {num_samples} draws per class"
-        print(f"  an example's own error of p(class | x): {error}")
+        ess = np.median(found.ess[np.arange(len(found.ess)), found.predicted])
+        error += f", whose effective number is {ess:.1f} for the predicted one (median)"
+        print(wrapped(f"The error of a single p(class | x) is {error}.", "  "))
     weights = positive_weights(examples.weights, len(examples))
     known = None if labels is None else class_accuracy(found.log_probabilities, labels, weights)
     if known is not None:
@@ -252,7 +254,7 @@ def run_predict(run: TrainedRun, num_samples: int) -> None:
     for name, values in (("p", found.probabilities), ("std_error", found.std_error)):
         columns |= {f"{name}_{each}": column for each, column in zip(classes, values.T, strict=True)}
     arrays = {"classes": classes, "predicted": columns["predicted"], "probabilities": found.probabilities}
-    arrays |= {"std_error": found.std_error, "approximate": found.approximate}
+    arrays |= {"std_error": found.std_error, "ess": found.ess, "approximate": found.approximate}
     write_rows(run, output, examples, arrays, found.probabilities, columns)
 
 

@@ -31,12 +31,15 @@ class Predictions(ShowsShapes):
 
     Attributes:
         log_probabilities: log p(y | x), (row, class) float64, nats.
-        std_error: Monte-Carlo standard error of p(y | x), (row, class) float64; NaN of one sample.
+        std_error: Monte-Carlo standard error of p(y | x), (row, class) float64; NaN of one sample, and too small where
+            ess is.
+        ess: Effective number of samples of log p(x, y), (row, class) float64, between 1 and their number.
         approximate: q(y | x), by which the encoder classifies without sampling, (row, class) float64.
     """
 
     log_probabilities: np.ndarray
     std_error: np.ndarray
+    ess: np.ndarray
     approximate: np.ndarray
 
     @property
@@ -87,6 +90,7 @@ def predict_rows(
         return {
             "log_probabilities": found.log_value,
             "std_error": found.std_error,
+            "ess": found.ess,
             "approximate": found.approximate.double(),
         }
 
