@@ -231,12 +231,13 @@ def test_a_device_scales_no_problem_and_one_that_does_keeps_a_state_that_can_be_
     chains = DimodSampler(make_machine(), 2000, solver=Device(2.0))
     chains.step(1)
     assert chains.sampled_at == pytest.approx(2, rel=0.1)
-    chains = DimodSampler(make_machine(), 200, solver=Device(), parameters={"auto_scale": True})
-    near = torch.tensor([99.9, 1.0], dtype=torch.float64)
-    chains.load_state_dict(chains.state_dict() | {"temperature": near})
-    with pytest.warns(UserWarning, match="scale of its problems"):
-        chains.step(1)
-    chains.load_state_dict(chains.state_dict())
+    for level in (9.9, 99.9):
+        chains = DimodSampler(make_machine(), 200, solver=Device(), parameters={"auto_scale": True})
+        near = torch.tensor([level, 1.0], dtype=torch.float64)
+        chains.load_state_dict(chains.state_dict() | {"temperature": near})
+        with pytest.warns(UserWarning, match="scale of its problems"):
+            chains.step(1)
+        chains.load_state_dict(chains.state_dict())
 
 
 NODES = (3, 10, 11, 20, 21)
@@ -273,6 +274,15 @@ class Lists(ExactDraws):
         return super().sample(bqm, num_reads=num_reads + 1, seed=seed)
 
 
+class Spoils(ExactDraws):
+    """One whose first read is no state."""
+
+    def sample(self, bqm, *, num_reads, seed):
+        found = super().sample(bqm, num_reads=num_reads, seed=seed)
+        found.record.sample[0, 0] = 3
+        return found
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
@@ -283,6 +293,7 @@ class Lists(ExactDraws):
         ({"parameters": {"num_reads": 5}}, "parameters['num_reads']"),
         ({"parameters": {"beta_range": "cold"}}, "parameters"),
         ({"solver": Lists()}, "samples of Lists"),
+        ({"solver": Spoils()}, "samples of Spoils"),
         ({"solver": Discards()}, "samples of Discards"),  # which says nothing of chains
         ({"solver": Discards(1.0, breaks=0.0)}, "samples of Discards"),
         ({"solver": "qpu"}, "the library dwave.system"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _SWEEP_STREAM = 0x64776176
 # standard deviations of the logarithm of the solver's temperature: at first, and of its drift in a call
 _UNKNOWN, _DRIFT = 1.0, 0.02
-_FARTHEST = 100.0  # of that logarithm from 0
+_FAR, _FARTHEST = 10.0, 100.0  # of that logarithm from 0: what is warned of, and what it cannot exceed
 _ALARMING_BREAKS = 0.1
 _TOLD = 0.5  # standard error of a temperature that tells 1 from 0
 _SURE_SAMPLES = 22  # 2^-22 is 2e-7
@@ -208,8 +208,8 @@ class DimodSampler(MarkovChains):
         if self.correct_temperature and 0 < found.std_error < math.inf:
             change, variance = _updated(variance, found.value, found.std_error)
             level += change
-        if abs(level) > _FARTHEST:
-            level = math.copysign(_FARTHEST, level)
+        level = max(-_FARTHEST, min(_FARTHEST, level))
+        if abs(level) > _FAR:
             self._warn(
                 "scale",
                 f"the solver's temperature follows the scale of its problems, and c has come to {math.exp(level):.0e}: "
@@ -380,8 +380,17 @@ class Solver:
             found, asked = int(counts.sum()), settings["num_reads"]
             if found > asked or (found < asked and not is_embedded):
                 rule, received = f"must be {asked} reads", f"{found} reads"
-                repair = "Each read must be one draw: a solver that lists states is none."
+                repair = (
+                    "Each read must be one draw: let no solver list states, and no composite repeat reads."
+                )
                 raise InvalidInputError(subject, rule, received, repair)
+            allowed = (-1, 1) if answer.vartype.name == "SPIN" else (0, 1)
+            if not np.isin(record.sample, allowed).all():
+                rule, repair = (
+                    f"must hold {allowed[0]} and {allowed[1]} alone",
+                    "Look at what the solver returns.",
+                )
+                raise InvalidInputError(subject, rule, "other values", repair)
             columns = [answer.variables.index(label) for label in bqm.variables]
             # states that were read twice are there twice
             parts.append(np.repeat(record.sample[:, columns] > 0, counts, axis=0))
