@@ -7,7 +7,8 @@ their own device, and stay as they were, as does torch's global generator.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 
 import torch
@@ -17,6 +18,7 @@ from discrete_vae.boltzmann.base import BoltzmannMachine
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.gaussian import AutoregressiveGaussianPrior
 from discrete_vae.nets.mlp import NetworkFactory
+from discrete_vae.numerics import softplus
 from discrete_vae.posterior import Posterior, PosteriorSample
 from discrete_vae.smoothing.base import CERTAIN, InputDependentSmoothing, Smoothing
 from discrete_vae.smoothing.spike import SpikeAtZero
@@ -225,7 +227,8 @@ def _check_uniform(levels: Tensor) -> None:
 def check_energy(energy: BoltzmannMachine) -> None:
     """Check blocks, conditionals, energies and gradients of a machine of at most 12 units by enumeration.
 
-    A copy is tried, in float64. The tolerance is 1e-10; an AssertionError says which deviates.
+    A copy is tried, in float64; results of narrower ones must be float32. The tolerance is 1e-10; an AssertionError
+    says which deviates.
     """
     energy = copy.deepcopy(energy).double().requires_grad_()  # those that are frozen, too
     machine = enumerate_machine(energy)
@@ -236,34 +239,67 @@ def check_energy(energy: BoltzmannMachine) -> None:
     for index, block in enumerate(energy.blocks):
         logits = energy.block_logits(machine.states, index)
         for place, unit in enumerate(block.tolist()):
-            torch.testing.assert_close(logits[:, place], conditional_logits(energy, unit), rtol=0, atol=1e-10)
+            exact_logits = conditional_logits(energy, unit)
+            _assert_close(f"log-odds of unit {unit}", logits[:, place], exact_logits)
         negative = -energy.energy(machine.states)
         for t, tolerance in ((1.0, 1e-10), (torch.full((len(machine.states),), 0.3), 1e-6)):
             free = energy.free_energy(machine.states, index, t)
             summed = _sum_out(machine.states, t * negative, block)
-            torch.testing.assert_close(-free, summed, rtol=0, atol=tolerance)
+            _assert_close(f"free energies of block {index}", -free, summed, tolerance)
     last = len(energy.blocks) - 1
     for scale in (1.0, 0.3):
         free = energy.free_energy(machine.states, inverse_temperature=scale)
-        torch.testing.assert_close(free, energy.free_energy(machine.states, last, scale))
+        same = energy.free_energy(machine.states, last, scale)
+        _assert_close("free energies without a block", free, same, 1e-7)
     # the gradient of log Z is -E_p[d(marginal energy)/dtheta], with the law of z held fixed
     negative = -(machine.prob.detach() * energy.free_energy(machine.states)).sum()
     for got, want in zip(torch.autograd.grad(negative, parameters), exact, strict=True):
-        torch.testing.assert_close(got, want, rtol=0, atol=1e-10)
+        _assert_close("the gradient of free energies", got, want)
     _check_expected_energy(energy, machine.states)
+    for dtype in (torch.bfloat16, torch.float32):
+        narrow, z = copy.deepcopy(energy).to(dtype), machine.states.to(dtype)
+        for name, value in (("energies", narrow.energy(z)), ("log-odds", narrow.block_logits(z, 0))):
+            assert value.dtype == torch.float32, f"{name} of a machine in {dtype} are {value.dtype}"
 
 
 def _check_expected_energy(energy: BoltzmannMachine, states: Tensor) -> None:
-    """Compare its mean over a posterior of one group or two with that of the energy."""
+    """Compare its mean over a posterior of one group or two with that of the energy, in value and gradient.
+
+    Gradients by the logits are those of units that depend on no others: without smoothing none passes between groups.
+    """
     n = energy.num_units
     weight = torch.randn(n, n, generator=_seeded(0), dtype=torch.float64)
     odd = torch.arange(n) % 2
-    for group in (0 * odd, odd, 1 - odd):
-        logits = weight[0] + (states * (group == 0)) @ weight * (group == 1)
-        probabilities = torch.sigmoid(logits)
+    for group, coupled in product((0 * odd, odd, 1 - odd), (True, False)):
+        own = weight[0].clone().requires_grad_()
+        logits = own + coupled * ((states * (group == 0)) @ weight * (group == 1))
+        probabilities, slope = torch.sigmoid(logits), softplus(logits)
         law = torch.where(states == 1, probabilities, 1 - probabilities).prod(1)
-        found = energy.expected_energy(states, probabilities, energy.pair_order(group))
-        torch.testing.assert_close(law @ found, law @ energy.energy(states), rtol=0, atol=1e-10)
+        bits = states + (1 - states) * (slope - slope.detach())  # as `Smoothing.bits`
+        found = law.detach() @ energy.expected_energy(bits, probabilities, energy.pair_order(group))
+        exact = law @ energy.energy(states)
+        _assert_close("the mean of expected_energy", found, exact)
+        inputs = [*energy.parameters(), *([] if coupled else [own])]
+        gradients = (
+            torch.autograd.grad(value, inputs, retain_graph=True, materialize_grads=True)
+            for value in (found, exact)
+        )
+        for got, want in zip(*gradients, strict=True):
+            _assert_close("the gradient of expected_energy", got, want)
+
+
+def _assert_close(what: str, got: Tensor, want: Tensor, tolerance: float = 1e-10) -> None:
+    with _naming(what):
+        torch.testing.assert_close(got, want, rtol=0, atol=tolerance)
+
+
+@contextmanager
+def _naming(what: str) -> Iterator[None]:
+    """Say in front of an AssertionError what deviates."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{what}: {error}") from error
 
 
 def _sum_out(states: Tensor, negative_energy: Tensor, block: Tensor) -> Tensor:
