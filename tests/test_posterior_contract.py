@@ -118,6 +118,10 @@ def cut_off(posterior, right):
     return detached | {"zeta": right.zeta.detach().requires_grad_()}
 
 
+def detached(name):
+    return lambda posterior, right: {name: getattr(right, name).detach()}
+
+
 # what is wrong -> (whether the transformation depends on x, what is said of a right draw, the law that is broken)
 FAULTS = {
     "prior and posterior share r": (True, no_law_of_x, contracts.check_sample),
@@ -125,6 +129,10 @@ FAULTS = {
     "z and zeta are of two draws": (False, second_draw, contracts.check_sample),
     "the logits are not those that z was drawn from": (False, half_the_logits, contracts.check_law),
     "no gradient reaches the networks": (False, cut_off, contracts.check_gradients),
+    **{
+        f"{name} carry no gradient": (False, detached(name), contracts.check_gradients)
+        for name in ("zeta", "logits", "bits")
+    },
 }
 
 

@@ -12,6 +12,7 @@ from discrete_vae.config import (
     instantiate,
     members,
 )
+from discrete_vae.hierarchy.gaussian import Gaussian
 from discrete_vae.nets.mlp import L1BatchNorm
 from discrete_vae.testing import check_gaussian_prior
 from tests.refusals import refused_argument
@@ -136,6 +137,25 @@ def test_the_path_gradient_of_many_draws_is_that_of_their_densities():
     torch.testing.assert_close(drawn.log_prob, log_q.detach())
     (expected,) = torch.autograd.grad((weights * log_q).sum(), h)
     torch.testing.assert_close(drawn.path_gradient(weights), expected)
+
+
+class OneScale(NoSharing):
+    """Right: each layer has one scale, whatever is above it."""
+
+    def layers(self, zeta, h):
+        made = super().layers(zeta, h)
+        return Gaussian(made.mean, torch.zeros_like(made.log_std))
+
+    def next_layer(self, zeta, earlier):
+        made = super().next_layer(zeta, earlier)
+        return Gaussian(made.mean, torch.zeros_like(made.log_std))
+
+
+def test_a_prior_whose_scales_depend_on_nothing_obeys_in_any_precision_and_stays_as_it_is():
+    prior = OneScale(**SIZES, hidden=(7,)).train()
+    check_gaussian_prior(prior)
+    assert prior.training
+    assert {parameter.dtype for parameter in prior.parameters()} == {torch.float32}
 
 
 class OwnSample(CompleteSharing):
