@@ -197,6 +197,26 @@ class OtherDraw(SpikeExponential):
         return super().draw(rho.square(), logits, generator=generator)
 
 
+class OtherDensity(Ramp):
+    def log_density_of_one(self, zeta, parameter):
+        return zeta.log()
+
+
+class OwnGenerator(RampByHand):
+    """Draws do not repeat."""
+
+    def sample_zeta(self, z, *, generator=None):
+        return super().sample_zeta(z)
+
+
+class UntrainedPower(Ramp):
+    """r(zeta|z=1) = a zeta^(a - 1), whose a learns nothing: the base does not know of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = torch.nn.Parameter(torch.tensor(2.0))
+
+
 @pytest.mark.parametrize("own", [Ramp(), SpikeExponential()], ids=["own", "built in"])
 def test_a_checked_transformation_stays_as_it_is(own):
     before = {name: value.clone() for name, value in own.state_dict().items()}
@@ -215,6 +235,9 @@ def test_a_checked_transformation_stays_as_it_is(own):
         (contracts.check_smoothing, RampByHand()),
         (contracts.check_smoothing, BitsWithoutGradient(beta=3.0)),
         (contracts.check_smoothing, OtherDraw(beta=3.0)),
+        (contracts.check_smoothing, OtherDensity()),
+        (contracts.check_joint_law, OwnGenerator()),
+        (contracts.check_smoothing, UntrainedPower()),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -43,8 +43,9 @@ class Smoothing(nn.Module, ABC):
     Most are the same for every x. One that is not, an `InputDependentSmoothing`, names the parameters
     of each unit that it takes after the logits.
 
-    For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Whatever it
-    derives from, `discrete_vae.testing.check_smoothing` says whether training can use it.
+    For one of your own with a spike at 0 derive from `discrete_vae.SpikeSmoothing`, which needs the least. Others
+    define `sample_z`, `sample_zeta`, and `_icdf`, `_cdf` and `_bits`, which are `icdf`, `cdf` and `bits` of checked
+    arguments. Whatever it derives from, `discrete_vae.testing.check_smoothing` says whether training can use it.
 
     Source: Rolfe 2017, section continuous-variable, eq. discrete-VAE-approx-zeta.
 

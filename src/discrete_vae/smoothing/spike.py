@@ -82,6 +82,9 @@ class SpikeSmoothing(SpikeAtZero):
     at every logit: it is written in v = (1 - rho) / q, where z = 1 exactly when v < 1. Unlike rho + q - 1, v does not
     cancel in float32 when q is small. `discrete_vae.testing.check_smoothing` has what a transformation must obey.
 
+    One with a trained scalar returns it from `_bounded_parameter`; the methods read it as their parameter, and `slopes`
+    gives its gradient.
+
     Examples:
         >>> class Ramp(SpikeSmoothing):  # r(zeta|z=1) = 2 zeta
         ...     def inverse_survival(self, v, parameter):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 
 import torch
@@ -78,8 +78,12 @@ def check_float32(
         parameters = _parameters(smoothing, [torch.full_like(rho, each) for each in raw])
         zeta = smoothing.icdf(rho, logits, *parameters)
         drawn = smoothing.draw(rho, logits, *parameters)
-        inputs = [logits, *parameters, *(p for p in smoothing.parameters() if p.requires_grad)]
-        gradients = torch.autograd.grad(zeta.sum(), inputs)
+        own = {name: p for name, p in smoothing.named_parameters() if p.requires_grad}
+        names, inputs = ("logits", *smoothing.parameter_names, *own), (logits, *parameters, *own.values())
+        assert zeta.requires_grad, "zeta carries no gradient"
+        gradients = torch.autograd.grad(zeta.sum(), inputs, allow_unused=True)
+        missed = [name for name, gradient in zip(names, gradients, strict=True) if gradient is None]
+        assert not missed, f"no gradient passes from zeta to {', '.join(missed)}"
         for name, value in (("zeta", drawn.zeta), ("bits", drawn.bits)):
             assert value.requires_grad, f"{name} of a draw carry no gradient"
             gradients += torch.autograd.grad(value.sum(), inputs, retain_graph=True, allow_unused=True)
@@ -133,8 +137,9 @@ def _inversion_error(
 
 
 def check_pointwise_gradient(smoothing: Smoothing) -> None:
-    """d zeta / d l = -(dF/dl) / (dF/d zeta), and the same for the transformation's parameters, in float64.
+    """d zeta / d l = -(dF/dl) / (dF/d zeta), the same for the transformation's parameters, and the density dF/d zeta.
 
+    All are in float64; the density is that of `log_prob`, where there is one.
     The statistical test of a correct gradient fails for narrow transformations, whose mean gradient sits in a
     sliver of rho that sampling does not reach; point by point there is no such trouble.
     """
@@ -157,12 +162,18 @@ def check_pointwise_gradient(smoothing: Smoothing) -> None:
         got, slope = (
             torch.autograd.grad(y.sum(), each, retain_graph=True)[0][away_from_atoms] for y in (zeta, value)
         )
-        torch.testing.assert_close(got, -slope / density, rtol=1e-6, atol=1e-12)
-    for parameter in (p for p in smoothing.parameters() if p.requires_grad):
+        with _naming("the slope of zeta"):
+            torch.testing.assert_close(got, -slope / density, rtol=1e-6, atol=1e-12)
+    with suppress(InvalidInputError):  # it may have no log_prob
+        stated = smoothing.log_prob(fixed, *(each[away_from_atoms] for each in of_draw)).exp()
+        with _naming("log_prob is not that of cdf"):
+            torch.testing.assert_close(stated, density, rtol=1e-6, atol=1e-12)
+    for name, parameter in ((n, p) for n, p in smoothing.named_parameters() if p.requires_grad):
         for index in range(0, len(zeta), max(1, len(zeta) // 20)):
             got = torch.autograd.grad(zeta[index], parameter, retain_graph=True)[0]
             slope = torch.autograd.grad(value[index], parameter, retain_graph=True)[0]
-            torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
+            with _naming(f"the slope of zeta by {name}"):
+                torch.testing.assert_close(got, -slope / density[index], rtol=1e-6, atol=1e-9)
 
 
 def check_pair_gradient(smoothing: Smoothing) -> None:
@@ -188,7 +199,7 @@ def check_pair_gradient(smoothing: Smoothing) -> None:
 
 
 def check_joint_law(smoothing: Smoothing) -> None:
-    """rsample, sample_z, bits and sample_zeta describe one joint law of (z, zeta).
+    """rsample, sample_z, bits and sample_zeta describe one joint law of (z, zeta), and repeat draws of a generator.
 
     q(z=1) is sigmoid(l); given z, both the posterior's zeta and r(zeta|z) spread over equally likely bins of the
     CDF at saturated logits, of a transformation that depends on x with the parameters of either; and bits is
@@ -202,18 +213,30 @@ def check_joint_law(smoothing: Smoothing) -> None:
             _parameters(smoothing, [zero + raw for _ in smoothing.parameter_names]) for raw in (0.0, 0.7)
         )
         zeta = smoothing.rsample(logits, *of_x, generator=generator)
+        rho = torch.rand(num_draws, generator=generator, dtype=torch.float64)
         z = smoothing.sample_z(zeta, logits, generator=generator)
         q = torch.sigmoid(logits[:1])
-        check_frequencies(torch.stack([(z == 0).sum(), (z == 1).sum()]), torch.cat([1 - q, q]))
+        with _naming("z is not 1 with probability q"):
+            check_frequencies(torch.stack([(z == 0).sum(), (z == 1).sum()]), torch.cat([1 - q, q]))
         bits = smoothing.bits(zeta, logits)
         assert float((bits - z).mean().abs()) < 6 / num_draws**0.5, "bits is not E[z | zeta]"
         for value in (0.0, 1.0):
             again = smoothing.sample_zeta(torch.full_like(logits, value), generator=generator)
-            for draws, parameters in ((zeta[z == value], of_x), (again, of_prior)):
+            sources = {"rsample": (zeta[z == value], of_x), "sample_zeta": (again, of_prior)}
+            for name, (draws, parameters) in sources.items():
                 if bool((draws == 0).all()):  # the spike itself
                     continue
                 saturated = torch.full_like(draws, CERTAIN if value else -CERTAIN)
-                _check_uniform(smoothing.cdf(draws, saturated, *parameters))
+                with _naming(f"zeta of {name} at z = {value:g} does not follow cdf"):
+                    _check_uniform(smoothing.cdf(draws, saturated, *parameters))
+        repeated: dict[str, Callable[[torch.Generator], Tensor]] = {
+            "rsample": lambda source: smoothing.rsample(logits, *of_x, generator=source),
+            "sample_z": lambda source: smoothing.sample_z(zeta, logits, generator=source),
+            "sample_zeta": lambda source: smoothing.sample_zeta(z, generator=source),
+            "draw": lambda source: smoothing.draw(rho, logits, *of_x, generator=source).z,
+        }
+        for name, draw in repeated.items():
+            assert torch.equal(draw(_seeded(1)), draw(_seeded(1))), f"{name} does not heed its generator"
 
 
 def _check_uniform(levels: Tensor) -> None:
