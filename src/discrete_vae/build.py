@@ -14,14 +14,13 @@ from discrete_vae.errors import InvalidInputError
 from discrete_vae.hierarchy.base import Hierarchy
 from discrete_vae.nets.modes import eval_mode
 from discrete_vae.posterior import Posterior, color_groups
+from discrete_vae.rng import DrawsFrom
 from discrete_vae.system import check_memory, is_allocation_failure
 
 NARROWER = "Make the networks narrower (the settings called hidden), or use fewer units."
 """The repair of a model that does not fit the memory."""
 
 _LARGE = re.compile(r"(?<![\d.])\d{4}")  # a number from which a model is counted before it is made
-_CONFIGURED = ("prior", "smoothing", "encoder", "posterior", "decoder", "likelihood")
-"""Parts whose class a config names; that of a hierarchy is made by a function."""
 
 
 def build_parts(
@@ -111,11 +110,26 @@ def check_sizes(
 
 def check_parts(model: nn.Module, config: ModelConfig, own: tuple[str, ...]) -> None:
     """Check that a model's parts, but the user's own, are the config's, from which they will be built again."""
-    for name in _CONFIGURED:
-        wanted, part = getattr(config, name).target.rpartition(":")[2], type(getattr(model, name)).__name__
-        if name not in own and part != wanted:
+    given = {name: getattr(model, name) for name in own}
+    with DrawsFrom(torch.Generator("cpu")), torch.device("cpu"):  # weights that nobody reads
+        built = build_parts(config, **given)
+    parts = {name: part for name, part in built.items() if isinstance(part, nn.Module) and name not in own}
+    for name, wanted in ({"smoothing": built["posterior"].smoothing} | parts).items():
+        found, kind = getattr(model, name), type(wanted).__name__
+        if type(found) is type(wanted) and _layout(found) == _layout(wanted):
+            continue
+        received = f"a {type(found).__name__}" + (" of another layout" if type(found) is type(wanted) else "")
+        repair = "Keep the model's state_dict, or set it in the config."
+        if name in ("encoder", "decoder"):
             repair = "Give parts of your own to from_config, or keep the model's state_dict."
-            raise InvalidInputError(f"model.{name}", f"must be the config's {wanted}", f"a {part}", repair)
+        raise InvalidInputError(f"model.{name}", f"must be the config's {kind}", received, repair)
+
+
+def _layout(part: nn.Module) -> dict[str, Any]:
+    """The shapes of a part's state, and what a constructor fixes: the units of blocks, edges and groups."""
+    shapes = {name: getattr(value, "shape", None) for name, value in part.state_dict().items()}
+    fixed = {name: value for name, value in part.named_buffers() if name not in shapes}
+    return shapes | {name: value.tolist() for name, value in fixed.items() if value.dtype == torch.int64}
 
 
 # The size of a model, before it is built.

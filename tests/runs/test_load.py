@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from discrete_vae import DiscreteVAE, load_pretrained, load_run, pretrained_names
+from discrete_vae.config import ModelConfig
 from discrete_vae.data.splits import DataMetadata
 from discrete_vae.runs import io, load
 from discrete_vae.runs.io import read_json, sha256_fields, sha256_file, write_json
@@ -206,6 +207,24 @@ def by_hand():
     return DiscreteVAE(prior=model.prior, posterior=model.posterior, likelihood=model.likelihood)
 
 
+def exchanged(name):
+    """A model with another part of the same class, whose weights have the same shapes."""
+    pairs = [[[0, 1], [2, 3]], [[0, 2], [1, 3]]]
+    posterior = {"kind": "hierarchical", "hidden": (3,)}
+    model, other = (
+        DiscreteVAE.from_config(
+            ModelConfig(
+                num_features=6,
+                prior={"kind": "graph", "num_units": 4, "edges": each},
+                posterior=posterior | {"groups": each},
+            )
+        )
+        for each in pairs
+    )
+    setattr(model, name, getattr(other, name))
+    return model
+
+
 def changed(change):
     model = build()
     with torch.no_grad():
@@ -219,6 +238,8 @@ def changed(change):
         (by_hand, "model.config"),
         # without weights whose names would give it away
         (lambda: changed(lambda model: setattr(model, "encoder", nn.Sequential(nn.ReLU()))), "model.encoder"),
+        (lambda: exchanged("prior"), "model.prior"),
+        (lambda: exchanged("posterior"), "model.posterior"),
         (lambda: DiscreteVAE.from_config(CONFIGS["independent"], encoder=Named(6, 4)), "_extra_state"),
         (lambda: changed(lambda model: model.prior.bias.fill_(torch.inf)), "model.prior.bias"),
         (lambda: changed(lambda model: model.prior.double()), "prior."),
