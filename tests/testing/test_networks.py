@@ -89,6 +89,17 @@ class SharedClosure(Faulty):
         return self.apply_map(x)
 
 
+class ListOfLayers(Faulty):
+    """Layers that nobody trains or saves."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = [nn.Linear(4, 4)]
+
+    def forward(self, x):
+        return self.map(self.layers[0](x))
+
+
 FAULTS = {  # and a word of the message
     "other rows": (partial(Faulty, lambda f, x: f(x - x.mean(0))), "batch"),
     "noise in evaluation": (partial(Faulty, lambda f, x: nn.functional.dropout(f(x), 0.5)), "second call"),
@@ -102,6 +113,7 @@ FAULTS = {  # and a word of the message
     "unused": (Unused, "extra"),
     "hidden statistics": (HiddenStatistics, "state_dict"),
     "shared closure": (SharedClosure, "copy"),
+    "a list of layers": (ListOfLayers, "state_dict"),
 }
 
 

@@ -650,7 +650,13 @@ def _check_gradients(module: nn.Module, inputs: tuple[Tensor, ...], to_inputs: b
 
 def _check_copies(module: nn.Module, inputs: tuple[Tensor, ...]) -> None:
     """A copy and a module that has been trained meanwhile, which takes over the state of the other."""
-    first, trained = copy.deepcopy(module).eval(), copy.deepcopy(module).train()
+    copies: dict[int, object] = {}
+    first, trained = copy.deepcopy(module, copies).eval(), copy.deepcopy(module).train()
+    known = {id(value) for value in first.parameters()}
+    hidden = [v for v in copies.values() if isinstance(v, nn.Parameter) and id(v) not in known]
+    assert not hidden, (
+        f"state_dict misses {len(hidden)} parameters: keep layers in an nn.ModuleList, not in a list"
+    )
     with torch.no_grad():
         before = first(*inputs)
         for value in trained.parameters():
