@@ -130,6 +130,15 @@ REFUSED = [
     ),
     ("decoder", lambda _: DiscreteVAE.from_config(CONFIG, decoder=torch.sigmoid)),
     *each(
+        "the decoder's output",
+        lambda _, module: DiscreteVAE.from_config(CONFIG, decoder=module).elbo(X),
+        (torch.nn.Linear(7, 11), torch.nn.LSTM(7, 12), torch.nn.Flatten(0)),
+    ),
+    (
+        "the decoder's output",
+        lambda _: DiscreteVAE.from_config(CONFIG, decoder=torch.nn.Linear(7, 11)).sample(2),
+    ),
+    *each(
         "the encoder's output",
         lambda _, module: DiscreteVAE.from_config(CONFIG, encoder=module),
         (torch.nn.LSTM(12, 8), torch.nn.Flatten(0), torch.nn.Unflatten(1, (3, 4))),

@@ -918,7 +918,9 @@ class DiscreteVAE(nn.Module):
         rows = latents.reshape(-1, latents.shape[-1])
         if rows.dtype != torch.bfloat16:  # which are rounded for the decoder
             rows = rows.to(self.dtype)
-        return self.decoder(rows).unflatten(0, latents.shape[:-1])
+        shape = (len(rows), *self.likelihood.parameter_shape)
+        parameters = check_tensor("the decoder's output", self.decoder(rows), shape)
+        return parameters.unflatten(0, latents.shape[:-1])
 
     def _check_finite(self, name: str, result: Tensor) -> Tensor:
         """Return a result if it is finite; otherwise name the weight to blame, or the result."""
