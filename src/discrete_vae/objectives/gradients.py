@@ -79,8 +79,8 @@ import torch
 from torch import Tensor, nn
 
 from discrete_vae.boltzmann.base import BoltzmannMachine
-from discrete_vae.checks import check_number, check_positive_int
-from discrete_vae.config import BaselineConfig, NoBaselineConfig, instantiate
+from discrete_vae.checks import check_number, check_positive_int, check_tensor
+from discrete_vae.config import BaselineConfig, ComponentConfig, NoBaselineConfig, instantiate
 from discrete_vae.errors import InvalidInputError
 from discrete_vae.nets.mlp import MLP
 from discrete_vae.numerics import bernoulli_entropy, bernoulli_log_prob, replace_gradient
@@ -265,6 +265,7 @@ def _surrogate(
 ) -> Tensor:
     """(draw, batch), with the gradient of the score at signals less a baseline, and that of the baseline's own loss."""
     advantages, error = baseline(features.detach(), sample.zeta.detach(), signals)
+    check_tensor("the baseline's signals", advantages, signals.shape)
     of_unit = advantages.index_select(-1, group_of_unit)
     surrogate = (of_unit * bernoulli_log_prob(sample.z, sample.logits)).sum(-1)
     return surrogate if error is None else surrogate + error
@@ -332,6 +333,9 @@ def build_baseline(
     """A baseline as it is, or built from its config; None is none."""
     if isinstance(baseline, Baseline):
         return baseline
+    if baseline is not None and not isinstance(baseline, ComponentConfig):
+        repair = "Make one of your own for the estimator's group_of_unit and num_features."
+        raise InvalidInputError("baseline", "must be a Baseline or its config", repr(baseline)[:80], repair)
     return instantiate(baseline or NoBaselineConfig(), group_of_unit=group_of_unit, num_features=num_features)
 
 

@@ -14,8 +14,10 @@ from discrete_vae import (
     RunningMean,
 )
 from discrete_vae.config import RunningMeanConfig
+from discrete_vae.objectives import Baseline
 from tests.boltzmann.graphs import with_parameters
 from tests.models import small_config, small_model
+from tests.refusals import refused_argument
 
 GROUPS = torch.tensor([0, 1, 0, 2, 1])
 SIZES = {"group_of_unit": GROUPS, "num_features": 4}
@@ -147,3 +149,18 @@ def test_a_baseline_comes_from_its_config_or_as_it_is():
     made = Reinforce.of(model, baseline=RunningMeanConfig(decay=0.5)).baseline
     assert made.decay == 0.5
     assert Reinforce.of(model, baseline=made).baseline is made
+    assert refused_argument(Reinforce.of, model, baseline=RunningMean) == "baseline"
+
+
+class OneSignal(Baseline):
+    """A fault: one signal for all groups, which could be taken for one of each."""
+
+    def forward(self, features, zeta, signals):
+        return signals.mean(-1), None
+
+
+def test_signals_of_another_shape_are_refused():
+    model, x = make_model(), torch.ones(4, 6)
+    sizes = {"group_of_unit": model.posterior.group_of_unit, "num_features": model.posterior.num_features}
+    estimator = Reinforce.of(model, baseline=OneSignal(**sizes))
+    assert refused_argument(model.estimate_gradient, estimator, x) == "the baseline's signals"
