@@ -55,6 +55,14 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(trained, tmp_path):
 WIDER = CONFIG.model_copy(update={"model": CONFIG.model.model_copy(update={"num_features": 65})})
 
 
+class NeverCloses:
+    def begin(self, records):
+        pass
+
+    def write(self, record):
+        pass
+
+
 def test_what_does_not_fit_the_folder_or_the_data_is_refused_and_touches_nothing(trained, tmp_path):
     def everything():
         folders = (trained[0], tmp_path)
@@ -71,6 +79,8 @@ def test_what_does_not_fit_the_folder_or_the_data_is_refused_and_touches_nothing
     ):
         assert refused_argument(train, folder, config) == argument
         assert everything() == before
+    assert refused_argument(train, tmp_path / "run", logger=NeverCloses()) == "logger"
+    assert everything() == before
 
 
 def test_a_folder_that_is_in_use_is_refused(trained):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 from torch.profiler import profile, record_function
@@ -22,6 +22,7 @@ from discrete_vae.training.state import StepTimes, TrainingState
 Record = Mapping[str, Any]
 
 
+@runtime_checkable
 class MetricsLogger(Protocol):
     """A second place for lines of metrics.jsonl, for example `TensorBoardLogger`."""
 

@@ -102,6 +102,9 @@ def train(
         if not isinstance(given, wanted):
             received, repair = f"a {type(given).__name__}", "load_experiment and load_dataset make them."
             raise InvalidInputError(name, f"must be of type {wanted.__name__}", received, repair)
+    if logger is not None and not isinstance(logger, MetricsLogger):
+        rule, repair = "must have the methods begin, write and close", "TensorBoardLogger is one."
+        raise InvalidInputError("logger", rule, f"a {type(logger).__name__}", repair)
     device = check_device(device)
     with prepared_run(config, dataset, run_dir, device=device) as (run, _):
         return run_steps(
