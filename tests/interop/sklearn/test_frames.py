@@ -170,6 +170,11 @@ def test_objects_that_hold_rows_are_refused_with_what_to_give(estimator, rows):
     assert type(rows).__name__ in error.received
 
 
+def test_columns_may_have_the_names_of_parts_of_annotated_matrices():
+    frame = pd.DataFrame(np.eye(5)[:, :3], columns=["obs", "var", "layers"])
+    assert BoltzmannDensity(num_hidden=2, num_epochs=1).fit(frame).n_features_in_ == 3
+
+
 @pytest.mark.parametrize("kind", [np.ndarray, sparse.csr_matrix])
 def test_rows_of_a_view_of_an_annotated_matrix_are_read(kind):
     """Their classes are those of anndata."""
@@ -190,7 +195,7 @@ def test_rows_of_a_view_of_an_annotated_matrix_are_read(kind):
 def test_sparse_matrices_are_the_arrays_that_they_say(estimator):
     rows = (RANDOM.random((100, 12)) < 0.2).astype(float)
     dense = clone(estimator).fit(rows)
-    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array):
+    for kind in (sparse.csr_matrix, sparse.csc_array, sparse.coo_array, sparse.dok_array):
         found = clone(estimator).fit(kind(rows))
         assert np.array_equal(found.transform(kind(rows)), dense.transform(rows))
         assert np.array_equal(found.score_samples(kind(rows)), dense.score_samples(rows))
