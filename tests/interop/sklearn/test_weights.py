@@ -131,7 +131,7 @@ def test_a_fit_leaves_nothing_of_the_one_before(estimator):
     one.fit(rows)
     with pytest.raises(ValueError, match="infinity"):
         one.fit(np.full((60, 4), np.inf))
-    for call in (one.transform, one.score_samples, one.sample):
+    for call in (one.transform, one.score_samples, one.sample, lambda _: one.log_partition_):
         with pytest.raises(NotFittedError):
             call(rows)
 

@@ -163,6 +163,7 @@ class PriorMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
     @property
     def log_partition_(self) -> LogPartition:
         """log Z of the machine, exact or to a hundredth of a nat, with progress on standard error."""
+        check_is_fitted(self)
         if self._log_partition is None:
             max_sweeps = check_number("log_partition_sweeps", self.log_partition_sweeps, at_least=1)
             self._log_partition = _estimate_log_partition(self._prior, self._states, self._seed, max_sweeps)
