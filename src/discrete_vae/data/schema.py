@@ -224,6 +224,9 @@ def _items(table: Mapping[str, Any], names: Sequence[str] | None = None) -> Iter
 
 def check_kinds(kinds: Mapping[str, str], names: Sequence[str], argument: str = "kinds") -> None:
     """Check that words are given for columns that there are."""
+    if not isinstance(kinds, Mapping):
+        rule, repair = "must be a dictionary of words by column", "Give one such as {'age': 'real'}."
+        raise InvalidInputError(argument, rule, repr(kinds)[:80], repair)
     for name in kinds:
         if name not in names:
             there = f"There are {', '.join(map(repr, names[:5]))}."
@@ -323,7 +326,7 @@ def _of_words(column: RawColumn, different: int) -> _Judged:
     num_numbers = int((~np.isnan(column.numbers)).sum())
     num_words = len(column.numbers) - num_numbers - int(column.missing.sum())
     if num_words > num_numbers and most(_DATES):
-        return None, "dates or times", f"{_option(column, 'category')} reads it"
+        return None, "dates or times", "category reads it"
     if grouped := most(_GROUPED):
         mark = next(letter for letter in grouped[0] if letter in ".,'" or letter.isspace())
         mark = " " if mark.isspace() else mark
@@ -383,7 +386,7 @@ def _of_numbers(column: RawColumn, num_values: int) -> _Judged:
         # some rows may be empty lines, and some of an index's may be in another file
         counts_rows = np.ptp(values) == num_values - 1 and 2 * num_values > len(column.numbers)
         if counts_rows or _INDEX.fullmatch(column.name):
-            return None, "it counts the rows, as an index does", f"{_option(column, 'real')} reads it"
+            return None, "it counts the rows, as an index does", "real reads it"
     hint = "a guess: category if they are codes, count if it counts"
     if num_values <= FEW:
         return "ordinal", "whole numbers of few different values", hint

@@ -121,6 +121,16 @@ def test_what_is_wrong_with_a_column_names_no_option_of_the_command():
     error = refused(DiscreteVAETransformer(**TINY).fit, frame)
     assert "'price'" in error.argument
     assert "--" not in str(error)
+    frame = frame.assign(price=1.5, day=pd.date_range("2020", periods=60), row=range(60))
+    coder = DiscreteVAETransformer(**(TINY | {"num_epochs": 1})).fit(frame)
+    assert coder.schema_.left_out == ("day", "row")
+    assert "--" not in str(coder.schema_)
+
+
+def test_columns_with_one_name_are_named():
+    error = refused(DiscreteVAETransformer(**TINY).fit, FRAME[["town", "pay", "pay"]])
+    assert error.argument == "X"
+    assert "'pay'" in error.received
 
 
 @pytest.mark.parametrize(
@@ -142,6 +152,7 @@ def test_unknown_words_and_missing_columns_are_named(fitted, change, named):
     [
         ({"kinds": {"height": "real"}}, FRAME, "kinds"),
         ({"kinds": {}, "likelihood": "gaussian"}, FRAME[["age"]], "kinds"),
+        ({"kinds": ["age"]}, FRAME, "kinds"),
         ({"likelihood": "table"}, np.eye(5), "X"),
         ({}, FRAME[:2], "X"),
     ],

@@ -162,12 +162,9 @@ class FrameColumns:
     def of(cls, frame: Any, kinds: Mapping[str, str] | None) -> Self:
         """Infer the kinds of a frame's columns, see `discrete_vae.data.infer_schema`."""
         _check_frame(frame)
-        names = {str(name): name for name in frame.columns}
-        if len(names) < len(frame.columns):
-            repair = "Rename those that are alike."
-            raise InvalidInputError("X", "must have different names of columns", "some alike", repair)
         with naming_x("table"):
             schema = infer_schema(frame, kinds)
+        names = {str(name): name for name in frame.columns}
         own = tuple(names[column.name] for column in schema.columns)
         cells = tuple(_cells(column, frame[name]) for name, column in zip(own, schema.columns, strict=True))
         return cls(schema, own, tuple(frame[name].dtype for name in own), cells)
