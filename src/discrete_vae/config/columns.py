@@ -417,8 +417,9 @@ class _ValuesColumnConfig(BaseColumnConfig):
             row = int(unknown[0])
             code = -1 if column.codes is None else int(column.codes[row])
             word = word_of(column.numbers[row]) if code < 0 else column.words[code]
-            rule = f"must hold {', '.join(self.values[:5])}{', ...' * (len(self.values) > 5)}"
-            repair = "Correct it, or leave the value out."
+            rule = f"must hold {', '.join(self.values[:10])}{', ...' * (len(self.values) > 10)}"
+            other = "; the kinds real and count take any number" * (self.holds == "numbers")
+            repair = f"Correct it, leave the value out, or train on rows that hold it{other}."
             self._meet(rule, f"{word[:40]!r} in {column.where(row)}", repair)
         return np.maximum(result, 0)
 

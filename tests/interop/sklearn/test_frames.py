@@ -133,6 +133,18 @@ def test_columns_with_one_name_are_named():
     assert "'pay'" in error.received
 
 
+def test_numbers_and_gaps_that_fit_has_not_met_are_named_and_counts_take_any_number():
+    frame = pd.DataFrame({"home": ["Ulm", "Bonn", "Kiel"] * 20, "kids": [0, 1, 2, 3, 4, 5] * 10})
+    coder = DiscreteVAETransformer(**(TINY | {"num_epochs": 1})).fit(frame)
+    error = refused(coder.transform, frame.assign(kids=6))
+    assert "5" in error.rule
+    assert "..." not in error.rule
+    assert "count" in error.repair
+    assert "'kids'" in refused(coder.transform, frame.assign(kids=None)).received
+    counts = clone(coder).set_params(kinds={"kids": "count"}).fit(frame)
+    assert np.isfinite(counts.score_samples(frame.assign(kids=6))).all()
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -279,11 +279,16 @@ class DiscreteVAETransformer(PriorMixin, BaseEstimator):
 
     def _blocks(self, read: Any) -> Iterator[Tensor]:
         """Blocks of rows as the model reads them, (row, feature) float64."""
+        given = getattr(self, "feature_names_in_", ()) if self._frame is None else self._frame.schema.names
+        names = tuple(given)
         for block in dense_blocks(read):
-            rows = as_float32("X", block, tuple(getattr(self, "feature_names_in_", ())), fitted=True)
-            if not self.model_.missing and bool(np.isnan(rows).any()):
-                repair = "Fill them, or leave gaps in the rows of fit."
-                raise InvalidInputError("X", "must hold no NaN, as the rows of fit did", "some", repair)
+            rows = as_float32("X", block, names, fitted=True)
+            gaps = np.isnan(rows).any(0)
+            if not self.model_.missing and bool(gaps.any()):
+                rule, repair = "must have no gaps, as in fit", "Fill them, or leave gaps in the rows of fit."
+                place = int(gaps.argmax())
+                received = f"NaN in column {repr(names[place]) if names else place}"
+                raise InvalidInputError("X", rule, received, repair)
             yield torch.from_numpy(rows).double()
 
 
