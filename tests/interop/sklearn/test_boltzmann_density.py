@@ -79,6 +79,13 @@ def test_its_bernoulli_rbm_names_give_scikit_learns_transform(tiny):
     assert np.allclose(theirs._free_energy(rows.astype(float)), energies)
 
 
+def test_writing_into_the_weights_and_biases_that_it_gives_changes_no_score(tiny):
+    before = tiny.score_samples(ALL_ROWS)
+    for found in (tiny.components_, tiny.intercept_hidden_, tiny.intercept_visible_):
+        found -= found.min()
+    assert np.array_equal(tiny.score_samples(ALL_ROWS), before)
+
+
 def test_samples_have_the_law(fitted):
     draws = fitted.sample(4000, random_state=0)
     assert set(np.unique(draws)) == {0.0, 1.0}

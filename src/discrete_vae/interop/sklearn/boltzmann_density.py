@@ -375,18 +375,18 @@ class BoltzmannDensity(  # pyright: ignore[reportIncompatibleMethodOverride]  # 
 
     @property
     def components_(self) -> np.ndarray:
-        """The weights, (hidden, feature)."""
-        return self.machine_.weight.detach().numpy().T
+        """A copy of the weights, (hidden, feature)."""
+        return self.machine_.weight.detach().numpy().T.copy()
 
     @property
     def intercept_hidden_(self) -> np.ndarray:
-        """Biases of the hidden units, (hidden,)."""
-        return self.machine_.bias.detach().numpy()[self.machine_.num_left :]
+        """A copy of the biases of the hidden units, (hidden,)."""
+        return self.machine_.bias.detach().numpy()[self.machine_.num_left :].copy()
 
     @property
     def intercept_visible_(self) -> np.ndarray:
-        """Biases of the features, (feature,)."""
-        return self.machine_.bias.detach().numpy()[: self.machine_.num_left]
+        """A copy of the biases of the features, (feature,)."""
+        return self.machine_.bias.detach().numpy()[: self.machine_.num_left].copy()
 
     @property
     def _prior(self) -> RBM:
