@@ -167,6 +167,7 @@ def test_unknown_words_and_missing_columns_are_named(fitted, change, named):
         ({"kinds": ["age"]}, FRAME, "kinds"),
         ({"likelihood": "table"}, np.eye(5), "X"),
         ({}, FRAME[:2], "X"),
+        ({}, np.ma.masked_equal(np.eye(5), 1), "X"),  # whose mask scikit-learn would drop
     ],
 )
 def test_what_cannot_be_read_as_a_table_is_refused(settings, rows, name):

@@ -23,11 +23,15 @@ _MOST_COPIES = 100  # of a row, on average
 
 def check_readable(X: Any) -> None:  # noqa: N803 (scikit-learn's name)
     """Refuse objects that hold rows but are no rows, and say what of them to give."""
-    if isinstance(X, np.ndarray) or sparse.issparse(X) or is_frame(X):  # also of a view of AnnData
+    is_masked = isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X)
+    is_rows = isinstance(X, np.ndarray) or sparse.issparse(X) or is_frame(X)  # also of a view of AnnData
+    if is_rows and not is_masked:
         return
     kind, package = type(X).__name__, type(X).__module__.partition(".")[0]
     repair = None
-    if package in ("anndata", "mudata") or all(hasattr(X, name) for name in ("obs", "var", "layers")):
+    if is_masked:
+        repair = "Give X.astype(float).filled(numpy.nan): gaps are NaN."
+    elif package in ("anndata", "mudata") or all(hasattr(X, name) for name in ("obs", "var", "layers")):
         repair = "Give adata.X, or a layer such as adata.layers['counts'], in memory: a row for each cell."
     elif isinstance(X, DataSplits):
         repair = "Give X.train.numpy(); the estimators split their rows themselves."
