@@ -261,6 +261,10 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     assert all(own[row] == other[row] for row, town in enumerate(towns) if town == "Brno")  # whatever its age
     done("generate", run, "-n", "5", "--condition", "town=Köln,age=50", "--out", tmp_path / "new.csv")
     assert "town" not in columns_of(tmp_path / "new.csv", ";")
+    parts = ("--condition", "town=Köln", "--condition", "age=50", "--out", tmp_path / "parts.csv")
+    done("generate", run, "-n", "5", *parts)
+    assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
+    refused("generate", run, "-n", "5", "--condition", "age=60", *parts)  # named twice
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     loaded = load_run(run)

@@ -357,8 +357,8 @@ def option(
     """An option of a verb, with further keywords of `click.option`.
 
     It is declared by its name and what its value is called, "--repeats R"; without the latter it is a flag. A value
-    called "mean|mode" is one of these words; `names` gives words for the shell's completion. A default that the meaning
-    does not name is added to the help.
+    called "mean|mode" is one of these words; `names` gives words for the shell's completion. One called "UNIT=BIT,..."
+    is a list, which may come in several options. A default that the meaning does not name is added to the help.
     """
     name, _, value = declared.partition(" ")
     kind: dict[str, Any] = {"metavar": value} if value else {"is_flag": True}
@@ -366,6 +366,8 @@ def option(
         read = one_of(*value.split("|"))
     if read is not None:
         kind["callback"] = lambda _, parameter, word: None if word is None else read(parameter.opts[0], word)
+    elif ",..." in value:
+        kind |= {"multiple": True, "callback": lambda _, __, words: ",".join(words) if words else None}
     kind["shell_complete"] = completion(value, names)
     if attributes.get("default") and "default" not in meaning:
         meaning += f"; default: {attributes['default']}"
