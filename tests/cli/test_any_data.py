@@ -392,6 +392,18 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
 
 
+def test_a_condition_of_few_numbers_is_said_to_be_read_as_ranks(done, refused, tmp_path):
+    energy = 2.0 ** (8 + np.arange(160) % 8)
+    file, run = tmp_path / "showers.npz", tmp_path / "run"
+    np.savez(file, x=np.random.default_rng(0).normal(size=(160, 4)), condition=energy)
+    words = ["--data", file, "--model.likelihood", "gaussian", *TINY]
+    assert "c=ordinal" in done("validate", *words)[0]
+    assert "c=real" in done("validate", *words, "--data.kinds", "c=real")[0]
+    assert "c=ordinal" in "".join(done("train", *words, "--run-dir", run))
+    between = ("generate", run, "-n", "3", "--condition", "c=100", "--out", tmp_path / "new.npy")
+    assert "real" in refused(*between)
+
+
 def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
     words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
     out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")

@@ -40,7 +40,7 @@ from discrete_vae.cli.options import (
     worth,
     wrapped,
 )
-from discrete_vae.config import ExperimentConfig, FileDataConfig
+from discrete_vae.config import ColumnConfig, ExperimentConfig, FileDataConfig
 from discrete_vae.config.overrides import (
     Override,
     Slot,
@@ -305,7 +305,8 @@ def _headline(
     if dataset.schema is not None:
         yield from _kinds_of_columns(dataset.schema)
     if model.condition:
-        yield f"The model is one of p(x | {', '.join(column.name for column in model.condition)})."
+        names = ", ".join(column.name for column in model.condition)
+        yield f"The model is one of p(x | {names}); c is read as {_kinds_of_condition(model.condition)}."
     train, *others = dataset.summaries.values()
     values = sum(others, train)
     seen = train if num_examples is None else summarize(chosen.train)
@@ -357,6 +358,12 @@ def _kinds_of_columns(schema: TableSchema) -> Iterator[str]:
         yield f"{len(left_out) - _SHOWN_COLUMNS} more columns are left out."
     if any(reading.hint for reading in schema.readings):
         yield "Some kinds are guesses: dvae validate shows them, --data.kinds NAME=KIND,... changes them."
+
+
+def _kinds_of_condition(columns: Sequence[ColumnConfig]) -> str:
+    """How a model reads the columns of its condition, some of them, and what changes that."""
+    read = [":".join([f"{each.name}={each.kind}", *filter(None, [each.addition])]) for each in columns]
+    return f"{some(read, 10)} (--data.kinds NAME=KIND,... changes it)"
 
 
 _SHOWN_COLUMNS = 3
@@ -458,6 +465,8 @@ def run_validate(arguments: ExperimentArguments, device: str) -> Outcome:
     _print("", f"{about.version}; {about.values}")
     if found.num_examples != (len(dataset.train), len(dataset.valid)):
         _print("", "of which training sees {} and validation {}".format(*found.num_examples))
+    if config.model.condition:
+        _print("Condition", _kinds_of_condition(config.model.condition))
     columns = None if dataset.schema is None else [str(reading) for reading in dataset.schema.readings]
     if columns is not None:
         print("\nColumns: what each is read as, and why; --data.kinds NAME=KIND,... changes it")
