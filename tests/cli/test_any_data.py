@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -265,6 +266,7 @@ def test_weights_and_a_condition_are_columns_of_the_table(done, refused, tmp_pat
     done("generate", run, "-n", "5", *parts)
     assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "new.csv").read_bytes()
     refused("generate", run, "-n", "5", "--condition", "age=60", *parts)  # named twice
+    done("generate", run, "-n", "5", *parts[:2], "--out", tmp_path / "some.csv")  # training lacked ages, too
     for word in ("town=Paris", "age=old", "no=1", "town"):
         refused("generate", run, "-n", "5", "--condition", word, "--out", tmp_path / "other.csv")
     loaded = load_run(run)
@@ -390,6 +392,9 @@ def test_words_and_whole_numbers_come_back_as_they_were(done, dosed, tmp_path):
     for dose in ("0.5", "0,5"):  # as Python writes it, or as the table does
         done("generate", run, *few, "--condition", f"dose={dose}")
     assert len((tmp_path / "new.csv").read_text().splitlines()) == 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        assert "--condition dose=VALUE" in done("generate", run, *few)[1]  # which training always had
 
 
 def test_a_condition_of_few_numbers_is_said_to_be_read_as_ranks(done, refused, tmp_path):
@@ -405,7 +410,7 @@ def test_a_condition_of_few_numbers_is_said_to_be_read_as_ranks(done, refused, t
 
 
 def test_rows_without_a_label_are_of_no_class(done, dosed, tmp_path):
-    words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--out"]
+    words = ["-n", "2", "--label", "all", "--num-sweeps", "2", "--condition", "dose=0.5", "--out"]
     out, _ = done("generate", dosed / "run", *words, tmp_path / "c.csv")
     assert "4 new examples" in out
     assert {*columns_of(tmp_path / "c.csv", ";")["group"]} == {"a", "b"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -369,7 +370,14 @@ def run_generate(
     num_chains = _MOST_CHAINS if classes is not None else min(n, _MOST_CHAINS)
     start = chains.to(model.prior.bias.device)
     total, of_states = n * max(1, len(wanted)), {"num_chains": num_chains, "seed": run.seed}
-    settings["condition"] = run.condition(condition)
+    settings["condition"] = c = run.condition(condition)
+    if c is not None and model.condition is not None:
+        # what is never missing in training leaves its vector at 0
+        places = (c[0].isnan() & ~model.condition.missing.any(1).cpu()).nonzero()[:, 0].tolist()
+        if names := [model.condition.names[place] for place in places]:
+            what = f"--condition does not give {some(names, 3)}, and the model has not learned to do without"
+            repair = f"the mean over the training data is taken. Give it: --condition {names[0]}=VALUE."
+            warnings.warn(f"{what}: {repair}", stacklevel=2)
     with run.progress(total, "generating") as report:
         settings["report"] = report
         if wanted and classes is None:
