@@ -380,17 +380,12 @@ class Solver:
             found, asked = int(counts.sum()), settings["num_reads"]
             if found > asked or (found < asked and not is_embedded):
                 rule, received = f"must be {asked} reads", f"{found} reads"
-                repair = (
-                    "Each read must be one draw: let no solver list states, and no composite repeat reads."
-                )
+                repair = "Each read must be one draw: a solver must list no states, a composite add none."
                 raise InvalidInputError(subject, rule, received, repair)
             allowed = (-1, 1) if answer.vartype.name == "SPIN" else (0, 1)
             if not np.isin(record.sample, allowed).all():
-                rule, repair = (
-                    f"must hold {allowed[0]} and {allowed[1]} alone",
-                    "Look at what the solver returns.",
-                )
-                raise InvalidInputError(subject, rule, "other values", repair)
+                rule = f"must hold {allowed[0]} and {allowed[1]} alone"
+                raise InvalidInputError(subject, rule, "other values", "Look at what the solver returns.")
             columns = [answer.variables.index(label) for label in bqm.variables]
             # states that were read twice are there twice
             parts.append(np.repeat(record.sample[:, columns] > 0, counts, axis=0))
